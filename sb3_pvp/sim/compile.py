@@ -1,0 +1,65 @@
+"""The Numba decorators of this package, typed, and a compile cache that knows about all of its files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import caching
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def rule(function: Function) -> Function:
+    """Compiles a rule of the game into whatever calls it; not callable from many threads by itself."""
+    return cast(Function, numba.njit(error_model="numpy", nogil=True)(function))
+
+
+def kernel(function: Function) -> Function:
+    """Compiles an entry point that Python calls; its machine code is cached on disk."""
+    return cast(Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
+
+
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted([*_PACKAGE.glob("*.py"), *_PACKAGE.parent.glob("contract/**/*.json")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _SourceTreeLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+    """Keeps Numba's cache entries valid only while no file of this package has changed.
+
+    Numba looks at the file of the cached function alone, but a kernel contains the rules of every other file.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._stamp = _sources_digest()
+
+    def get_cache_path(self) -> str:
+        return cast(str, self._inner.get_cache_path())
+
+    def get_disambiguator(self) -> str:
+        return cast(str, self._inner.get_disambiguator())
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceTreeLocator | None:
+        if Path(py_file).resolve().parent != _PACKAGE:
+            return None
+        for locator_class in caching.CacheImpl._locator_classes:
+            if locator_class is not cls:
+                inner = locator_class.from_function(py_func, py_file)
+                if inner is not None:
+                    return cls(inner)
+        return None
+
+
+caching.CacheImpl._locator_classes.insert(0, _SourceTreeLocator)

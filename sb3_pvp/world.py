@@ -1,0 +1,122 @@
+"""What a world is: the one seam under every environment.
+
+A *world* runs ``num_fights`` fights with two *seats* each. The embedded world (`sb3_pvp.sim`) and the remote one
+have the same face, so environments, rewards, opponents and callbacks do not know which one they are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.contract import Contract
+
+NUM_SEATS = 2
+
+
+class Outcome(IntEnum):
+    """How a fight ended, from one seat's point of view; `RUNNING` while it goes on."""
+
+    RUNNING = 0
+    WON = 1
+    LOST = 2
+    TIED = 3
+    TARGET_LOST = 4
+    DESYNC = 5
+
+
+class Style(IntEnum):
+    """A combat style; `NONE` where no style (or no protection prayer) applies."""
+
+    NONE = -1
+    MELEE = 0
+    RANGED = 1
+    MAGIC = 2
+
+
+def _scales(*names: str) -> list[tuple[str, str]]:
+    return [(name, "f4") for name in names]
+
+
+#: The fields of ``protocol.md`` §4 in snake_case. ``*_present`` says whether the fields of its group, which the wire
+#: leaves out when there is nothing to tell, hold a value. Styles and prayers are `Style` numbers.
+META_DTYPE = np.dtype(
+    [
+        ("episode_ticks", "i4"),
+        *_scales("current_health_percent", "current_target_health_percent", "current_prayer_percent"),
+        *_scales("damage_dealt", "damage_received"),
+        *_scales("damage_generated_on_target_scale", "damage_generated_on_player_scale"),
+        *_scales("extra_damage_dealt_on_target_scale", "extra_damage_dealt_on_player_scale"),
+        # An attack of this seat was calculated this tick (the last one counts).
+        ("hit_present", "?"),
+        ("attack_type_hit", "i1"),
+        ("hit_off_prayer", "?"),
+        ("hit_with_smite", "?"),
+        ("player_hit_attack_speed", "i1"),
+        ("target_prayer_type", "i1"),
+        # An attack on this seat was calculated this tick (the last one counts).
+        ("received_present", "?"),
+        ("attack_type_received", "i1"),
+        ("protected_prayer", "?"),
+        ("target_attacked_with_smite", "?"),
+        ("target_hit_attack_speed", "i1"),
+        ("player_prayer_type", "i1"),
+        ("player_attack_style_type", "i1"),
+        ("target_attack_style_type", "i1"),
+        ("current_player_prayer_type", "i1"),
+        ("current_target_prayer_type", "i1"),
+        *_scales("attack_level_scale", "strength_level_scale", "defence_level_scale"),
+        *_scales("ranged_level_scale", "magic_level_scale"),
+        ("distance", "f4"),
+        ("player_frozen_ticks", "i4"),
+        ("target_frozen_ticks", "i4"),
+        ("food_count", "i4"),
+        ("target_food_count", "i4"),
+        *_scales("remaining_food_scale", "target_remaining_food_scale"),
+        *_scales("remaining_brew_scale", "target_remaining_brew_scale"),
+        # Food was eaten (or tried) this tick.
+        ("eat_food_present", "?"),
+        *_scales("eat_at_food_scale", "eat_to_food_scale", "eaten_food_scale"),
+        ("wasted_food_present", "?"),
+        *_scales("wasted_food_scale"),
+        # A brew was drunk this tick.
+        ("eat_brew_present", "?"),
+        *_scales("eat_at_brew_scale", "eat_to_brew_scale"),
+        ("wasted_brew_present", "?"),
+        *_scales("wasted_brew_scale"),
+        *_scales("player_healed_scale", "target_healed_scale"),
+    ]
+)
+
+
+class World(Protocol):
+    """F fights of two seats; arrays are views that `reset` and `step` overwrite in place.
+
+    A seat is driven by a learner, by an opponent policy, or by the world itself (its ``baseline`` bot).
+    """
+
+    contract: Contract
+    num_fights: int
+    #: What each seat sees, float32 ``(F, 2, num_observations)``.
+    obs: NDArray[np.float32]
+    #: Flat action masks, bool ``(F, 2, num_flat_actions)``.
+    masks: NDArray[np.bool_]
+    #: `META_DTYPE` records ``(F, 2)``.
+    meta: NDArray[np.void]
+    #: `Outcome` numbers, uint8 ``(F, 2)``.
+    outcome: NDArray[np.uint8]
+
+    def reset(
+        self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Starts new episodes in these fights (all if ``None``); ``options`` are shared, or one mapping per fight."""
+
+    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
+        """Plays one game tick: ``actions`` are ints ``(F, 2, heads)``, or one row for each of ``fights``."""
+
+    def close(self) -> None:
+        """Releases whatever the world holds."""
