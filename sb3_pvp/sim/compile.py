@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def rule(function: Function) -> Function:
     """Compiles a rule of the game into whatever calls it; not callable from many threads by itself."""
-    return cast(Function, numba.njit(error_model="numpy", nogil=True)(function))
+    return cast(Function, numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def kernel(function: Function) -> Function:

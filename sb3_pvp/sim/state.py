@@ -65,6 +65,9 @@ NUM_TIMERS = 8
 #: The uncapped attack counter of a fighter that has not attacked yet (contract.md §4.4, entry 43).
 NEVER_ATTACKED = -100
 
+#: No spell is selected; the numbers of the others are in `spells`.
+NO_SPELL_SELECTED = 0
+
 # Fight types.
 NORMAL, LMS, PVP_ARENA = 0, 1, 2
 

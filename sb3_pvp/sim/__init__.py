@@ -1,0 +1,5 @@
+"""The embedded world: NH fights as arrays, ticked by compiled code, without any server."""
+
+from sb3_pvp.sim.world import SimWorld
+
+__all__ = ["SimWorld"]

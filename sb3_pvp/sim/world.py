@@ -1,0 +1,176 @@
+"""`SimWorld`: the embedded world behind the `World` face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.sim import kernels
+from sb3_pvp.sim.parameters import RESET, checked, checked_seed, to_reset, unknown
+from sb3_pvp.sim.state import FIGHT, LOGIN, SEAT
+from sb3_pvp.world import META_DTYPE, NUM_SEATS
+
+Options = Mapping[str, Any]
+
+
+class SimWorld:
+    """F fights in arrays, advanced by compiled code; the engine of `sb3_pvp.sim`.
+
+    Fight ``i`` of a world with seed ``s`` draws from seed ``s + i`` and from nothing else: its trajectory is the same
+    in any batch, process or thread.
+
+    :param num_fights: number of fights F.
+    :param seed: non-negative integer.
+    :param reset_params: default reset parameters of both seats, by their names on the wire (protocol.md §3.1).
+    :param contract: name of the contract; the rules implement ``"NhEnv"``.
+    :param num_threads: threads that share the fights of a call.
+    :raises ValueError: for unknown names and impossible values, saying which exist.
+    """
+
+    def __init__(
+        self,
+        num_fights: int = 1,
+        seed: int = 0,
+        reset_params: Mapping[str, Any] | None = None,
+        contract: str = "NhEnv",
+        num_threads: int = 1,
+    ) -> None:
+        if contract != "NhEnv":
+            raise unknown("contract of the embedded world", contract, ["NhEnv"])
+        if num_fights < 1 or num_threads < 1:
+            raise ValueError("num_fights and num_threads must be at least 1.")
+        self.contract: Contract = load_contract(contract)
+        self.num_fights = num_fights
+        self.default_reset_params: dict[str, Any] = dict(reset_params or {})
+        checked(self.default_reset_params)
+        self._default_reset = to_reset({}, self.default_reset_params)
+        self._all = np.arange(num_fights, dtype=np.int64)
+        self._threads = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
+        self._num_threads = num_threads
+        self._allocate()
+        self.seed(seed)
+
+    def _allocate(self) -> None:
+        shape = (self.num_fights, NUM_SEATS)
+        self.state: NDArray[np.void] = np.zeros(shape, SEAT)
+        self.fights: NDArray[np.void] = np.zeros(self.num_fights, FIGHT)
+        self._words = self.state.view(np.int64).reshape(*shape, -1)
+        self.obs: NDArray[np.float32] = np.zeros((*shape, self.contract.num_observations), np.float32)
+        self.masks: NDArray[np.bool_] = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
+        self.meta: NDArray[np.void] = np.zeros(shape, META_DTYPE)
+        self.outcome: NDArray[np.uint8] = np.zeros(shape, np.uint8)
+        self._choices: NDArray[np.uint64] = np.zeros(self.num_fights, np.uint64)
+
+    def seed(self, seed: int) -> None:
+        """Seeds fight ``i`` with ``seed + i``, from its next reset on."""
+        seeds = np.uint64(checked_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
+        self.fights["rng"] = kernels.scrambled(seeds)
+        self._choices[:] = kernels.scrambled(~seeds)
+
+    @property
+    def nbytes_per_fight(self) -> float:
+        """Memory per fight, in bytes: state, observations, masks, meta and outcome of both seats."""
+        arrays = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
+        return sum(array.nbytes for array in arrays) / self.num_fights
+
+    def _indices(self, fights: ArrayLike | None) -> NDArray[np.int64]:
+        if fights is None:
+            return self._all
+        indices = np.atleast_1d(np.asarray(fights))
+        if indices.dtype == np.bool_:
+            indices = np.flatnonzero(indices)
+        if indices.size and (indices.min() < 0 or indices.max() >= self.num_fights):
+            raise ValueError(f"fights must be numbers from 0 to {self.num_fights - 1}, not {fights!r}.")
+        return indices.astype(np.int64, copy=False)
+
+    def reset(self, fights: ArrayLike | None = None, options: Options | Sequence[Options] | None = None) -> None:
+        """Starts new episodes in these fights (all if ``None``).
+
+        :param options: one mapping for all of them, or one for each: ``seed``, ``reset_params`` (both seats) or
+            ``seat_reset_params`` (a pair), ``bots`` (a pair of ``None`` or ``"baseline"``), ``training``,
+            ``death_match``, ``maintain_target_environment`` (booleans, default true) and ``logins`` (a pair of
+            records from `login`, or ``None``). A shared ``seed`` seeds the k-th of these fights with ``seed + k``.
+        :raises ValueError: for unknown or impossible options; nothing is changed then.
+        """
+        which = self._indices(fights)
+        resets = self._resets(len(which), options)
+        logins = [self._logins(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
+        self._words[which] = 0
+        for place, login in enumerate(logins):
+            if login is not None:
+                k, seat = divmod(place, NUM_SEATS)
+                resets[k]["seats"][seat]["login_known"] = 1
+                for name in LOGIN.names or ():
+                    self.state[which[k], seat][name] = login[name]
+        self._run(kernels.reset_fights, which, resets)
+
+    def _resets(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
+        if options is None:
+            return np.repeat(self._default_reset, count)
+        if not isinstance(options, Mapping):
+            if len(options) != count:
+                raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset.")
+            return np.array([to_reset(each, self.default_reset_params) for each in options], RESET)
+        resets = np.repeat(to_reset(options, self.default_reset_params), count)
+        resets["seed"] += np.arange(count, dtype=np.uint64)
+        return resets
+
+    @staticmethod
+    def _logins(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
+        if options is None:
+            return None
+        mapping = options if isinstance(options, Mapping) else options[fight]
+        return cast("np.void | None", mapping.get("logins", (None, None))[seat])
+
+    def login(self, fight: int, seat: int) -> np.void:
+        """What this seat's login keeps for its next fight (a copy): PID, hitsplats, run energy."""
+        return np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()]
+
+    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
+        """Plays one tick in these fights (all if ``None``), also in fights that are over.
+
+        :param actions: ints ``(len(fights), 2, heads)``; rows of seats that the world drives are ignored. Masks are
+            not enforced: what cannot be done does nothing.
+        :raises ValueError: for a wrong shape or kind of number, or a sub-action that does not exist.
+        """
+        which = self._indices(fights)
+        self._run(kernels.step_fights, which, self._checked_actions(actions, len(which)))
+
+    def _checked_actions(self, actions: ArrayLike, count: int) -> NDArray[np.int64]:
+        array = np.asarray(actions)
+        expected = (count, NUM_SEATS, self.contract.num_heads)
+        if array.shape != expected or array.dtype.kind not in "iu":
+            raise ValueError(f"actions must be integers of shape {expected}, not {array.dtype} {array.shape}.")
+        array = np.ascontiguousarray(array, np.int64)
+        if array.size and (array.min() < 0 or (array >= self._head_sizes).any()):
+            raise ValueError(f"every action must be from 0 to one less than its head's size {self.contract.head_sizes}.")
+        return array
+
+    @property
+    def _head_sizes(self) -> NDArray[np.int64]:
+        return np.array(self.contract.head_sizes, np.int64)
+
+    def random_actions(self) -> NDArray[np.int64]:
+        """A random legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""
+        actions = np.zeros((self.num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        kernels.choose_legal(self.masks, self._choices, actions)
+        return actions
+
+    def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
+        arrays = (self._words, self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
+        if self._threads is None or len(which) < 2 * self._num_threads:
+            kernel(which, rows, *arrays)
+            return
+        parts = zip(np.array_split(which, self._num_threads), np.array_split(rows, self._num_threads), strict=True)
+        for job in [self._threads.submit(kernel, part, part_rows, *arrays) for part, part_rows in parts]:
+            job.result()
+
+    def close(self) -> None:
+        """Ends the threads of this world."""
+        if self._threads is not None:
+            self._threads.shutdown()
