@@ -40,10 +40,12 @@ LEVELS = np.array([[build["levels"][skill] for skill in _SKILLS] for build in _b
 GEAR_SETS = np.stack([_padded([build["sets"][name] for name in _SETS], state.SET_SIZE) for build in _builds])
 #: (7, 4): number of items in each.
 SET_LENGTHS = (GEAR_SETS != state.NO_ITEM).sum(axis=2, dtype=np.int64)
-#: (7, INVENTORY_SIZE): what the inventory holds besides gear, NO_ITEM padded.
+#: Places in a list of supplies: more than any script of `gear_randomisation` can fill.
+SUPPLIES_SIZE = 40
+#: (7, SUPPLIES_SIZE): what the inventory holds besides gear, NO_ITEM padded.
 SUPPLIES = _padded(
     [[name for name, count in build["supplies"].items() for _ in range(count)] for build in _builds],
-    state.INVENTORY_SIZE,
+    SUPPLIES_SIZE,
 )
 #: (7,): the food that fills the inventory.
 FILLERS = np.array([item_named(build["filler"]) for build in _builds], np.int64)

@@ -16,11 +16,10 @@ from sb3_pvp.sim.builds import BUILD_NAMES
 from sb3_pvp.sim.compile import rule
 from sb3_pvp.sim.items import BREW, DATA, POTION_DOSES, RESTORE, SLOT, TWO_HANDED
 from sb3_pvp.sim.java_random import Generator, draw, seeded
-from sb3_pvp.sim.state import MAGE_SET, MELEE_SET, NO_ITEM, RANGED_SET, SHIELD, SPEC_SET, Seat
+from sb3_pvp.sim.state import MAGE_SET, MELEE_SET, NO_ITEM, RANGED_SET, SET_SIZE, SHIELD, SPEC_SET, Seat
 
-#: Items of a bag that are no gear, NO_ITEM where there is none, ``(SUPPLIES_SIZE,)``.
+#: Items of a bag that are no gear, NO_ITEM where there is none, ``(builds.SUPPLIES_SIZE,)``.
 Supplies = NDArray[np.int64]
-SUPPLIES_SIZE = 40
 
 # Operations: a row is the operation and up to four operands.
 (
@@ -191,10 +190,11 @@ def _brews(supplies: Supplies, generator: Generator, is_lms: bool) -> None:
 
 
 @rule
-def empty_mage_set(seat: Seat) -> None:
+def _empty_mage_set(seat: Seat) -> None:
     """Takes the mage set out of a loadout."""
     seat.set_length[MAGE_SET] = 0
-    seat.gear_set[MAGE_SET, :] = NO_ITEM
+    for i in range(SET_SIZE):
+        seat.gear_set[MAGE_SET, i] = NO_ITEM
 
 
 @rule
@@ -231,5 +231,5 @@ def randomise(seat: Seat, supplies: Supplies, filler: int, build: int, seed: int
         else:
             if operation == _LUNAR:
                 seat.lunar = 1
-            empty_mage_set(seat)
+            _empty_mage_set(seat)
     return filler
