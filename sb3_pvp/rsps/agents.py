@@ -1,0 +1,73 @@
+"""A logged-in agent and where it stands (``protocol.md`` §5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sb3_pvp.rsps.errors import RequestError
+from sb3_pvp.rsps.reset_request import ResetRequest
+
+if TYPE_CHECKING:
+    from sb3_pvp.rsps.fights import Fight
+
+#: Sends a reply line to whoever asked.
+Reply = Callable[[bytes], None]
+
+
+class State(Enum):
+    """The states of an agent, with their names on the wire."""
+
+    PENDING = "PENDING"
+    PENDING_TARGET_MATCH = "PENDING_TARGET_MATCH"
+    #: The fight exists, the reset is answered in its next tick.
+    RESET_COMPLETE = "RESET_COMPLETE"
+    STEPPING = "STEPPING"
+    #: The fight is decided; the next step is answered with the outcome.
+    TERMINAL = "TERMINAL"
+
+
+@dataclass(slots=True)
+class Message:
+    """A `reset` or `step` that waits for its answer. ``error`` stopped the execution of the action."""
+
+    reply: Reply
+    actions: list[int] | None = None
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the fight ended for an agent, and what it saw in the tick that decided it (JSON text)."""
+
+    outcome: str
+    obs: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """One logged-in agent; connections come and go, the agent stays until it logs out."""
+
+    id: str
+    state: State = State.PENDING
+    message: Message | None = None
+    request: ResetRequest | None = None
+    fight: Fight | None = None
+    seat: int = 0
+    ending: Ending | None = None
+    #: What it takes along from its last fight: who has PID, hitsplats, run energy.
+    login: Any = field(default=None, repr=False)
+    last_message_tick: int = 0
+
+    @property
+    def wants_target_view(self) -> bool:
+        """Replies carry the opponent's observation and masks."""
+        return self.request is not None and self.request.maintain_target_environment
+
+    def answer(self, line: bytes) -> None:
+        """Replies to the waiting message."""
+        message, self.message = self.message, None
+        if message is not None:
+            message.reply(line)

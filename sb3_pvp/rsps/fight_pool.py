@@ -1,0 +1,74 @@
+"""Fights to give out. A world has a fixed number of fights, so the pool adds a twice as large one when it runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.world import World
+
+FIRST_SIZE = 64
+
+
+class ServedWorld(World, Protocol):
+    """A world that a server can play on: it also tells what a login keeps and what a seat will see."""
+
+    #: Records ``(F, 2)``; ``target_hp`` is the opponent's health as the seat's next observation will show it.
+    state: NDArray[np.void]
+
+    def login(self, fight: int, seat: int) -> Any:
+        """What the fighter on this seat takes along to its next fight."""
+
+
+#: Makes a world of ``num_fights`` fights with a ``seed``.
+WorldFactory = Callable[[int, int], ServedWorld]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """One fight of one world."""
+
+    world: ServedWorld
+    fight: int
+
+
+class FightPool:
+    """Gives out and takes back fights. Fight ``n`` of the pool is seeded with ``seed + n``."""
+
+    def __init__(self, make_world: WorldFactory, seed: int = 0, first_size: int = FIRST_SIZE) -> None:
+        self._make_world = make_world
+        self._seed = seed
+        self._next_size = first_size
+        self._worlds: list[ServedWorld] = []
+        self._free: list[Slot] = []
+        self._grow()
+
+    @property
+    def first_world(self) -> ServedWorld:
+        """The world that exists from the start."""
+        return self._worlds[0]
+
+    def take(self) -> Slot:
+        """A fight that nobody uses."""
+        if not self._free:
+            self._grow()
+        return self._free.pop()
+
+    def give_back(self, slot: Slot) -> None:
+        """The fight is over and may be given out again."""
+        self._free.append(slot)
+
+    def close(self) -> None:
+        """Closes all worlds."""
+        for world in self._worlds:
+            world.close()
+
+    def _grow(self) -> None:
+        world = self._make_world(self._next_size, self._seed + sum(world.num_fights for world in self._worlds))
+        self._worlds.append(world)
+        self._free.extend(Slot(world, fight) for fight in reversed(range(world.num_fights)))
+        self._next_size *= 2

@@ -1,0 +1,94 @@
+"""The body of a `step` request: one sub-action per head, checked head by head as the game takes them.
+
+The reference server never holds actions against the masks. It refuses an index that does not exist and an attack
+without its kind of attack, at the head where it meets it: the heads before keep their effect and the tick is played
+(``nh-actions.md`` §3, ``protocol-observed.md``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.rsps.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
+from sb3_pvp.rsps.messages import body_object
+
+#: The heads in the order in which the game takes them.
+EXECUTION_ORDER = ("prayer", "food", "potion", "karambwan", "gear", "veng", "attack", "movement")
+
+#: Sub-actions that need the choice of one more head; everywhere else that head is ignored.
+DETAIL_HEADS = {
+    "mage_attack": "mage_attack_type",
+    "ranged_attack": "ranged_attack_type",
+    "melee_attack": "melee_attack_type",
+    "move_to_farcast_tile": "farcast_distance",
+}
+
+
+def parse_actions(body: Any) -> list[int | None] | None:
+    """The numbers of ``body["action"]``, ``None`` where there are none; `RequestError` for what cannot be a number."""
+    if body is None:
+        return None
+    values = body_object(body, "body").get("action")
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise RequestError(JSON_SYNTAX, "action must be an array of numbers")
+    return [None if value is None else _integer(value) for value in values]
+
+
+def _integer(value: Any) -> int:
+    """A 32-bit integer from any JSON number or numeric string: fractions are cut off, larger numbers wrap around."""
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return (int(value) + 2**31) % 2**32 - 2**31
+        except (ValueError, OverflowError):
+            pass
+    raise RequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {value!r}")
+
+
+class ActionCheck:
+    """Turns what an agent sent into a joint action that the world can play."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._num_heads = contract.num_heads
+        self._sizes = contract.head_sizes
+        self._order = [contract.head_index(head) for head in EXECUTION_ORDER]
+        self._attack = contract.head_index("attack")
+        self._details = {
+            contract.action_index(sub_action): contract.head_index(head) for sub_action, head in DETAIL_HEADS.items()
+        }
+
+    def no_op(self) -> list[int]:
+        """The joint action that does nothing."""
+        return [0] * self._num_heads
+
+    def playable(self, actions: list[int | None] | None) -> tuple[list[int], RequestError | None]:
+        """The part of ``actions`` that is executed, and the error that stopped the rest."""
+        played = self.no_op()
+        if actions is None:
+            return played, RequestError(NULL_POINTER, "action is missing")
+        if len(actions) != self._num_heads:
+            return played, RequestError(ILLEGAL_ARGUMENT, str(actions))
+        try:
+            for head in self._order:
+                self._take(head, actions, played)
+        except RequestError as error:
+            return played, error
+        return played, None
+
+    def _take(self, head: int, actions: list[int | None], played: list[int]) -> None:
+        choice = self._index(head, actions[head])
+        detail = self._details.get((head, choice))
+        if detail is not None:
+            played[detail] = self._index(detail, actions[detail])
+            if head == self._attack and played[detail] == 0:
+                raise RequestError(ILLEGAL_STATE, "0")
+        played[head] = choice
+
+    def _index(self, head: int, value: int | None) -> int:
+        if value is None:
+            raise RequestError(NULL_POINTER, "action has an empty entry")
+        if not 0 <= value < self._sizes[head]:
+            raise RequestError(ILLEGAL_ARGUMENT, str(value))
+        return value

@@ -1,0 +1,74 @@
+"""Talks to a `Lobby` without sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from sb3_pvp.rsps.fight_pool import FightPool
+from sb3_pvp.rsps.lobby import Lobby
+from sb3_pvp.rsps.messages import Request
+from tests.rsps.fake_world import FakeWorld
+
+NO_OP = [0] * 12
+
+
+class Wire:
+    """`ask` returns the list that the reply is put into, when it comes; `play` lets the world tick once."""
+
+    def __init__(self, first_size: int = 4) -> None:
+        self.worlds: list[FakeWorld] = []
+        self.scheduled = 0
+        pool = FightPool(self._make_world, seed=7, first_size=first_size)
+        self.lobby = Lobby(pool.first_world.contract, pool, self._schedule)
+
+    def _make_world(self, num_fights: int, seed: int) -> FakeWorld:
+        self.worlds.append(FakeWorld(num_fights, seed))
+        return self.worlds[-1]
+
+    def _schedule(self) -> None:
+        self.scheduled += 1
+
+    def ask(self, agent: str | None, action: str, body: Any = None) -> list[dict[str, Any]]:
+        replies: list[dict[str, Any]] = []
+        meta = None if agent is None else {"id": agent}
+        self.lobby.handle(Request(action, meta, body), lambda line: replies.append(orjson.loads(line)))
+        return replies
+
+    def login(self, *agents: str) -> None:
+        for agent in agents:
+            assert self.ask(agent, "login", {"agentType": "NhEnv"}) == [{}]
+
+    def reset(self, agent: str, target: str, **body: Any) -> list[dict[str, Any]]:
+        return self.ask(agent, "reset", {"target": target, "resetParams": {}, **body})
+
+    def send_step(self, agent: str, action: Any = NO_OP) -> list[dict[str, Any]]:
+        return self.ask(agent, "step", {"action": action})
+
+    def step(self, *agents: str) -> list[dict[str, Any]]:
+        """All agents step in one tick; their replies."""
+        replies = [self.send_step(agent) for agent in agents]
+        self.lobby.play()
+        return [only(reply) for reply in replies]
+
+    def pair(self, **body: Any) -> None:
+        """"1" and "2" fight each other; "1" has been answered, "2" has not."""
+        self.login("1", "2")
+        first = self.reset("1", "2", **body)
+        assert first == []
+        self.second = self.reset("2", "1", **body)
+        assert "body" in only(first)
+
+
+def only(replies: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one reply that has come."""
+    assert len(replies) == 1
+    return replies[0]
+
+
+def error(replies: list[dict[str, Any]]) -> str:
+    """The text of the error reply that has come."""
+    reply = only(replies)
+    assert reply["error"] is True
+    return str(reply["message"])
