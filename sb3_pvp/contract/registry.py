@@ -1,0 +1,47 @@
+"""Contracts by name: those that come with the package, and those that a user adds."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from sb3_pvp.contract.errors import ContractError, unknown_name
+from sb3_pvp.contract.files import read_contract
+from sb3_pvp.contract.model import Contract
+
+_DATA = Path(__file__).resolve().parent / "data"
+_registered: dict[str, Path | Contract] = {name: _DATA / f"{name}.json" for name in ("NhEnv", "DharokEnv")}
+
+
+def load_contract(name: str | Path) -> Contract:
+    """The contract of a registered name, or that in a JSON file of either format (see `read_contract`).
+
+    Anything with a folder or the ending ``.json`` is a file. A name always gives the same object. An unknown name
+    raises `ContractError`, which lists the known ones.
+    """
+    if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
+        return read_contract(name)
+    if name not in _registered:
+        raise unknown_name("contract", name, registered_contracts())
+    source = _registered[name]
+    return source if isinstance(source, Contract) else _read_once(source)
+
+
+def register_contract(name: str, contract: str | Path | Contract) -> None:
+    """Makes ``load_contract(name)`` give this contract, or that of this file (read at first use).
+
+    Raises `ContractError` if the name is taken.
+    """
+    if name in _registered:
+        raise ContractError(f"contract {name!r} is registered already; choose another name")
+    _registered[name] = contract if isinstance(contract, Contract) else Path(contract)
+
+
+def registered_contracts() -> tuple[str, ...]:
+    """All names that `load_contract` knows."""
+    return tuple(_registered)
+
+
+@cache
+def _read_once(path: Path) -> Contract:
+    return read_contract(path)
