@@ -35,7 +35,8 @@ def kernel(function: Function) -> Function:
 
 def _sources_digest() -> str:
     digest = hashlib.sha256()
-    for path in sorted([*_PACKAGE.glob("*.py"), *_PACKAGE.parent.glob("contract/**/*.json")]):
+    data = [*_PACKAGE.glob("data/*"), *_PACKAGE.parent.glob("contract/**/*.json")]
+    for path in sorted([*_PACKAGE.glob("*.py"), *data]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -37,7 +37,7 @@ def seeded(seed: int) -> Generator:
 def _next_31_bits(generator: Generator) -> int:
     # A 64-bit product that overflows is right in its low 48 bits, and no others are kept.
     generator[0] = (generator[0] * _MULTIPLIER + _INCREMENT) & _MASK
-    return generator[0] >> 17
+    return int(generator[0] >> 17)
 
 
 @rule

@@ -93,7 +93,7 @@ def _weapon(seat: Seat, gear_set: int) -> int:
 @rule
 def _defence(item: int) -> int:
     """What the tank set compares two weapons by."""
-    return BONUSES[item, SLASH_DEFENCE] + BONUSES[item, MAGIC_DEFENCE] + BONUSES[item, RANGED_DEFENCE]
+    return int(BONUSES[item, SLASH_DEFENCE] + BONUSES[item, MAGIC_DEFENCE] + BONUSES[item, RANGED_DEFENCE])
 
 
 @rule
@@ -152,16 +152,19 @@ def _is_added(seat: Seat, first_set: int, packed: int, item: int) -> bool:
 
 @rule
 def _pack(seat: Seat, first_set: int, supplies: Supplies, filler: int) -> None:
-    """Fills the inventory: gear that is not in the first set, supplies, food; then sorts it by kind of item."""
+    """Fills the inventory: gear that is not in the first set, supplies, food; then sorts it by kind of item.
+
+    The server refuses a loadout of more than 28 items; here the surplus is left out. Neither was ever seen.
+    """
     packed = 0
     for gear_set in range(RANGED_SET, SPEC_SET + 1):
         for i in range(seat.set_length[gear_set]):
             item = seat.gear_set[gear_set, i]
-            if not _is_added(seat, first_set, packed, item):
+            if packed < INVENTORY_SIZE and not _is_added(seat, first_set, packed, item):
                 seat.inventory[packed] = item
                 packed += 1
     for i in range(SUPPLIES_SIZE):
-        if supplies[i] != NO_ITEM:
+        if packed < INVENTORY_SIZE and supplies[i] != NO_ITEM:
             seat.inventory[packed] = supplies[i]
             packed += 1
     for i in range(packed, INVENTORY_SIZE):
