@@ -51,7 +51,7 @@ from sb3_pvp.sim.stock import (
 @rule
 def remaining(seat: Seat, timer: int) -> int:
     """Ticks of a countdown as the seat's next action sees it: 0 means usable (contract.md §4.1, "rem")."""
-    return max(seat.timer[timer] - 1, 0)
+    return int(max(seat.timer[timer] - 1, 0))
 
 
 @rule
@@ -75,7 +75,7 @@ def mobile(seat: Seat) -> bool:
 @rule
 def melee_range(me: Seat, foe: Seat) -> bool:
     """MELEE-RANGE: orthogonally adjacent."""
-    return abs(me.x - foe.x) + abs(me.y - foe.y) == 1
+    return bool(abs(me.x - foe.x) + abs(me.y - foe.y) == 1)
 
 
 @rule
@@ -110,10 +110,10 @@ def blood(me: Seat) -> bool:
 @rule
 def set_contains(me: Seat, gear_set: int, item: int) -> bool:
     """Whether a gear set of the loadout holds an item (by index)."""
+    found = False
     for position in range(me.set_length[gear_set]):
-        if me.gear_set[gear_set, position] == item:
-            return True
-    return False
+        found |= me.gear_set[gear_set, position] == item
+    return found
 
 
 @rule
@@ -156,7 +156,7 @@ def melee_special(me: Seat, foe: Seat, stock: int) -> bool:
 @rule
 def hurt(me: Seat) -> bool:
     """Below the base hitpoints level."""
-    return me.level[HITPOINTS] < me.base[HITPOINTS]
+    return bool(me.level[HITPOINTS] < me.base[HITPOINTS])
 
 
 @rule
@@ -184,7 +184,7 @@ def restore(me: Seat, stock: int) -> bool:
 
 @rule
 def _boosts(me: Seat, skill: int, boost: int) -> bool:
-    return me.base[skill] + boost > me.level[skill] + 1
+    return bool(me.base[skill] + boost > me.level[skill] + 1)
 
 
 @rule
@@ -245,7 +245,7 @@ def ticks_to_hit(seat: Seat) -> int:
     if seat.num_damage > 0:
         return 0
     if seat.num_hits > 0:
-        return seat.hit_delay[0]
+        return int(seat.hit_delay[0])
     return -1
 
 
@@ -270,16 +270,16 @@ def farcasts(me: Seat, tiles: int) -> bool:
 
     The ground is open, so such a tile exists always, and the own tile is the best one as soon as it is one of them.
     """
-    return max(abs(me.x - me.last_x), abs(me.y - me.last_y)) != tiles
+    return bool(max(abs(me.x - me.last_x), abs(me.y - me.last_y)) != tiles)
 
 
 @rule
 def not_next_to_last_tile(me: Seat) -> bool:
     """The best tile orthogonally next to LASTTILE is another one than the own tile."""
-    return abs(me.x - me.last_x) + abs(me.y - me.last_y) != 1
+    return bool(abs(me.x - me.last_x) + abs(me.y - me.last_y) != 1)
 
 
 @rule
 def not_diagonal_to_last_tile(me: Seat) -> bool:
     """The best tile diagonal to LASTTILE is another one than the own tile."""
-    return abs(me.x - me.last_x) != 1 or abs(me.y - me.last_y) != 1
+    return bool(abs(me.x - me.last_x) != 1 or abs(me.y - me.last_y) != 1)

@@ -41,7 +41,7 @@ _REQUIREMENTS = _requirements()
 def _publish(fight: Fight, me: Seat, foe: Seat, obs: Any, masks: Any, meta: Any) -> None:
     observe(me, foe, fight, obs)
     write_masks(me, foe, fight, masks)
-    write_meta(me, foe, fight, meta)
+    write_meta(me, foe, meta)
 
 
 @rule

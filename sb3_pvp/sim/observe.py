@@ -84,7 +84,7 @@ def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None
 @rule
 def _wields_special(seat: Seat) -> bool:
     weapon = seat.worn[WEAPON]
-    return weapon >= 0 and IS_MELEE_SPECIAL[weapon] != 0
+    return bool(weapon >= 0 and IS_MELEE_SPECIAL[weapon] != 0)
 
 
 @rule
@@ -140,7 +140,7 @@ def _write_supplies(me: Seat, bag: int, out: NDArray[np.float32]) -> None:
 
 @rule
 def _combat_level(me: Seat, skill: int) -> float:
-    return me.level[skill] / (me.base[skill] + combat_boost(me.base[skill]))
+    return float(me.level[skill] / (me.base[skill] + combat_boost(me.base[skill])))
 
 
 @rule

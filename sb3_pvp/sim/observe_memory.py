@@ -92,7 +92,7 @@ def _write_recent_dealt(me: Seat, out: NDArray[np.float32]) -> None:
 def _remembered(me: Seat, style: int, gear_set: int, column: int) -> int:
     """M(style, b) of contract.md §4.2; while it was not seen, the target is taken to wear my own set."""
     seen = me.target_gear[style, column]
-    return me.set_bonus[gear_set, REMEMBERED_BONUSES[style, column]] if seen == UNSEEN else seen
+    return int(me.set_bonus[gear_set, REMEMBERED_BONUSES[style, column]] if seen == UNSEEN else seen)
 
 
 @rule

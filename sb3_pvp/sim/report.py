@@ -21,7 +21,6 @@ from sb3_pvp.sim.state import (
     PRAYER,
     RANGED_LEVEL,
     STRENGTH,
-    Fight,
     Seat,
 )
 from sb3_pvp.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count, take_stock
@@ -31,7 +30,7 @@ Meta = Any
 
 
 @rule
-def write_meta(me: Seat, foe: Seat, fight: Fight, out: Meta) -> None:
+def write_meta(me: Seat, foe: Seat, out: Meta) -> None:
     """Fills the record ``out``; a field of a group that is not present holds 0, or `NO_STYLE` for styles.
 
     Call it after `statistics.refresh_hitsplats` of the tick and before `statistics.clear_tick` of the next.
@@ -114,12 +113,12 @@ def _food_scale(seat: Seat, bag: int) -> float:
     heal = count(bag, SHARKS) * food_heal(seat, items.SHARK)
     heal += count(bag, ANGLERFISH) * food_heal(seat, items.ANGLERFISH)
     heal += count(bag, KARAMBWANS) * food_heal(seat, items.KARAMBWAN)
-    return heal / seat.base[HITPOINTS]
+    return float(heal / seat.base[HITPOINTS])
 
 
 @rule
 def _brew_scale(seat: Seat, bag: int) -> float:
-    return count(bag, BREW_DOSES) * brew_heal(seat.base[HITPOINTS]) / seat.base[HITPOINTS]
+    return float(count(bag, BREW_DOSES) * brew_heal(seat.base[HITPOINTS]) / seat.base[HITPOINTS])
 
 
 @rule

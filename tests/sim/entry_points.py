@@ -1,0 +1,48 @@
+"""Compiled entry points for tests: rules take records, which Python can only hand over inside arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+from sb3_pvp.sim import action_masks, observe, observe_memory, report, statistics
+
+entry_point = numba.njit(error_model="numpy")
+
+ME, TARGET = 0, 1
+
+
+@entry_point
+def start_memory(seats: Any) -> None:
+    statistics.start_memory(seats[ME])
+    statistics.start_memory(seats[TARGET])
+
+
+@entry_point
+def clear_tick(seats: Any) -> None:
+    statistics.clear_tick(seats[ME])
+    statistics.clear_tick(seats[TARGET])
+
+
+@entry_point
+def record_hit(seats: Any, attacker: int, style: int, total: int, speed: int) -> None:
+    statistics.record_hit(seats[attacker], seats[1 - attacker], style, total, speed)
+
+
+@entry_point
+def refresh_hitsplats(seats: Any) -> None:
+    statistics.refresh_hitsplats(seats[ME], seats[TARGET])
+
+
+@entry_point
+def write_statistics(seats: Any, out: Any) -> None:
+    observe_memory.write_statistics(seats[ME], out)
+
+
+@entry_point
+def publish(seats: Any, fights: Any, obs: Any, masks: Any, meta: Any) -> None:
+    """What the reply to ``ME`` holds, as the world writes it."""
+    observe.observe(seats[ME], seats[TARGET], fights[0], obs)
+    action_masks.write_masks(seats[ME], seats[TARGET], fights[0], masks)
+    report.write_meta(seats[ME], seats[TARGET], meta[0])
