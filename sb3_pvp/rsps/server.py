@@ -80,13 +80,15 @@ async def serve(
     ``on_listening`` is called with the port (also when ``port`` was 0) as soon as clients can connect, which is after
     the world is compiled. `OSError` if the address cannot be bound.
     """
-    pool = FightPool(make_world or _sim_world, seed)
-    _warm_up(pool.first_world)
     loop = asyncio.get_running_loop()
+    pool = FightPool(make_world or _sim_world, seed)
     lobby: Lobby = Lobby(pool.first_world.contract, pool, lambda: loop.call_soon(lobby.play))
     connections: set[Connection] = set()
-    server = await loop.create_server(lambda: Connection(lobby, connections), host, port)
+    # Bound before the world is compiled, so that an address in use is noticed at once.
+    server = await loop.create_server(lambda: Connection(lobby, connections), host, port, start_serving=False)
     try:
+        _warm_up(pool.first_world)
+        await server.start_serving()
         if on_listening is not None:
             on_listening(server.sockets[0].getsockname()[1])
         await asyncio.Event().wait()

@@ -39,6 +39,8 @@ def parse_actions(body: Any) -> list[int | None] | None:
 
 def _integer(value: Any) -> int:
     """A 32-bit integer from any JSON number or numeric string: fractions are cut off, larger numbers wrap around."""
+    if type(value) is int and 0 <= value < 2**31:  # what clients send
+        return value
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:
             return (int(value) + 2**31) % 2**32 - 2**31

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from sb3_pvp.rsps.fight_pool import FightPool
+from sb3_pvp.rsps.fight_pool import FightPool, WorldFactory
 from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import Request
 from tests.rsps.fake_world import FakeWorld
@@ -17,10 +17,10 @@ NO_OP = [0] * 12
 class Wire:
     """`ask` returns the list that the reply is put into, when it comes; `play` lets the world tick once."""
 
-    def __init__(self, first_size: int = 4) -> None:
+    def __init__(self, first_size: int = 4, make_world: WorldFactory | None = None) -> None:
         self.worlds: list[FakeWorld] = []
         self.scheduled = 0
-        pool = FightPool(self._make_world, seed=7, first_size=first_size)
+        pool = FightPool(make_world or self._make_world, seed=7, first_size=first_size)
         self.lobby = Lobby(pool.first_world.contract, pool, self._schedule)
 
     def _make_world(self, num_fights: int, seed: int) -> FakeWorld:
@@ -53,7 +53,7 @@ class Wire:
         return [only(reply) for reply in replies]
 
     def pair(self, **body: Any) -> None:
-        """"1" and "2" fight each other; "1" has been answered, "2" has not."""
+        """Agents 1 and 2 fight each other; 1 has been answered, 2 has not."""
         self.login("1", "2")
         first = self.reset("1", "2", **body)
         assert first == []
