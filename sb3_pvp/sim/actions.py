@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import load_contract
 from sb3_pvp.sim import items
 from sb3_pvp.sim.compile import rule
-from sb3_pvp.sim.consumables import drink, eat, find_item, note_brew, note_food, primary_food
+from sb3_pvp.sim.consumables import drink, eat, find_item, find_potion, note_brew, note_food, primary_food
 from sb3_pvp.sim.equipment import equip_set
 from sb3_pvp.sim.movement import walk_beside, walk_to, walk_to_nearest_on_ring
 from sb3_pvp.sim.prayer import (
@@ -66,7 +66,7 @@ def _consume(seat: Seat, food: int, potion: int, karambwan: int) -> None:
             note_food(seat, edible)
             eat(seat, edible)
     if potion != action.no_potion:
-        if potion == action.use_brew:
+        if potion == action.use_brew and find_potion(seat, items.BREW, True) >= 0:
             note_brew(seat)
         drink(seat, _POTIONS[potion], True)
     if karambwan == action.eat_karambwan and find_item(seat, items.KARAMBWAN) >= 0:

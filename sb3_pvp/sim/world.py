@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.sim import kernels
+from sb3_pvp.sim.builds import BUILD_NAMES
 from sb3_pvp.sim.parameters import RESET, checked, checked_seed, to_reset, unknown
 from sb3_pvp.sim.state import FIGHT, LOGIN, SEAT
 from sb3_pvp.world import META_DTYPE, NUM_SEATS
@@ -130,6 +131,10 @@ class SimWorld:
     def login(self, fight: int, seat: int) -> np.void:
         """What this seat's login keeps for its next fight (a copy): PID, hitsplats, run energy."""
         return np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()]
+
+    def build_name(self, fight: int) -> str:
+        """The build that this fight is fought with, e.g. ``"MED"`` (seat 0's, where the two differ)."""
+        return BUILD_NAMES[int(self.state["build"][fight, 0])]
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
         """Plays one tick in these fights (all if ``None``), also in fights that are over.
