@@ -1,0 +1,192 @@
+"""N fights with a learner in seat 0: what `NhEnv` (N = 1) and `NhVecEnv` have in common, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.envs.checks import check_actions, check_frame_ages, require_known
+from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
+from sb3_pvp.envs.opponents import WORLD_BOT, make_opponent, opponent_name
+from sb3_pvp.envs.rewards import COMPONENTS, Tick, reward_components, reward_weights
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.worlds import make_world
+from sb3_pvp.world import NUM_SEATS, Outcome
+
+LEARNER, OPPONENT = range(NUM_SEATS)
+
+# Plain integers, see `sb3_pvp.envs.rewards`.
+_RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
+
+#: What ``reset(options=...)`` may change for one episode.
+RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
+
+
+class Fights:
+    """N fights, their opponents, the learner's observations and rewards.
+
+    Args:
+        num_fights: N.
+        settings: how the fights are set up.
+
+    Attributes:
+        reward: float32 ``(N,)``, of the last tick.
+        episode_return: float64 ``(N,)``, the sum of the rewards in the episode.
+        terminated: bool ``(N,)``: the fight was won, lost or tied in the last tick.
+        truncated: bool ``(N,)``: it broke off or reached the limit of ticks.
+        components: float32 ``(len(COMPONENTS), N)``, the parts of `reward`.
+        episode_components: the same, summed over the episode.
+        length: int64 ``(N,)``, ticks that were played in the episode.
+        actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
+    """
+
+    def __init__(self, num_fights: int, settings: FightSettings) -> None:
+        self.settings = settings
+        self.world = make_world(settings.world, num_fights, reset_params=settings.reset_params)
+        self.contract = self.world.contract
+        self.opponent_name = opponent_name(settings.opponent)
+        self._opponent = make_opponent(settings.opponent, self.contract)
+        self._opponent_state: NDArray[Any] | None = None
+        self._episode_start = np.ones(num_fights, bool)
+        self._weights = reward_weights(settings.rewards)
+        frame_ages = check_frame_ages(settings.frame_ages)
+        self.observation_space = observation_space(self.contract, len(frame_ages))
+        self.action_space = self.contract.action_space
+        self._observations = SeatObservations(self.world, LEARNER, frame_ages)
+        self.reward = np.zeros(num_fights, np.float32)
+        self.episode_return = np.zeros(num_fights, np.float64)
+        self.terminated = np.zeros(num_fights, bool)
+        self.truncated = np.zeros(num_fights, bool)
+        self.components = np.zeros((len(COMPONENTS), num_fights), np.float32)
+        self.episode_components = np.zeros_like(self.components)
+        self.length = np.zeros(num_fights, np.int64)
+        self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+
+    def reset(
+        self,
+        fights: ArrayLike,
+        seeds: Sequence[int | None] | None = None,
+        options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Starts new episodes in ``fights``, with a seed and `RESET_OPTIONS` for each of them.
+
+        Without a seed a fight goes on with its random numbers; the first reset of a fight needs one.
+        """
+        fights = np.asarray(fights, np.int64)
+        seeds = seeds or [None] * len(fights)
+        self.world.reset(fights, self._world_options(seeds, options or [{}] * len(fights)))
+        self._seed_opponent(fights, seeds)
+        self._episode_start[fights] = True
+        self._observations.begin(fights)
+        per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
+        for array in (*per_fight, self.terminated, self.truncated):
+            array[fights] = 0
+        for components in (self.components, self.episode_components):
+            components[:, fights] = 0
+
+    def step(self, actions: ArrayLike) -> None:
+        """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
+
+        Raises `ValueError` (see `check_actions`) before anything has changed.
+        """
+        self.actions[:, LEARNER] = check_actions(actions, self.contract, self.world.num_fights)
+        self._act_for_opponent()
+        self.world.step(self.actions)
+        self._observations.advance()
+        self.length += 1
+        self._judge()
+
+    def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
+        """The learner's observation in these fights, new arrays (see `SeatObservations.stacked`)."""
+        return self._observations.stacked(fights)
+
+    @property
+    def has_agent_opponent(self) -> bool:
+        """Whether the opponent plays through actions; the world's own bot does not."""
+        return self._opponent is not None
+
+    def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
+        """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
+        return self.world.masks[fights, LEARNER].copy()
+
+    def reset_info(self, fight: int) -> dict[str, Any]:
+        """What is known about an episode from its start: who the opponent is and, if the world tells it, the build."""
+        info: dict[str, Any] = {"opponent": self.opponent_name}
+        build_name = getattr(self.world, "build_name", None)
+        if build_name is not None:
+            info["build"] = build_name(fight)
+        return info
+
+    def info(self, fight: int) -> dict[str, Any]:
+        """What happened in the last tick; see `NhEnv.step` for the keys."""
+        info = self.reset_info(fight)
+        info["outcome"] = self._outcome_name(fight)
+        info["episode_ticks"] = int(self.world.meta["episode_ticks"][fight, LEARNER])
+        info["rewards"] = _named(self.components[:, fight])
+        if self.terminated[fight] or self.truncated[fight]:
+            info["episode_rewards"] = _named(self.episode_components[:, fight])
+            if self.world.outcome[fight, LEARNER] < Outcome.TARGET_LOST:
+                info["is_success"] = bool(self.world.outcome[fight, LEARNER] == Outcome.WON)
+        return info
+
+    def close(self) -> None:
+        """Closes the world."""
+        self.world.close()
+
+    def _world_options(self, seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        for given in options:
+            for name in given:
+                require_known("reset option", name, RESET_OPTIONS)
+        bots = (None, WORLD_BOT if self._opponent is None else None)
+        common = {"bots": bots, "death_match": self.settings.death_match}
+        return [
+            {**common, **given, **({} if seed is None else {"seed": seed})}
+            for seed, given in zip(seeds, options, strict=True)
+        ]
+
+    def _seed_opponent(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        if self._opponent is None:
+            return
+        if self._opponent_state is None:
+            self._opponent_state = self._opponent.initial_state([0] * self.world.num_fights)
+        seeded = [(fight, seed) for fight, seed in zip(fights, seeds, strict=True) if seed is not None]
+        if seeded:
+            numbers, known_seeds = zip(*seeded, strict=True)
+            self._opponent_state[list(numbers)] = self._opponent.initial_state(list(known_seeds))
+
+    def _act_for_opponent(self) -> None:
+        if self._opponent is None:
+            return
+        self.actions[:, OPPONENT], self._opponent_state = self._opponent.predict(
+            self.world.obs[:, OPPONENT],
+            self._opponent_state,
+            self._episode_start,
+            False,
+            self.world.masks[:, OPPONENT],
+        )
+        self._episode_start[:] = False
+
+    def _judge(self) -> None:
+        outcome = self.world.outcome[:, LEARNER]
+        self.components = reward_components(self._weights, Tick(self.world.meta[:, LEARNER], outcome))
+        self.reward = self.components.sum(axis=0)
+        self.episode_return += self.reward
+        self.episode_components += self.components
+        self.truncated = outcome >= _TARGET_LOST
+        self.terminated = (outcome != _RUNNING) & ~self.truncated
+        limit = self.settings.max_episode_ticks
+        if limit is not None:
+            self.truncated |= ~self.terminated & (self.length >= limit)
+
+    def _outcome_name(self, fight: int) -> str:
+        outcome = Outcome(int(self.world.outcome[fight, LEARNER]))
+        if outcome == Outcome.RUNNING and self.truncated[fight]:
+            return "timeout"
+        return outcome.name.lower()
+
+
+def _named(components: NDArray[np.float32]) -> dict[str, float]:
+    return {name: float(value) for name, value in zip(COMPONENTS, components, strict=True)}

@@ -1,0 +1,161 @@
+"""`NhEnv`: one fight, one learner, as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.envs.checks import check_seed
+from sb3_pvp.envs.fights import LEARNER, OPPONENT, Fights
+from sb3_pvp.envs.observations import Observation
+from sb3_pvp.envs.opponents import Opponent
+from sb3_pvp.envs.render import render_world
+from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
+from sb3_pvp.envs.worlds import WorldFactory
+
+RENDER_MODES = ("ansi", "human")
+_ONLY_FIGHT = np.zeros(1, np.int64)
+
+
+class NhEnv(gym.Env[Any, NDArray[np.int64]]):
+    """One NH fight against ``opponent``, one step per game tick; the episode ends in the tick of a death.
+
+    Observations are ``{"observation": float32 (frames, 176), "privileged": float32 (frames, 93), "action_mask": int8
+    (45,)}``; the privileged part is what only the opponent knows (for a critic). Actions are one choice for each of 12
+    heads; a choice that is masked does nothing.
+
+    Args:
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"``, ``"stayalive"``, ``"scripted"``, or an `Opponent`.
+        world: ``"sim"``, the embedded world, or a factory (`sb3_pvp.envs.worlds.make_world`).
+        reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
+        rewards: changes to the weights in `sb3_pvp.envs.rewards.RewardWeights`, e.g. ``{"damage_dealt": 0.1}``.
+        frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 1, 2)``.
+        death_match: false: the fight is tied as soon as one side has no food left.
+        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
+        render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
+            are left out if the environment variable ``NO_COLOR`` is set.
+
+    Raises:
+        ValueError: for an unknown name or a value out of range.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": 2}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        opponent: str | Opponent = "baseline",
+        world: str | WorldFactory = "sim",
+        reset_params: Mapping[str, Any] | None = None,
+        rewards: Mapping[str, float] | None = None,
+        frame_ages: Iterable[int] = (0,),
+        death_match: bool = True,
+        max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = check_render_mode(render_mode)
+        self.settings = FightSettings(
+            opponent, world, reset_params or {}, rewards, frame_ages, death_match, max_episode_ticks
+        )
+        self.fights = Fights(1, self.settings)
+        self.contract = self.fights.contract
+        self.observation_space = self.fights.observation_space
+        self.action_space = self.fights.action_space
+        self._seeded = False
+        self._running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Starts a new fight.
+
+        Args:
+            seed: a non-negative integer: the fight and all later ones are determined by it. ``None``: go on with the
+                random numbers at hand (at the first reset: from the operating system).
+            options: for this fight only: ``reset_params``, ``seat_reset_params`` (one mapping per seat), ``training``
+                (false: start at the fixed tile) or ``death_match``.
+
+        Returns:
+            The observation, and ``info`` with ``opponent`` and ``build``.
+        """
+        seed = check_seed(seed)
+        super().reset(seed=seed)
+        if seed is None and not self._seeded:
+            seed = int(self.np_random.integers(2**32))
+        self.fights.reset(_ONLY_FIGHT, [seed], [options or {}])
+        self._seeded = self._running = True
+        self._print_if_human()
+        return self._observation(), self.fights.reset_info(0)
+
+    def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Plays one tick with ``action``, ints ``(heads,)``.
+
+        Returns:
+            Observation, reward, terminated (won, lost or tied), truncated (the limit was reached or the fight broke
+            off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost", "desync"),
+            ``opponent``, ``build``, ``episode_ticks``, ``rewards`` (the components of this tick); at the end also
+            ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
+
+        Raises:
+            ValueError: for an action of wrong shape, kind or range; the fight stays as it was.
+            ResetNeeded: before the first reset and after the end of a fight.
+        """
+        if not self._running:
+            raise ResetNeeded("no fight is running: call reset() first")
+        self.fights.step(np.asarray(action)[np.newaxis])
+        terminated, truncated = bool(self.fights.terminated[0]), bool(self.fights.truncated[0])
+        self._running = not (terminated or truncated)
+        self._print_if_human()
+        return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """What each head may choose, bool ``(45,)``, the heads one after the other."""
+        return self.fights.action_masks(0)
+
+    def render(self) -> str | None:
+        """The last tick as text in mode ``"ansi"``; printed in mode ``"human"``."""
+        if self.render_mode is None:
+            gym.logger.warn('nothing to render: give render_mode="ansi" or "human" when the environment is made')
+            return None
+        text = render_fight(self.fights, 0)
+        if self.render_mode == "ansi":
+            return text
+        print(text, flush=True)
+        return None
+
+    def close(self) -> None:
+        """Closes the world."""
+        self.fights.close()
+
+    def _observation(self) -> Observation:
+        return {key: value[0] for key, value in self.fights.observation().items()}
+
+    def _print_if_human(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+
+def check_render_mode(render_mode: str | None) -> str | None:
+    """Returns the mode, or raises `TypeError` for one that does not exist.
+
+    It is a `TypeError` because SB3's ``make_vec_env`` asks for ``"rgb_array"`` first and, on this error only, tries
+    again without.
+    """
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
+    return render_mode
+
+
+def render_fight(fights: Fights, fight: int) -> str:
+    """The last tick of one of the fights, as text."""
+    played = fights.length[fight] > 0
+    actions = [fights.actions[fight, LEARNER] if played else None, None]
+    if played and fights.has_agent_opponent:
+        actions[OPPONENT] = fights.actions[fight, OPPONENT]
+    names = ("learner", fights.opponent_name)
+    return render_world(fights.world, fight, names, actions, color="NO_COLOR" not in os.environ)

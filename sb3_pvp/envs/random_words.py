@@ -1,0 +1,34 @@
+"""Random numbers for batches of fights: one SplitMix64 word per fight (the generator of `sb3_pvp.sim.rng`).
+
+Every fight owns its word, so what is drawn for it does not depend on the batch it is played in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_TO_UNIT = 1.0 / (1 << 53)
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+def words_from_seeds(seeds: Sequence[int], stream: int) -> NDArray[np.uint64]:
+    """One word per seed, uint64 ``(N,)``; different streams of the same seed are unrelated."""
+    words = np.array([seed % (1 << 64) for seed in seeds], np.uint64)
+    return _mix(_mix(words + np.uint64(stream) * _GAMMA))
+
+
+def uniform(words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
+    """A number from [0, 1) for each word, float64 ``(N,)``, and the words that come next."""
+    following = np.asarray(words, np.uint64) + _GAMMA
+    return (_mix(following) >> np.uint64(11)).astype(np.float64) * _TO_UNIT, following

@@ -1,0 +1,52 @@
+"""The settings that `NhEnv` and `NhVecEnv` share, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sb3_pvp.envs.checks import check_frame_ages
+from sb3_pvp.envs.opponents import Opponent, check_opponent
+from sb3_pvp.envs.rewards import RewardWeights, reward_weights
+from sb3_pvp.envs.worlds import WorldFactory, check_world_name
+
+#: Twenty minutes of game time. Real fights end far earlier; two fighters that do nothing never end theirs.
+DEFAULT_MAX_EPISODE_TICKS = 2000
+
+
+@dataclass(frozen=True)
+class FightSettings:
+    """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
+
+    Attributes:
+        opponent: see `sb3_pvp.envs.opponents.OPPONENTS`, or an object with their `predict`.
+        world: ``"sim"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
+        reset_params: how fights start, under the names of the wire (protocol.md §3).
+        rewards: see `RewardWeights`; a mapping changes some of its defaults.
+        frame_ages: which frames are stacked, in ticks before the newest.
+        death_match: false: a fight ends in a tie as soon as one side has no food (protocol.md §6.3).
+        max_episode_ticks: a longer fight is truncated; ``None``: never.
+    """
+
+    opponent: str | Opponent = "baseline"
+    world: str | WorldFactory = "sim"
+    reset_params: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, float] | RewardWeights | None = None
+    frame_ages: Iterable[int] = (0,)
+    death_match: bool = True
+    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+
+    def __post_init__(self) -> None:
+        check_opponent(self.opponent)
+        check_world_name(self.world)
+        limit = self.max_episode_ticks
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ValueError(f"max_episode_ticks must be a positive integer or None, got {limit!r}")
+        if not isinstance(self.death_match, bool):
+            raise ValueError(f"death_match must be True or False, got {self.death_match!r}")
+        if self.reset_params is not None and not isinstance(self.reset_params, Mapping):
+            raise ValueError(f"reset_params must be a mapping, got {self.reset_params!r}")
+        object.__setattr__(self, "reset_params", dict(self.reset_params or {}))
+        object.__setattr__(self, "rewards", reward_weights(self.rewards))
+        object.__setattr__(self, "frame_ages", check_frame_ages(self.frame_ages))

@@ -1,0 +1,199 @@
+"""`NhVecEnv`: N fights in one world and one process, as an SB3 ``VecEnv``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
+
+from sb3_pvp.envs.checks import check_actions, check_seed
+from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
+from sb3_pvp.envs.episode_log import EpisodeLog
+from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.nh_env import NhEnv, check_render_mode, render_fight
+from sb3_pvp.envs.observations import Observation
+from sb3_pvp.envs.opponents import Opponent
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.worlds import WorldFactory
+
+
+class FightView:
+    """One fight of an `NhVecEnv`, with what `NhEnv` offers besides ``reset`` and ``step``.
+
+    ``get_attr``, ``set_attr`` and ``env_method`` of the vectorised environment end here.
+    """
+
+    metadata = NhEnv.metadata
+
+    def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any) -> None:
+        self.fights = fights
+        self.index = index
+        self.render_mode = render_mode
+        self.spec = spec
+
+    @property
+    def settings(self) -> FightSettings:
+        """How the fights are set up."""
+        return self.fights.settings
+
+    @property
+    def observation_space(self) -> gym.Space[Any]:
+        """The space of one fight."""
+        return self.fights.observation_space
+
+    @property
+    def action_space(self) -> gym.Space[Any]:
+        """The space of one fight."""
+        return self.fights.action_space
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """What each head may choose, bool ``(A,)``."""
+        return self.fights.action_masks(self.index)
+
+    def render(self) -> str | None:
+        """The last tick as text; printed in mode ``"human"``."""
+        text = render_fight(self.fights, self.index)
+        if self.render_mode == "human":
+            print(text, flush=True)
+            return None
+        return text
+
+
+class NhVecEnv(VecEnv):
+    """N fights in one world; fights that end are reset at once.
+
+    Fight ``i`` goes the way of a single `NhEnv` that is reset with ``seed + i`` and gets the same actions.
+
+    While a fight runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends
+    ``info`` has what `NhEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
+    ``terminal_observation`` and ``TimeLimit.truncated``; what `NhEnv.reset` tells is in ``reset_infos``.
+
+    Args:
+        num_envs: the number of fights; or a list of functions that make an `NhEnv` each, as ``make_vec_env(...,
+            vec_env_cls=NhVecEnv)`` gives it. Their settings, which must agree, then replace the other arguments except
+            ``seed``; their ``Monitor`` logs are written; any wrapper that changes what an environment does is refused.
+        opponent: see `NhEnv`.
+        world: see `NhEnv`.
+        seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: by chance.
+        render_mode: see `NhEnv`.
+        env_kwargs: the other arguments of `NhEnv`.
+
+    Raises:
+        ValueError: for an unknown name or a value out of range.
+    """
+
+    def __init__(
+        self,
+        num_envs: int | Sequence[EnvFunction] = 128,
+        opponent: str | Opponent = "baseline",
+        world: str | WorldFactory = "sim",
+        seed: int | None = 0,
+        render_mode: str | None = None,
+        **env_kwargs: Any,
+    ) -> None:
+        if isinstance(num_envs, (list, tuple)):
+            templates = read_env_functions(num_envs)
+        else:
+            settings = FightSettings(opponent, world, **env_kwargs)
+            templates = [EnvTemplate(settings, check_render_mode(render_mode))] * _check_count(num_envs)
+        self.fights = Fights(len(templates), templates[0].settings)
+        self._views = [
+            FightView(self.fights, index, template.render_mode, template.spec)
+            for index, template in enumerate(templates)
+        ]
+        self._log = EpisodeLog([template.monitor for template in templates])
+        self._all = np.arange(len(templates))
+        self._started = False
+        super().__init__(len(templates), self.fights.observation_space, self.fights.action_space)
+        self.metadata = NhEnv.metadata
+        self.seed(seed)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seeds fight ``i`` with ``seed + i`` at the next reset; ``None``: by chance. Returns all seeds."""
+        return super().seed(check_seed(seed))
+
+    def reset(self) -> Observation:
+        """Starts new fights everywhere, with the seeds and options set since the last reset."""
+        self.fights.reset(self._all, self._seeds, self._options)
+        self._reset_seeds()
+        self._reset_options()
+        self._started = True
+        self.reset_infos = [self.fights.reset_info(fight) for fight in range(self.num_envs)]
+        return self.fights.observation()
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        """Takes the actions, ints ``(num_envs, heads)``; raises `ValueError` for wrong ones and changes nothing."""
+        if not self._started:
+            raise gym.error.ResetNeeded("no fights are running: call reset() first")
+        self._actions = check_actions(actions, self.fights.contract, self.num_envs)
+
+    def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Plays one tick; returns observations, rewards, dones and infos, all of them new objects."""
+        self.fights.step(self._actions)
+        rewards = self.fights.reward.copy()
+        dones = self.fights.terminated | self.fights.truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        finished = np.flatnonzero(dones)
+        if finished.size:
+            self._finish(finished, infos)
+        return self.fights.observation(), rewards, dones, infos
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """What each head may choose in every fight, bool ``(num_envs, A)``; one array, unlike ``env_method``."""
+        return self.fights.action_masks()
+
+    def close(self) -> None:
+        """Closes the world and the log files."""
+        self.fights.close()
+        self._log.close()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """The attribute of each fight's `FightView`."""
+        return [getattr(view, attr_name) for view in self._chosen_views(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Sets the attribute of each fight's `FightView`; what all fights share cannot be set."""
+        for view in self._chosen_views(indices):
+            setattr(view, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Calls the method of each fight's `FightView`."""
+        if method_name == "action_masks":
+            masks = self.fights.action_masks()
+            return [masks[index] for index in self._get_indices(indices)]
+        return [getattr(view, method_name)(*method_args, **method_kwargs) for view in self._chosen_views(indices)]
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        """True for ``Monitor``, whose statistics are always there, and false for every other wrapper."""
+        return [issubclass(wrapper_class, Monitor) for _ in self._chosen_views(indices)]
+
+    def _chosen_views(self, indices: VecEnvIndices) -> list[FightView]:
+        return [self._views[index] for index in self._get_indices(indices)]
+
+    def _finish(self, finished: NDArray[np.int64], infos: list[dict[str, Any]]) -> None:
+        last = self.fights.observation(finished)
+        for row, fight in enumerate(finished.tolist()):
+            info = self.fights.info(fight)
+            info["terminal_observation"] = {key: value[row] for key, value in last.items()}
+            info["TimeLimit.truncated"] = bool(self.fights.truncated[fight])
+            self._log.finish(fight, float(self.fights.episode_return[fight]), int(self.fights.length[fight]), info)
+            infos[fight] = info
+        self.fights.reset(finished)
+        for fight in finished.tolist():
+            self.reset_infos[fight] = self.fights.reset_info(fight)
+
+
+def _check_count(num_envs: object) -> int:
+    if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+        raise ValueError(f"num_envs must be a positive integer or a list of functions, got {num_envs!r}")
+    return int(num_envs)

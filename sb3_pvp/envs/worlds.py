@@ -1,0 +1,43 @@
+"""Where fights take place: worlds by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sb3_pvp.envs.checks import require_known
+from sb3_pvp.world import World
+
+#: Called with ``num_fights``, ``seed`` and ``reset_params``.
+WorldFactory = Callable[..., World]
+
+
+def _sim_world(**options: Any) -> World:
+    from sb3_pvp.sim import SimWorld  # here, because it imports numba
+
+    return SimWorld(**options)
+
+
+WORLDS: dict[str, WorldFactory] = {"sim": _sim_world}
+
+
+def check_world_name(world: str | WorldFactory) -> None:
+    """Raises `ValueError` unless ``world`` is a known name or a factory."""
+    if not callable(world):
+        require_known("world", world, WORLDS)
+
+
+def make_world(
+    world: str | WorldFactory, num_fights: int, seed: int = 0, reset_params: Mapping[str, Any] | None = None
+) -> World:
+    """Builds a world of ``num_fights`` fights.
+
+    Args:
+        world: ``"sim"``, the embedded world, or a callable that returns a `World` when it is called with the keyword
+            arguments ``num_fights``, ``seed`` and ``reset_params``.
+        seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
+        reset_params: how fights start, under the names of the wire (protocol.md §3).
+    """
+    check_world_name(world)
+    factory = world if callable(world) else WORLDS[world]
+    return factory(num_fights=num_fights, seed=seed, reset_params=dict(reset_params or {}))

@@ -1,0 +1,205 @@
+"""Checks for those who write worlds and environments: call them in a test; they raise `AssertionError`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome, Style, World
+
+_STYLE_FIELDS = (
+    "attack_type_hit",
+    "target_prayer_type",
+    "attack_type_received",
+    "player_prayer_type",
+    "player_attack_style_type",
+    "target_attack_style_type",
+    "current_player_prayer_type",
+    "current_target_prayer_type",
+)
+_FLOAT_FIELDS = tuple(name for name in META_DTYPE.names or () if META_DTYPE[name].kind == "f")
+_BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
+# How the two seats may see the same end; a double kill is won by both (rewards.md §8).
+_ENDS = {
+    (Outcome.RUNNING, Outcome.RUNNING),
+    (Outcome.WON, Outcome.LOST),
+    (Outcome.LOST, Outcome.WON),
+    (Outcome.WON, Outcome.WON),
+    (Outcome.TIED, Outcome.TIED),
+}
+
+
+def check_world(world: World, ticks: int = 300, seed: int = 0) -> None:
+    """Checks that a world keeps the promises of `sb3_pvp.world.World`, with random legal actions.
+
+    Shapes and kinds of all arrays, ranges of meta records, agreement of the two seats about the end, fights that stay
+    over, the same course after the same seed, and refusal of wrong seeds, options and actions. All fights are reset.
+
+    Args:
+        world: any world; its fights are played by two agents.
+        ticks: how long to play.
+        seed: of the fights and of the actions.
+
+    Raises:
+        AssertionError: with the promise that is broken.
+    """
+    _check_arrays(world)
+    first = _play(world, ticks, seed)
+    second = _play(world, ticks, seed)
+    for name, before, after in zip(("obs", "masks", "meta", "outcome"), first, second, strict=True):
+        assert before.tobytes() == after.tobytes(), f"{name} differs after the same seed and the same actions"
+    _check_refusals(world)
+
+
+def check_pvp_env(env: gym.Env[Any, Any], ticks: int = 300, seed: int = 0) -> None:
+    """Checks that an environment is usable by Gymnasium, SB3 and maskable algorithms.
+
+    It must pass Gymnasium's checker, have a ``contract``, show in every observation under ``"action_mask"`` what
+    ``action_masks()`` returns, accept every action that is legal under it, refuse malformed actions and seeds with
+    `ValueError` and stay usable.
+
+    Args:
+        env: the environment, wrapped or not.
+        ticks: how long to play.
+        seed: of the fight and of the actions.
+
+    Raises:
+        AssertionError: with the promise that is broken.
+    """
+    _check_gymnasium(env)
+    contract: Contract = env.get_wrapper_attr("contract")
+    rng = np.random.default_rng(seed)
+    observation, _ = env.reset(seed=seed)
+    for _ in range(ticks):
+        mask = _check_mask(env, contract, observation)
+        observation, reward, terminated, truncated, _ = env.step(contract.random_action(mask, rng))
+        assert np.isfinite(float(reward)), f"the reward must be finite, got {reward}"
+        if terminated or truncated:
+            observation, _ = env.reset()
+    _check_env_refusals(env, contract)
+
+
+def _check_arrays(world: World) -> None:
+    seats = (world.num_fights, NUM_SEATS)
+    expected: dict[str, tuple[tuple[int, ...], Any]] = {
+        "obs": ((*seats, world.contract.num_observations), np.float32),
+        "masks": ((*seats, world.contract.num_flat_actions), np.bool_),
+        "meta": (seats, META_DTYPE),
+        "outcome": (seats, np.uint8),
+    }
+    for name, (shape, dtype) in expected.items():
+        array = getattr(world, name)
+        assert array.shape == shape, f"{name} must have shape {shape}, has {array.shape}"
+        assert array.dtype == dtype, f"{name} must be {np.dtype(dtype)}, is {array.dtype}"
+
+
+def _play(world: World, ticks: int, seed: int) -> tuple[NDArray[Any], ...]:
+    """Plays with random legal actions, checking every tick, and returns copies of all arrays at the end."""
+    rng = np.random.default_rng(seed)
+    world.reset(options={"seed": seed})
+    assert (world.outcome == Outcome.RUNNING).all(), "after a reset every fight must be running"
+    _check_tick(world)
+    for _ in range(ticks):
+        outcome, episode_ticks = world.outcome.copy(), world.meta["episode_ticks"].copy()
+        world.step(world.contract.random_action(world.masks, rng))
+        _check_tick(world)
+        _check_progress(world, outcome, episode_ticks)
+    return world.obs.copy(), world.masks.copy(), world.meta.copy(), world.outcome.copy()
+
+
+def _check_tick(world: World) -> None:
+    assert np.isfinite(world.obs).all(), "observations must be finite"
+    meta = world.meta
+    for name in _FLOAT_FIELDS:
+        assert np.isfinite(meta[name]).all(), f"meta field {name!r} must be finite"
+    for name in _STYLE_FIELDS:
+        assert np.isin(meta[name], list(Style)).all(), f"meta field {name!r} must hold Style numbers"
+    for name in ("current_health_percent", "current_prayer_percent", "distance", "player_frozen_ticks", "food_count"):
+        assert (meta[name] >= 0).all(), f"meta field {name!r} must not be negative"
+    for own, others in (
+        ("current_health_percent", "current_target_health_percent"),
+        ("player_frozen_ticks", "target_frozen_ticks"),
+        ("distance", "distance"),
+    ):
+        assert (meta[own] == meta[others][:, ::-1]).all(), f"the seats disagree: {own!r} and the other's {others!r}"
+    _check_outcomes(world.outcome)
+
+
+def _check_outcomes(outcome: NDArray[np.uint8]) -> None:
+    for pair in {tuple(Outcome(value) for value in row) for row in outcome.tolist()}:
+        broken = any(seat in _BROKEN for seat in pair) and Outcome.RUNNING not in pair
+        assert broken or pair in _ENDS, f"the seats disagree about the outcome: {pair[0].name} and {pair[1].name}"
+
+
+def _check_progress(world: World, outcome: NDArray[np.uint8], episode_ticks: NDArray[np.int32]) -> None:
+    over = outcome != Outcome.RUNNING
+    assert (world.outcome[over] == outcome[over]).all(), "a fight that is over must keep its outcome until it is reset"
+    running = world.outcome == Outcome.RUNNING
+    grown = world.meta["episode_ticks"] - episode_ticks
+    assert (grown[running] == 1).all(), "episode_ticks must grow by one with every tick"
+
+
+def _check_refusals(world: World) -> None:
+    """Wrong input is a `ValueError` and changes nothing."""
+    names = ("obs", "masks", "outcome")
+    before: list[NDArray[Any]] = [getattr(world, name).copy() for name in names]
+    for seed in (-1, 1.5, float("nan"), "one"):
+        _assert_value_error(lambda seed=seed: world.reset(options={"seed": seed}), f"reset with seed {seed!r}")
+    _assert_value_error(lambda: world.reset(options={"no_such_option": 1}), "reset with an unknown option")
+    for actions, fault in _wrong_actions((world.num_fights, NUM_SEATS), world.contract):
+        _assert_value_error(lambda actions=actions: world.step(actions), f"step with {fault}")
+    for name, old in zip(names, before, strict=True):
+        assert np.array_equal(getattr(world, name), old), f"refused input must not change {name}"
+
+
+def _wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:
+    right = np.zeros((*leading, contract.num_heads), np.int64)
+    return [
+        (right[..., :-1], "an action that is too short"),
+        (right.astype(np.float64), "an action of floats"),
+        (right - 1, "negative choices"),
+        (right + np.asarray(contract.head_sizes), "choices that their heads do not have"),
+    ]
+
+
+def _assert_value_error(call: Any, what: str) -> None:
+    try:
+        call()
+    except ValueError:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what} must raise ValueError, it raised {type(error).__name__}: {error}") from error
+    raise AssertionError(f"{what} must raise ValueError, it was accepted")
+
+
+def _check_gymnasium(env: gym.Env[Any, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_env(env.unwrapped, skip_render_check=True)
+        except Exception as error:
+            raise AssertionError(f"Gymnasium's checker says: {error}") from error
+
+
+def _check_mask(env: gym.Env[Any, Any], contract: Contract, observation: Any) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = env.get_wrapper_attr("action_masks")()
+    shown = observation["action_mask"]
+    assert mask.shape == (contract.num_flat_actions,), f"action_masks() must be flat, has shape {mask.shape}"
+    assert mask.dtype == np.bool_, f"action_masks() must be bool, is {mask.dtype}"
+    assert np.array_equal(shown, mask), 'the observation\'s "action_mask" must equal action_masks()'
+    return mask
+
+
+def _check_env_refusals(env: gym.Env[Any, Any], contract: Contract) -> None:
+    for seed in (-1, 1.5, float("nan")):
+        _assert_value_error(lambda seed=seed: env.reset(seed=seed), f"reset with seed {seed!r}")
+    env.reset(seed=1)
+    for action, fault in _wrong_actions((), contract):
+        _assert_value_error(lambda action=action: env.step(action), f"step with {fault}")
+    env.step(contract.random_action(env.get_wrapper_attr("action_masks")(), np.random.default_rng(0)))
