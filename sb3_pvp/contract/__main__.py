@@ -28,8 +28,9 @@ def render_page(contracts: list[Contract]) -> str:
 def _contract_lines(contract: Contract) -> Iterator[str]:
     yield f"## {contract.name}"
     yield ""
-    yield f"{contract.num_heads} heads, {contract.num_flat_actions} flat entries, {contract.num_observations} observations"
-    yield f"({len(contract.partial_indices)} partial, {len(contract.constant_indices)} constant)."
+    yield f"{contract.num_heads} heads with {contract.num_flat_actions} choices;"
+    yield f"{contract.num_observations} observations, {len(contract.partial_indices)} of them partial,"
+    yield f"{len(contract.constant_indices)} constant."
     yield ""
     yield "| Head | Flat | Number | Choice | Meaning | Rule |"
     yield "|---|---|---|---|---|---|"

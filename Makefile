@@ -1,0 +1,40 @@
+# Needs nothing but python3 (3.10 to 3.13): the first command makes .venv, with the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+.PHONY: train test test-slow lint type format bench docs
+
+train: $(READY)  ## Train a first fighter, and show how often it won before and wins now.
+	$(BIN)/sb3-pvp first-fighter
+
+test: $(READY)  ## All tests but the slow ones.
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY)  ## The slow tests.
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## Style, without changing anything.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(READY)  ## Types.
+	$(BIN)/mypy
+
+format: $(READY)  ## Style, changing files.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## How fast the embedded world is here.
+	$(BIN)/sb3-pvp bench world
+
+docs: $(READY)  ## The pages that are made from data.
+	$(BIN)/python -m sb3_pvp.contract > docs/contract.md
+
+# PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
+$(READY): pyproject.toml setup.cfg constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install "$(TORCH)"
+	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[dev]"
+	touch $@
