@@ -8,18 +8,25 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def rule(function: Function) -> Function:
-    """Compiles a rule of the game into whatever calls it. Python cannot call it: see `callable_rule`.
+    """Compiles a rule of the game into whatever calls it; Python cannot call it.
 
-    Without the wrappers for Python and C a cold compile takes a third less time.
+    It is made without the wrappers that Python and C would need, and once for all constants: Numba would compile it
+    again for every literal number it is called with. Both together halve the time of a cold compile.
     """
     compiled = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    resolve = compiled.get_call_template
+
+    def resolve_once(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    compiled.get_call_template = resolve_once
     return cast(Function, compiled)
 
 
