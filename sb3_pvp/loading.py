@@ -1,0 +1,30 @@
+"""Models from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import is_zipfile
+
+from sb3_contrib import MaskablePPO
+
+# What training needs and acting does not; rl-zoo3 pickles its own classes here.
+_TRAINING_ONLY = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
+
+
+def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
+    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``MaskablePPO.load``.
+
+    Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError`` if the file is
+    no model of this package.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no model file {path}")
+    if not is_zipfile(path):
+        raise ValueError(f"{path} is not a model: models are zip files written by model.save()")
+    try:
+        model = MaskablePPO.load(path, device=device, custom_objects=_TRAINING_ONLY)
+    except Exception as error:  # whatever unpickling a foreign file runs into
+        raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
+    if not type(model.policy).__module__.startswith("sb3_pvp."):
+        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of sb3_pvp")
+    return model

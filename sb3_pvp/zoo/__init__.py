@@ -1,0 +1,65 @@
+"""rl-zoo3 with ``--algo maskable_ppo`` and the environments of this package.
+
+``python -m sb3_pvp.zoo train ...`` and ``enjoy ...`` take every option of rl-zoo3. To use rl-zoo3's own entry points
+instead, put a file ``custom_envs.py`` with ``import sb3_pvp.zoo; sb3_pvp.zoo.install()`` into the working directory.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sb3_pvp  # registers the environments
+from sb3_pvp.zoo.hyperparams import hyperparams_path
+
+__all__ = ["enjoy", "hyperparams_path", "install", "train"]
+
+# Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
+_WORKER_MODULES = ["stable_baselines3", sb3_pvp.__name__, "sb3_pvp.envs"]
+
+
+def install() -> None:
+    """Adds ``maskable_ppo`` to rl-zoo3 and puts `PvpExperimentManager` in place; calling it again changes nothing."""
+    from rl_zoo3 import ALGOS, exp_manager
+    from sb3_contrib import MaskablePPO
+
+    from sb3_pvp.zoo.manager import PvpExperimentManager
+
+    ALGOS.setdefault("maskable_ppo", MaskablePPO)
+    # For ``rl_zoo3.train`` whether it has been imported already or, as under ``python -m rl_zoo3.train``, will be.
+    vars(exp_manager)["ExperimentManager"] = PvpExperimentManager
+    import rl_zoo3.train
+
+    vars(rl_zoo3.train)["ExperimentManager"] = PvpExperimentManager
+    multiprocessing.set_forkserver_preload(_WORKER_MODULES)
+
+
+def train(arguments: list[str] | None = None) -> None:
+    """Runs ``rl_zoo3.train`` on these arguments, or on those of the command line."""
+    install()
+    from rl_zoo3.train import train as rl_zoo3_train
+
+    with _command_line(arguments):
+        rl_zoo3_train()
+
+
+def enjoy(arguments: list[str] | None = None) -> None:
+    """Runs ``rl_zoo3.enjoy`` on these arguments, or on those of the command line."""
+    install()
+    from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
+
+    with _command_line(arguments):
+        rl_zoo3_enjoy()
+
+
+@contextmanager
+def _command_line(arguments: list[str] | None) -> Iterator[None]:
+    # rl-zoo3 reads `sys.argv` and nothing else.
+    before = sys.argv
+    sys.argv = before if arguments is None else [before[0], *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before

@@ -1,0 +1,76 @@
+"""rl-zoo3's experiment manager, taught about masks, the vectorised environment and the defaults of this package."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
+import torch
+from rl_zoo3 import ALGOS, exp_manager
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.zoo.hyperparams import hyperparams_path
+
+
+class PvpExperimentManager(exp_manager.ExperimentManager):
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments."""
+
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
+        ours = is_ours(env_id)
+        default = hyperparams_path(algo) if ours else None
+        if default is not None and keywords.get("config") is None:
+            keywords["config"] = str(default)
+        super().__init__(args, algo, env_id, *positional, **keywords)
+        if ours:
+            self._prefer_one_process(keywords.get("vec_env_type", "dummy"))
+
+    def _prefer_one_process(self, vec_env_type: str) -> None:
+        from sb3_pvp.envs import NhVecEnv
+
+        if vec_env_type == "dummy":
+            self.vec_env_class = NhVecEnv
+        # More threads only get into each other's way with networks as small as these.
+        if getattr(self.args, "num_threads", -1) < 1:
+            torch.set_num_threads(1)
+
+    def _preprocess_hyperparams(
+        self, hyperparams: dict[str, Any]
+    ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
+        processed = super()._preprocess_hyperparams(hyperparams)
+        # The base class lets only the command line's env_kwargs reach the evaluation environment.
+        if self._eval_env_kwargs_args is None:
+            self.eval_env_kwargs = self.env_kwargs
+        return processed
+
+    def create_callbacks(self) -> None:
+        """Creates the callbacks of the base class, with an evaluation that respects masks."""
+        with _masked_evaluation(self.algo):
+            super().create_callbacks()  # type: ignore[no-untyped-call]
+
+    def learn(self, model: BaseAlgorithm) -> None:
+        """Trains the model; what it was before is kept as ``initial_model.zip``, to compare with."""
+        model.save(f"{self.save_path}/initial_model")
+        super().learn(model)
+
+
+def is_ours(env_id: str) -> bool:
+    """Whether this environment was registered by this package."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
+
+
+@contextmanager
+def _masked_evaluation(algo: str) -> Iterator[None]:
+    # The base class looks the callback up in its module when it makes one.
+    names = vars(exp_manager)
+    stock = names["EvalCallback"]
+    names["EvalCallback"] = MaskableEvalCallback if issubclass(ALGOS[algo], MaskablePPO) else stock
+    try:
+        yield
+    finally:
+        names["EvalCallback"] = stock

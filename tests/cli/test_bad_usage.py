@@ -1,0 +1,79 @@
+"""Bad usage of the command line: one line on stderr that says what to do, exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import A2C
+
+from sb3_pvp.cli import main
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import MaskedMultiInputPolicy
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a fighter, and with files that are none."""
+    folder = tmp_path_factory.mktemp("models")
+    MaskablePPO(MaskedMultiInputPolicy, NhVecEnv(1), n_steps=2, batch_size=2).save(folder / "fighter.zip")
+    A2C("MlpPolicy", "CartPole-v1").save(folder / "cartpole.zip")
+    (folder / "text.zip").write_text("not a zip file")
+    with zipfile.ZipFile(folder / "empty.zip", "w") as archive:
+        archive.writestr("readme.txt", "no model here")
+    return folder
+
+
+def run(arguments: list[str]) -> object:
+    """Runs the console script and returns its exit code."""
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    return exit_info.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "no command"),
+        (["conquer"], "conquer"),
+        (["evaluate"], "model"),
+        (["evaluate", "missing.zip"], "missing.zip"),
+        (["evaluate", "text.zip"], "not a model"),
+        (["evaluate", "empty.zip"], "empty.zip"),
+        (["evaluate", "cartpole.zip"], "cartpole.zip"),
+        (["evaluate", "fighter.zip", "--episodes", "0"], "--episodes"),
+        (["evaluate", "fighter.zip", "--seed", "nan"], "--seed"),
+        (["evaluate", "fighter.zip", "--opponent", "basline"], "did you mean 'baseline'"),
+        (["evaluate", "fighter.zip", "--world", "moon"], "moon"),
+        (["evaluate", "fighter.zip", "--build", "TANK"], "TANK"),
+        (["evaluate", "fighter.zip", "--reset-params", "{"], "not valid JSON"),
+        (["evaluate", "fighter.zip", "--reset-params", "[1]"], "JSON object"),
+        (["evaluate", "fighter.zip", "--reset-params", '{"acountBuild": "MED"}'], "accountBuild"),
+        (["bench"], "command"),
+        (["bench", "moon"], "moon"),
+        (["bench", "world", "--fights", "1,zero"], "1,zero"),
+        (["bench", "world", "--seconds", "0"], "--seconds"),
+        (["sim-server", "--port", "70000"], "--port"),
+        (["first-fighter", "--episodes", "-1"], "--episodes"),
+        (["first-fighter", "--colour", "red"], "--colour"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_one_line_and_exit_code_2(
+    files: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    assert run(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("sb3-pvp: error: ")
+    assert output.err.count("\n") == 1
+    assert words in output.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["bench", "world", "--help"]])
+def test_help_and_version_are_fine(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    assert capsys.readouterr().out

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sb3_contrib import MaskablePPO
+
+from sb3_pvp.cli import main
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.evaluation import Score, evaluate_model, wilson_interval
+from sb3_pvp.policies import MaskedMultiInputPolicy
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "fighter.zip"
+    MaskablePPO(MaskedMultiInputPolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
+    return path
+
+
+def evaluate(model: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["evaluate", str(model), "--episodes", "6", "--json", *options])
+    assert exit_info.value.code == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_has_the_promised_keys(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = evaluate(model, capsys=capsys)
+    assert list(result) == ["episodes", "wins", "losses", "ties", "broken", "win_rate", "ci95", "mean_ticks"]
+    assert result["episodes"] == 6 == result["wins"] + result["losses"] + result["ties"] + result["broken"]
+    assert result["win_rate"] == result["wins"] / 6
+    assert result["ci95"][0] <= result["win_rate"] <= result["ci95"][1]
+    assert result["mean_ticks"] > 1
+
+
+def test_the_seed_decides_and_the_options_reach_the_fights(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again, other_seed, other_build = (
+        evaluate(model, "--stochastic", *options, capsys=capsys)
+        for options in (("--seed", "5"), ("--seed", "5"), ("--seed", "6"), ("--seed", "5", "--build", "MAXED"))
+    )
+    assert first == again
+    assert other_seed["mean_ticks"] != first["mean_ticks"] != other_build["mean_ticks"]
+
+
+def test_a_passive_opponent_never_wins(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = evaluate(model, "--stochastic", "--opponent", "noop", capsys=capsys)
+    assert (result["wins"], result["losses"]) == (6, 0)
+
+
+def test_every_environment_plays_its_share(model: Path) -> None:
+    env = NhVecEnv(4, opponent="noop", max_episode_ticks=5)
+    score = evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
+    assert score == Score(ties=6, ticks=30)  # fights that reach the limit are nobody's win
+
+
+@pytest.mark.parametrize(
+    ("wins", "episodes", "expected"),
+    [
+        (0, 0, (0, 1)),
+        (0, 10, (0, 0.2775)),
+        (5, 10, (0.2366, 0.7634)),
+        (10, 10, (0.7225, 1)),
+        (81, 263, (0.2553, 0.3662)),
+    ],
+)
+def test_wilson_interval_equals_published_values(wins: int, episodes: int, expected: tuple[float, float]) -> None:
+    assert wilson_interval(wins, episodes) == pytest.approx(expected, abs=1e-4)
+
+
+def test_broken_episodes_do_not_count() -> None:
+    score = Score(wins=3, losses=1, broken=4, ticks=80)
+    assert score.win_rate == 0.75
+    assert score.as_dict()["ci95"] == list(wilson_interval(3, 4))
+    assert score.as_dict()["mean_ticks"] == 10

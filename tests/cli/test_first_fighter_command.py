@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sb3_pvp.cli import main
+
+
+def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["first-fighter", "-n", "100", "--episodes", "5", "--log-folder", str(tmp_path), "--seed", "1"])
+    assert exit_info.value.code == 0
+    output = capsys.readouterr().out
+    for moment in ("Before", "After"):
+        assert re.search(rf"^{moment} training: +win rate [\d.]+% \(95 % interval ", output, re.MULTILINE)
+    run = tmp_path / "maskable_ppo" / "NhEnv_1"
+    assert (run / "NhEnv.zip").is_file()
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert f"sb3-pvp evaluate {run / 'NhEnv.zip'} --episodes 5 --seed 1" in output

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import torch as th
+
+from sb3_pvp.policies.normalization import RunningNormalizer
+
+
+def test_statistics_of_parts_are_those_of_the_whole() -> None:
+    th.manual_seed(0)
+    samples = 40 + 12 * th.randn(1000, 3)
+    normalizer = RunningNormalizer(3)
+    for part in samples.split([10, 490, 500]):
+        normalizer.observe(part)
+        normalizer.update()
+    th.testing.assert_close(normalizer.mean, samples.mean(0), atol=1e-3, rtol=1e-5)
+    th.testing.assert_close(normalizer.variance, samples.var(0, correction=0), atol=1e-2, rtol=1e-4)
+    assert normalizer(samples).mean().abs() < 1e-3
+
+
+def test_observing_changes_nothing_until_the_update() -> None:
+    normalizer = RunningNormalizer(2)
+    features = th.tensor([[1.0, 50.0], [3.0, 150.0]])
+    before = normalizer(features)
+    normalizer.observe(features)
+    assert normalizer(features).equal(before)
+    normalizer.update()
+    th.testing.assert_close(normalizer(features), th.tensor([[-1.0, -1.0], [1.0, 1.0]]))
+
+
+def test_what_never_varied_keeps_its_unit_and_everything_is_clipped() -> None:
+    normalizer = RunningNormalizer(2, clip=5.0)
+    normalizer.observe(th.tensor([[7.0, 0.0], [7.0, 1.0]]))
+    normalizer.update()
+    assert normalizer(th.tensor([[7.5, 1000.0]])).tolist() == [[0.5, 5.0]]
+
+
+def test_an_update_without_observations_does_nothing() -> None:
+    normalizer = RunningNormalizer(1)
+    normalizer.update()
+    assert normalizer(th.tensor([[2.0]])).item() == 2.0

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rl_zoo3
+import rl_zoo3.train
+import torch
+from rl_zoo3 import exp_manager
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
+from stable_baselines3.common.callbacks import EvalCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+from sb3_pvp import zoo
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.zoo import hyperparams
+from sb3_pvp.zoo.manager import PvpExperimentManager
+
+
+def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:
+    zoo.install()
+    return PvpExperimentManager(
+        Namespace(num_threads=keywords.pop("num_threads", -1)), algo, env_id, str(folder), **keywords
+    )
+
+
+def test_installing_twice_changes_nothing_more() -> None:
+    zoo.install()
+    algorithms, experiment_manager = dict(rl_zoo3.ALGOS), rl_zoo3.train.ExperimentManager
+    zoo.install()
+    assert algorithms == rl_zoo3.ALGOS
+    assert algorithms["maskable_ppo"] is MaskablePPO
+    assert rl_zoo3.train.ExperimentManager is experiment_manager is PvpExperimentManager
+    assert PvpExperimentManager.__mro__.count(PvpExperimentManager) == 1
+
+
+def test_defaults_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = zoo.hyperparams_path("maskable_ppo")
+    assert path is not None
+    assert "NhEnv" in path.read_text()
+    assert zoo.hyperparams_path("no_such_algorithm") is None
+    (tmp_path / "hyperparams").mkdir()
+    packaged = tmp_path / "hyperparams" / "maskable_ppo.yml"
+    packaged.write_text("NhEnv: {}")
+    monkeypatch.setattr(hyperparams, "_FOLDERS", (tmp_path / "hyperparams", path.parent))
+    assert zoo.hyperparams_path("maskable_ppo") == packaged
+
+
+def test_our_defaults_are_for_our_environments_and_yield_to_a_given_file(tmp_path: Path) -> None:
+    assert manager(tmp_path).config == str(zoo.hyperparams_path("maskable_ppo"))
+    assert manager(tmp_path, config="mine.yml").config == "mine.yml"
+    assert "rl_zoo3" in manager(tmp_path, "CartPole-v1", "ppo").config
+
+
+@pytest.mark.parametrize(
+    ("env_id", "vec_env", "expected"),
+    [("NhEnv", "dummy", NhVecEnv), ("NhEnv", "subproc", SubprocVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
+)
+def test_vec_env_classes(tmp_path: Path, env_id: str, vec_env: str, expected: type) -> None:
+    assert manager(tmp_path, env_id, "ppo", vec_env_type=vec_env).vec_env_class is expected
+
+
+def test_one_torch_thread_unless_asked_otherwise(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)  # what rl-zoo3 does for --num-threads 2
+        manager(tmp_path, num_threads=2)
+        assert torch.get_num_threads() == 2
+        manager(tmp_path)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("algo", "expected"), [("maskable_ppo", MaskableEvalCallback), ("ppo", EvalCallback)])
+def test_evaluation_respects_masks_where_the_algorithm_knows_them(tmp_path: Path, algo: str, expected: type) -> None:
+    experiment = manager(tmp_path, algo=algo, eval_freq=10, verbose=0)
+    experiment.create_callbacks()
+    assert type(experiment.callbacks[-1]) is expected
+    assert exp_manager.EvalCallback is EvalCallback
+
+
+def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
+    settings = {"n_timesteps": 1, "env_kwargs": {"opponent": "noop"}}
+    experiment = manager(tmp_path, verbose=0)
+    experiment._preprocess_hyperparams(dict(settings))
+    assert experiment.create_envs(1, eval_env=True).get_attr("settings")[0].opponent == "noop"
+    experiment = manager(tmp_path, verbose=0, eval_env_kwargs={"opponent": "scripted"})
+    experiment._preprocess_hyperparams(dict(settings))
+    assert experiment.create_envs(1, eval_env=True).get_attr("settings")[0].opponent == "scripted"
+    assert experiment.create_envs(1).get_attr("settings")[0].opponent == "noop"
+
+
+def test_an_unknown_command_is_one_line_and_exit_code_2() -> None:
+    run = subprocess.run([sys.executable, "-m", "sb3_pvp.zoo", "play"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "python -m sb3_pvp.zoo: error: unknown command 'play'; use train or enjoy\n"

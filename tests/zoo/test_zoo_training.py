@@ -1,0 +1,115 @@
+"""Training, evaluating, continuing and watching through rl-zoo3, in a world that refuses illegal actions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from sb3_pvp import zoo
+from sb3_pvp.envs.fights import LEARNER, Fights
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["-params", "n_envs:4", "n_steps:64", "batch_size:64", "n_epochs:1"]
+NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes every fight refuse illegal joint actions of the learner; collects how many fights each step had."""
+    steps: list[int] = []
+    step: Callable[..., None] = Fights.step
+
+    def strict_step(fights: Fights, actions: Any) -> None:
+        actions = np.asarray(actions)
+        masks = fights.world.masks[:, LEARNER]
+        for head in range(fights.contract.num_heads):
+            allowed = fights.contract.conditional_mask(masks, actions[:, :head])
+            assert allowed[np.arange(len(actions)), actions[:, head]].all(), f"illegal choice in head {head}"
+        steps.append(len(actions))
+        step(fights, actions)
+
+    monkeypatch.setattr(Fights, "step", strict_step)
+    return steps
+
+
+def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    zoo.train(
+        [*NH, "-n", "256", "--eval-freq", "128", "--eval-episodes", "2", "--n-eval-envs", "2", "--seed", "1", *TINY]
+    )
+    run = tmp_path / "logs/maskable_ppo/NhEnv_1"
+    assert set(strict) == {4, 2}, "both training (4 fights) and evaluation (2 fights) have run"
+    assert np.load(run / "evaluations.npz")["timesteps"].tolist() == [128, 256]
+    strict.clear()
+    zoo.enjoy([*NH, "-f", "logs", "-n", "50", "--no-render"])
+    zoo.enjoy([*NH, "-f", "logs", "-n", "50", "--no-render", "--stochastic"])
+    assert strict == [1] * 100
+    zoo.train([*NH, "-n", "256", "--eval-freq", "-1", "-i", str(run / "NhEnv.zip"), *TINY])
+    assert (tmp_path / "logs/maskable_ppo/NhEnv_2/NhEnv.zip").is_file()
+
+
+def test_the_training_script_with_its_options(tmp_path: Path) -> None:
+    options = ["-n", "2000", "-P", "--seed", "7", "--save-freq", "1024", "--eval-freq", "1024", "--eval-episodes", "2"]
+    options += ["--tensorboard-log", "tb", "--num-threads", "1", "--env-kwargs", "reset_params:{'accountBuild':'MED'}"]
+    command = [sys.executable, str(ROOT / "scripts" / "train.py"), *NH, *options, *TINY]
+    subprocess.run(command, cwd=tmp_path, env=_environment(), check=True, capture_output=True, text=True)
+    run = tmp_path / "logs/maskable_ppo/NhEnv_1"
+    names = {path.name for path in run.iterdir()}
+    assert names >= {
+        "initial_model.zip",
+        "rl_model_1024_steps.zip",
+        "best_model.zip",
+        "NhEnv.zip",
+        "evaluations.npz",
+        "0.monitor.csv",
+    }
+    assert list((tmp_path / "tb").rglob("events.*"))
+    arguments = yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader)
+    assert arguments["seed"] == 7
+    assert arguments["env_kwargs"] == {"reset_params": {"accountBuild": "MED"}}
+    config = dict(yaml.load((run / "NhEnv/config.yml").read_text(), Loader=yaml.UnsafeLoader))
+    assert config["n_envs"] == 4
+    assert config["policy"] == "sb3_pvp.policies.MaskedMultiInputPolicy"
+
+
+def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
+    weights = []
+    for folder in ("one", "two"):
+        zoo.train([*NH, "-n", "256", "--eval-freq", "-1", "--seed", "3", "-f", str(tmp_path / folder), *TINY])
+        model = zoo_model(tmp_path / folder / "maskable_ppo/NhEnv_1/NhEnv.zip")
+        weights.append(model.policy.action_net.weight.detach().numpy())
+    assert np.array_equal(*weights)
+
+
+def zoo_model(path: Path) -> Any:
+    from sb3_contrib import MaskablePPO
+
+    return MaskablePPO.load(path, device="cpu")
+
+
+@pytest.mark.slow
+def test_worker_processes(tmp_path: Path) -> None:
+    options = ["-n", "256", "--vec-env", "subproc", "--eval-freq", "128", "--eval-episodes", "1", "-f", str(tmp_path)]
+    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", *NH, *options, *TINY]
+    subprocess.run(command, cwd=ROOT, env=_environment(), check=True, capture_output=True, text=True)
+    assert (tmp_path / "maskable_ppo/NhEnv_1/NhEnv.zip").is_file()
+
+
+@pytest.mark.slow
+def test_rl_zoo3s_own_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "custom_envs.py").write_text("import sb3_pvp.zoo\n\nsb3_pvp.zoo.install()\n")
+    command = [sys.executable, "-m", "rl_zoo3.train", *NH, "-n", "256", "--eval-freq", "-1", *TINY]
+    subprocess.run(command, cwd=tmp_path, env=_environment(), check=True, capture_output=True, text=True)
+    assert (tmp_path / "logs/maskable_ppo/NhEnv_1/initial_model.zip").is_file()
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
