@@ -106,7 +106,7 @@ def _mage_attack(seat: Seat, kind: int) -> bool:
     elif kind == action.use_magic_spec:
         seat.spell = NO_SPELL_SELECTED
         _special_on(seat)
-    return kind != action.no_mage_attack
+    return bool(kind != action.no_mage_attack)
 
 
 @rule
@@ -118,7 +118,7 @@ def _ranged_attack(seat: Seat, kind: int) -> bool:
         _special_on(seat)
     elif kind == action.basic_ranged_attack:
         seat.special_on = 0
-    return kind != action.no_ranged_attack
+    return bool(kind != action.no_ranged_attack)
 
 
 @rule
@@ -135,7 +135,7 @@ def _melee_attack(seat: Seat, kind: int) -> bool:
                 press(seat)
         else:
             _special_on(seat)
-    return kind != action.no_melee_attack
+    return bool(kind != action.no_melee_attack)
 
 
 @rule

@@ -35,7 +35,6 @@ from sb3_pvp.sim.hits import (
     queue_hit,
 )
 from sb3_pvp.sim.movement import MELEE_REACH, distance, in_reach, is_diagonal, is_frozen, queue_beside, stop
-from sb3_pvp.sim.prayer import PROTECT_BIT
 from sb3_pvp.sim.rng import below, between, uniform
 from sb3_pvp.sim.specials import (
     ANCIENT_MARK,
@@ -73,7 +72,6 @@ from sb3_pvp.sim.state import (
     ATTACK_TIMER,
     FREEZE_IMMUNITY_TIMER,
     FREEZE_TIMER,
-    HITPOINTS,
     MAGIC,
     MAGIC_DAMAGE,
     MAGIC_LEVEL,
@@ -122,7 +120,7 @@ def reach_of(seat: Seat, method: int) -> int:
         return SPELL_REACH
     if method == MELEE:
         return MELEE_REACH  # a staff without a spell bashes
-    return items.CLASS_REACH[weapon_class(seat)]
+    return int(items.CLASS_REACH[weapon_class(seat)])
 
 
 @rule
@@ -131,7 +129,7 @@ def period_of(seat: Seat, method: int) -> int:
     if style_of(seat, method) == MAGIC:
         return SPELL_PERIOD
     extra = DARK_BOW_EXTRA_TICKS if method == SPECIAL_METHOD and wielded_special(seat) == DARK_BOW else 0
-    return items.CLASS_PERIOD[weapon_class(seat)] + extra
+    return int(items.CLASS_PERIOD[weapon_class(seat)] + extra)
 
 
 @rule

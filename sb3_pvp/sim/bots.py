@@ -9,8 +9,8 @@ from sb3_pvp.sim.attack import can_attack, method_of, reach_of, style_of
 from sb3_pvp.sim.compile import rule
 from sb3_pvp.sim.consumables import drink, eat, find_item, find_potion
 from sb3_pvp.sim.equipment import equip_available
-from sb3_pvp.sim.formulas import magic_defence_roll, protects, ranged_defence_roll
 from sb3_pvp.sim.formulas import defence_roll as physical_defence_roll
+from sb3_pvp.sim.formulas import magic_defence_roll, protects, ranged_defence_roll
 from sb3_pvp.sim.movement import distance, in_reach, is_frozen, queue_path
 from sb3_pvp.sim.prayer import (
     PROTECT_FROM_MAGIC,
@@ -88,12 +88,12 @@ def _effective_hitpoints(foe: Seat) -> int:
             left -= foe.hit_total[k]
     for k in range(foe.num_damage):
         left -= foe.damage[k]
-    return left
+    return int(left)
 
 
 @rule
 def _ready_next(me: Seat) -> bool:
-    return me.timer[ATTACK_TIMER] <= 1
+    return bool(me.timer[ATTACK_TIMER] <= 1)
 
 
 @rule
@@ -159,9 +159,9 @@ def _best_style(me: Seat, foe: Seat) -> int:
     score = _score(foe, RANGED, ranged_defence_roll(foe))
     if score > best_score:
         best, best_score = RANGED, score
-    if not is_frozen(me) and _effective_hitpoints(foe) <= MELEE_BELOW:
-        if _score(foe, MELEE, physical_defence_roll(foe, SLASH_DEFENCE)) > best_score:
-            best = MELEE
+    melee_fits = not is_frozen(me) and _effective_hitpoints(foe) <= MELEE_BELOW
+    if melee_fits and _score(foe, MELEE, physical_defence_roll(foe, SLASH_DEFENCE)) > best_score:
+        best = MELEE
     return best
 
 

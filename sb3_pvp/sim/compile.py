@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching, types
+import numba.core.caching
+import numba.core.types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# Plain `Any`: Numba's types do not know the options and internals that are used here.
+_njit: Any = numba.njit
+_caching: Any = numba.core.caching
+_unliteral: Any = numba.core.types.unliteral
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -20,11 +25,11 @@ def rule(function: Function) -> Function:
     It is made without the wrappers that Python and C would need, and once for all constants: Numba would compile it
     again for every literal number it is called with. Both together halve the time of a cold compile.
     """
-    compiled = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     resolve = compiled.get_call_template
 
     def resolve_once(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+        return resolve(tuple(map(_unliteral, args)), {name: _unliteral(kind) for name, kind in kws.items()})
 
     compiled.get_call_template = resolve_once
     return cast(Function, compiled)
@@ -32,12 +37,12 @@ def rule(function: Function) -> Function:
 
 def callable_rule(compiled: Function) -> Function:
     """The same rule with a wrapper, so that a test or a notebook can call it."""
-    return cast(Function, numba.njit(error_model="numpy")(compiled.py_func))  # type: ignore[attr-defined]
+    return cast(Function, _njit(error_model="numpy")(compiled.py_func))  # type: ignore[attr-defined]
 
 
 def kernel(function: Function) -> Function:
     """Compiles an entry point that Python calls; its machine code is cached on disk."""
-    return cast(Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
+    return cast(Function, _njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
 def _sources_digest() -> str:
@@ -48,7 +53,7 @@ def _sources_digest() -> str:
     return digest.hexdigest()
 
 
-class _SourceTreeLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+class _SourceTreeLocator(_caching._SourceFileBackedLocatorMixin, _caching._CacheLocator):  # type: ignore[misc]
     """Keeps Numba's cache entries valid only while no file of this package has changed.
 
     Numba looks at the file of the cached function alone, but a kernel contains the rules of every other file.
@@ -71,7 +76,7 @@ class _SourceTreeLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLo
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceTreeLocator | None:
         if Path(py_file).resolve().parent != _PACKAGE:
             return None
-        for locator_class in caching.CacheImpl._locator_classes:
+        for locator_class in _caching.CacheImpl._locator_classes:
             if locator_class is not cls:
                 inner = locator_class.from_function(py_func, py_file)
                 if inner is not None:
@@ -79,4 +84,4 @@ class _SourceTreeLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLo
         return None
 
 
-caching.CacheImpl._locator_classes.insert(0, _SourceTreeLocator)
+_caching.CacheImpl._locator_classes.insert(0, _SourceTreeLocator)

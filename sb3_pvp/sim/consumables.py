@@ -53,7 +53,7 @@ def anglerfish_heal(seat: Seat) -> int:
     """HPmax div 10 + c, c by HPmax, at most 22 (mechanics.md §10)."""
     full = seat.base[HITPOINTS]
     extra = 13 if full >= 93 else 8 if full >= 75 else 6 if full >= 50 else 4 if full >= 25 else 2
-    return min(ANGLERFISH_MAX_HEAL, full // 10 + extra)
+    return int(min(ANGLERFISH_MAX_HEAL, full // 10 + extra))
 
 
 @rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sb3_pvp.sim import items
+from sb3_pvp.sim.availability import set_contains
 from sb3_pvp.sim.compile import rule
 from sb3_pvp.sim.consumables import find_item
 from sb3_pvp.sim.formulas import weapon_class
@@ -65,19 +66,11 @@ def equip_available(seat: Seat, gear_set: int) -> None:
 
 
 @rule
-def _is_in_set(seat: Seat, gear_set: int, item: int) -> bool:
-    for k in range(seat.set_length[gear_set]):
-        if seat.gear_set[gear_set, k] == item:
-            return True
-    return False
-
-
-@rule
 def _take_off_others(seat: Seat, gear_set: int) -> None:
     changed = False
     for slot in range(NUM_SLOTS):
         item = seat.worn[slot]
-        if item < 0 or _is_in_set(seat, gear_set, item):
+        if item < 0 or set_contains(seat, gear_set, item):
             continue
         free = find_item(seat, NO_ITEM)
         if free < 0:

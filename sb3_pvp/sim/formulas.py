@@ -55,7 +55,7 @@ def weapon_class(seat: Seat) -> int:
 @rule
 def wielded_style(seat: Seat) -> int:
     """The style of the wielded weapon: MELEE, RANGED or MAGIC (contract.md §4.1, "weapon class")."""
-    return items.CLASS_STYLE[weapon_class(seat)]
+    return int(items.CLASS_STYLE[weapon_class(seat)])
 
 
 @rule
@@ -64,13 +64,13 @@ def melee_attack_roll(seat: Seat, accuracy: float) -> int:
     kind = weapon_class(seat)
     level = multiplied(seat, seat.level[ATTACK], ATTACK_COLUMN) + items.CLASS_ACCURACY_BONUS[kind] + 8
     level = int(np.floor(level * accuracy))
-    return level * (seat.bonus[items.CLASS_ATTACK_BONUS[kind]] + 64)
+    return int(level * (seat.bonus[items.CLASS_ATTACK_BONUS[kind]] + 64))
 
 
 @rule
 def ranged_attack_roll(seat: Seat) -> int:
     """E_rng(acc) · (B_att.range + 64)."""
-    return (multiplied(seat, seat.level[RANGED_LEVEL], RANGED_COLUMN) + 8) * (seat.bonus[RANGED_ATTACK] + 64)
+    return int((multiplied(seat, seat.level[RANGED_LEVEL], RANGED_COLUMN) + 8) * (seat.bonus[RANGED_ATTACK] + 64))
 
 
 @rule
@@ -83,7 +83,7 @@ def magic_attack_roll(seat: Seat, accuracy: float) -> int:
 @rule
 def defence_roll(seat: Seat, bonus: int) -> int:
     """E_def · (B_def + 64) against a physical attack; ``bonus`` is the index of a defence bonus."""
-    return defence_level(seat) * (seat.bonus[bonus] + 64)
+    return int(defence_level(seat) * (seat.bonus[bonus] + 64))
 
 
 @rule
@@ -102,7 +102,7 @@ def ranged_defence_roll(seat: Seat) -> int:
 def magic_defence_roll(seat: Seat) -> int:
     """(floor(0.7·floor(M·p)) + floor(0.3·E_def)) · (B_def.magic + 64); products in float64 (mechanics.md §3.7)."""
     magic = int(np.floor(0.7 * multiplied(seat, seat.level[MAGIC_LEVEL], MAGIC_COLUMN)))
-    return (magic + int(np.floor(0.3 * defence_level(seat)))) * (seat.bonus[MAGIC_DEFENCE] + 64)
+    return int((magic + int(np.floor(0.3 * defence_level(seat)))) * (seat.bonus[MAGIC_DEFENCE] + 64))
 
 
 @rule
@@ -122,12 +122,9 @@ def is_accurate(fight: Fight, attack: int, defence: int) -> bool:
 @rule
 def wears_dharok(seat: Seat) -> bool:
     """All four pieces of Dharok's set (loadouts.md §6)."""
-    return (
-        seat.worn[WEAPON] == items.DHAROKS_GREATAXE
-        and seat.worn[HEAD] == items.DHAROKS_HELM
-        and seat.worn[BODY] == items.DHAROKS_PLATEBODY
-        and seat.worn[LEGS] == items.DHAROKS_PLATELEGS
-    )
+    armed = seat.worn[WEAPON] == items.DHAROKS_GREATAXE and seat.worn[HEAD] == items.DHAROKS_HELM
+    clad = seat.worn[BODY] == items.DHAROKS_PLATEBODY and seat.worn[LEGS] == items.DHAROKS_PLATELEGS
+    return bool(armed and clad)
 
 
 @rule
@@ -152,13 +149,13 @@ def ranged_max_hit(seat: Seat, strength: float) -> int:
 @rule
 def magic_max_hit(seat: Seat, spell: int) -> int:
     """floor(spell maximum · (1 + magic damage / 100))."""
-    return SPELL_MAX_HIT[spell] * (100 + seat.bonus[MAGIC_DAMAGE]) // 100
+    return int(SPELL_MAX_HIT[spell] * (100 + seat.bonus[MAGIC_DAMAGE]) // 100)
 
 
 @rule
 def protects(seat: Seat, style: int) -> bool:
     """Whether the protection prayer against this style is on."""
-    return seat.prayers & PROTECT_BIT[style] != 0
+    return bool(seat.prayers & PROTECT_BIT[style] != 0)
 
 
 @rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.sim import items
 from sb3_pvp.sim.compile import rule
@@ -76,7 +77,7 @@ def queue_hit(victim: Seat, delay: int, style: int, accurate: bool, effect: int,
     victim.hit_total[place] = damage
     victim.hit_numbers[place] = 1
     victim.hit_damage[place, 0] = damage
-    return place
+    return int(place)
 
 
 @rule
@@ -88,7 +89,7 @@ def queue_four(victim: Seat, style: int, accurate: bool, first: int, second: int
     victim.hit_damage[place, 3] = fourth
     victim.hit_numbers[place] = 4
     victim.hit_total[place] = first + second + third + fourth
-    return victim.hit_total[place]
+    return int(victim.hit_total[place])
 
 
 @rule
@@ -101,7 +102,7 @@ def _redeem(victim: Seat, total: int) -> None:
 
 
 @rule
-def _free_effect(ticks: np.ndarray) -> int:  # type: ignore[type-arg]
+def _free_effect(ticks: NDArray[np.int64]) -> int:
     for k in range(MAX_LASTING_EFFECTS):
         if ticks[k] == 0:
             return k

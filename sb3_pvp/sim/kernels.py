@@ -98,7 +98,7 @@ def step_fights(
 @rule
 def _is_legal(chosen: int, flat: int) -> bool:
     every, some, none = _REQUIREMENTS[flat, 0], _REQUIREMENTS[flat, 1], _REQUIREMENTS[flat, 2]
-    return chosen & every == every and (some == 0 or chosen & some != 0) and chosen & none == 0
+    return bool(chosen & every == every and (some == 0 or chosen & some != 0) and chosen & none == 0)
 
 
 @kernel

@@ -16,19 +16,19 @@ FULL_RUN_ENERGY = 102
 @rule
 def distance(me: Seat, foe: Seat) -> int:
     """Chebyshev distance in tiles."""
-    return max(abs(me.x - foe.x), abs(me.y - foe.y))
+    return int(max(abs(me.x - foe.x), abs(me.y - foe.y)))
 
 
 @rule
 def is_diagonal(me: Seat, foe: Seat) -> bool:
     """Exactly one diagonal step apart."""
-    return abs(me.x - foe.x) == 1 and abs(me.y - foe.y) == 1
+    return bool(abs(me.x - foe.x) == 1 and abs(me.y - foe.y) == 1)
 
 
 @rule
 def is_frozen(seat: Seat) -> bool:
     """Whether the freeze timer runs."""
-    return seat.timer[FREEZE_TIMER] > 0
+    return bool(seat.timer[FREEZE_TIMER] > 0)
 
 
 @rule

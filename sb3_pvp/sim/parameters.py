@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -166,7 +166,7 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any]) -> n
     for name in options:
         if name not in OPTION_KEYS:
             raise unknown("reset option", name, OPTION_KEYS)
-    reset: np.void = np.zeros((), RESET)[()]
+    reset: Any = np.zeros((), RESET)[()]
     if options.get("seed") is not None:
         reset["seed"], reset["seed_known"] = checked_seed(options["seed"]), 1
     shared = options.get("reset_params", default_params)
@@ -184,4 +184,4 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any]) -> n
     reset["build_options"][: len(builds)] = builds
     for name in ("training", "death_match", "maintain_target_environment"):
         reset[name] = _flag(options, name)
-    return reset
+    return cast(np.void, reset)

@@ -110,12 +110,12 @@ REDEMPTION_BIT = 1 << REDEMPTION
 #: The protection prayer against each style, as a bit of ``seat.prayers``.
 PROTECT_BIT = np.array([1 << PROTECT_FROM_MELEE, 1 << PROTECT_FROM_MISSILES, 1 << PROTECT_FROM_MAGIC], dtype=np.int64)
 
-_LOW = {
+_LOW: dict[int, tuple[int, ...]] = {
     RANGED: (EAGLE_EYE, STEEL_SKIN),
     MAGIC: (MYSTIC_MIGHT, STEEL_SKIN),
     MELEE: (INCREDIBLE_REFLEXES, ULTIMATE_STRENGTH, STEEL_SKIN),
 }
-_HIGH = {RANGED: (RIGOUR,), MAGIC: (AUGURY,), MELEE: (PIETY,)}
+_HIGH: dict[int, tuple[int, ...]] = {RANGED: (RIGOUR,), MAGIC: (AUGURY,), MELEE: (PIETY,)}
 #: The stat prayers of each build (state.py order) and style, -1 padded (loadouts.md §1).
 STYLE_PRAYERS = np.full((NUM_BUILDS, 3, 3), -1, dtype=np.int64)
 for _build, _prayers in enumerate((_LOW, _LOW, _HIGH, _HIGH, _LOW, _LOW, _HIGH)):

@@ -41,7 +41,7 @@ def uniform(fight: Any) -> float:
 @rule
 def below(fight: Any, n: int) -> int:
     """An integer from U{0..n-1}; ``n`` far below 2**31, so the bias of the multiplication is below 1e-6."""
-    return np.int64(((_next(fight) >> _S33) * np.uint64(n)) >> _S31)
+    return np.int64(((_next(fight) >> _S33) * np.uint64(n)) >> _S31)  # type: ignore[return-value]
 
 
 @rule

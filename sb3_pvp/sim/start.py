@@ -41,7 +41,7 @@ def _choose_fight_type(fight: Fight, reset: Reset) -> None:
 @rule
 def _gear_seed(fight: Fight, options: Reset) -> int:
     if options.gear_seed_known:
-        return options.gear_seed
+        return int(options.gear_seed)
     return below(fight, 1 << 31)
 
 

@@ -130,7 +130,7 @@ class SimWorld:
 
     def login(self, fight: int, seat: int) -> np.void:
         """What this seat's login keeps for its next fight (a copy): PID, hitsplats, run energy."""
-        return np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()]
+        return cast(np.void, np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()])
 
     def build_name(self, fight: int) -> str:
         """The build that this fight is fought with, e.g. ``"MED"`` (seat 0's, where the two differ)."""
@@ -153,7 +153,9 @@ class SimWorld:
             raise ValueError(f"actions must be integers of shape {expected}, not {array.dtype} {array.shape}.")
         array = np.ascontiguousarray(array, np.int64)
         if array.size and (array.min() < 0 or (array >= self._head_sizes).any()):
-            raise ValueError(f"every action must be from 0 to one less than its head's size {self.contract.head_sizes}.")
+            raise ValueError(
+                f"every action must be from 0 to one less than its head's size {self.contract.head_sizes}."
+            )
         return array
 
     @property
@@ -167,7 +169,7 @@ class SimWorld:
         return actions
 
     def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        arrays = (self._words, self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
+        arrays: tuple[Any, ...] = (self._words, self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
         if self._threads is None or len(which) < 2 * self._num_threads:
             kernel(which, rows, *arrays)
             return
