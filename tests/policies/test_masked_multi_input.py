@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,10 @@ def test_a_saved_model_acts_alike_where_sb3_pvp_was_not_imported(
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == str(model.predict(observation, deterministic=True)[0].tolist())
+
+
+def test_saved_models_name_the_public_import_path() -> None:
+    assert pickle.dumps(MaskedMultiInputPolicy).count(b"sb3_pvp.policies\x94") == 1
 
 
 def test_the_policy_alone_can_be_saved(model: MaskablePPO, observation: dict[str, Any], tmp_path: Path) -> None:
