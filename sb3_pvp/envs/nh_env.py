@@ -118,15 +118,11 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         return self.fights.action_masks(0)
 
     def render(self) -> str | None:
-        """The last tick as text in mode ``"ansi"``; printed in mode ``"human"``."""
+        """The last tick as text in mode ``"ansi"``; in mode ``"human"``, `reset` and `step` have printed it already."""
         if self.render_mode is None:
             gym.logger.warn('nothing to render: give render_mode="ansi" or "human" when the environment is made')
             return None
-        text = render_fight(self.fights, 0)
-        if self.render_mode == "ansi":
-            return text
-        print(text, flush=True)
-        return None
+        return render_fight(self.fights, 0) if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Closes the world."""

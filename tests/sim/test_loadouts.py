@@ -87,7 +87,8 @@ def test_inventory_is_full_and_sorted(build: str, gear: int, food: int) -> None:
 
 def test_inventory_of_a_pure_slot_by_slot() -> None:
     (seat,) = loaded(["PURE"])
-    gear = "ZARYTE_CROSSBOW AMULET_OF_BLOOD_FURY ANCIENT_CHAPS INFERNAL_CAPE DRAGON_SCIMITAR DRAGON_CLAWS".split()
+    ranged = ["ZARYTE_CROSSBOW", "AMULET_OF_BLOOD_FURY", "ANCIENT_CHAPS", "INFERNAL_CAPE"]
+    gear = [*ranged, "DRAGON_SCIMITAR", "DRAGON_CLAWS"]
     potions = ["SUPER_COMBAT_4", "RANGING_POTION_4", *["SUPER_RESTORE_4"] * 3, *["SARADOMIN_BREW_4"] * 5]
     assert names(seat["inventory"]) == [*gear, *["ANGLERFISH"] * 11, *potions, "RUNE_POUCH"]
 
