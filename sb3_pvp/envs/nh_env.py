@@ -133,7 +133,7 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
 
     def _print_if_human(self) -> None:
         if self.render_mode == "human":
-            self.render()
+            print(render_fight(self.fights, 0), flush=True)
 
 
 def check_render_mode(render_mode: str | None) -> str | None:
