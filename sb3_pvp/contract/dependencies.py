@@ -42,28 +42,29 @@ class DependencyTables:
 def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
     """Resolves the ids of all rules to flat entries.
 
-    A rule may name only what comes before it, in an earlier head or earlier in its own one; anything else raises
-    `ContractError`, as does an id that is used twice.
+    A rule may name only what is decided before it: sub-actions of earlier heads. Anything else raises `ContractError`,
+    as does an id that is used twice.
     """
     ids = [action.id for head in heads for action in head.actions]
     positions = {action_id: position for position, action_id in enumerate(ids)}
+    decided_in = {action.id: number for number, head in enumerate(heads) for action in head.actions}
     tables = DependencyTables(*(np.zeros((len(ids), len(ids)), dtype=np.bool_) for _ in range(3)))
     for action in (action for head in heads for action in head.actions):
         row = positions[action.id]
         for rule in ("require_all", "require_any", "require_none"):
             for required in getattr(action, rule):
-                _check_reference(action.id, rule, required, positions)
+                _check_reference(action.id, rule, required, decided_in)
                 getattr(tables, rule)[row, positions[required]] = True
     for table in (tables.require_all, tables.require_any, tables.require_none):
         table.setflags(write=False)
     return tables
 
 
-def _check_reference(action_id: str, rule: str, required: str, positions: dict[str, int]) -> None:
-    if required not in positions:
+def _check_reference(action_id: str, rule: str, required: str, decided_in: dict[str, int]) -> None:
+    if required not in decided_in:
         raise ContractError(f"{rule} of sub-action {action_id!r} names {required!r}, which is no sub-action")
-    if positions[required] >= positions[action_id]:
+    if decided_in[required] >= decided_in[action_id]:
         raise ContractError(
             f"{rule} of sub-action {action_id!r} names {required!r}, which is not decided before it; "
-            f"a rule may name earlier sub-actions only, so move the head of {required!r} forward"
+            f"a rule may name sub-actions of earlier heads only, so move the head of {required!r} forward"
         )
