@@ -16,6 +16,7 @@ from sb3_pvp.sim.state import (
     HITPOINTS,
     MAGIC,
     MAGIC_DEFENCE,
+    MAGIC_LEVEL,
     MELEE,
     RANGED,
     RANGED_DEFENCE,
@@ -197,7 +198,7 @@ def test_the_nightmare_staff_follows_the_magic_level(magic: int, maximum: int) -
     """mechanics.md §6.6: min(floor(M · 263/449 + 1), 58), then the magic damage bonus."""
     arena = duel("VOLATILE_NIGHTMARE_STAFF", distance=5)
     arena.make_certain()
-    arena.a["level"][:, 4] = magic
+    arena.a["level"][:, MAGIC_LEVEL] = magic
     arena.strike(special=True)
     totals = pending(arena.b, 1)
     assert (totals.min(), totals.max()) == (1, maximum * 115 // 100)
