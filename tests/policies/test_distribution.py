@@ -21,7 +21,7 @@ def chain_contract() -> Contract:
     heads = (
         Head("a", "", (SubAction("a0", ""), SubAction("a1", ""), SubAction("a2", ""))),
         Head("b", "", (SubAction("b0", "", require_none=("a0",)), SubAction("b1", "", require_any=("a0", "a1")))),
-        Head("c", "", (SubAction("c0", "", require_all=("a1", "b1")), SubAction("c1", "", require_none=("b1", "c0")))),
+        Head("c", "", (SubAction("c0", "", require_all=("a1", "b1")), SubAction("c1", "", require_none=("b1", "a0")))),
     )
     return Contract("chain", heads, (Observation("x", ""),))
 
