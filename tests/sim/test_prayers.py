@@ -169,6 +169,18 @@ def test_without_points_all_prayers_go_off() -> None:
     assert (one(arena.a["prayer_drain_running"]), float(arena.a["prayer_drain"][0])) == (0, 0.0)
 
 
+def test_the_fraction_is_forgotten_when_no_prayer_is_left() -> None:
+    arena = Arena()
+    arena.wear(arena.a)
+    arena.tick(a=["mage_prayer"], times=5)  # four fifths of a point
+    arena.a["prayers"] = 0
+    arena.tick()
+    arena.tick(a=["mage_prayer"], times=5)
+    assert one(arena.a["level"][:, PRAYER]) == 99
+    arena.tick()
+    assert one(arena.a["level"][:, PRAYER]) == 98
+
+
 @pytest.mark.parametrize(("build", "refilled"), [("LMS_MED", True), ("MED", False)])
 def test_lms_refills_the_points_at_the_end_of_every_tick(build: str, refilled: bool) -> None:
     arena = Arena(build=build)

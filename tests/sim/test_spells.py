@@ -72,6 +72,13 @@ def test_a_spell_above_the_current_level_is_not_cast_and_stays_selected(spell: i
     assert (one(arena.b["num_hits"]), one(arena.a["targeting"]), one(arena.a["spell"])) == (0, 0, spell)
 
 
+def test_the_lunar_book_has_no_such_spell() -> None:
+    arena = caster(fights=1)
+    arena.a["lunar"] = 1
+    arena.strike(spell=spells.ICE_BARRAGE)
+    assert (one(arena.b["num_hits"]), one(arena.a["targeting"])) == (0, 0)
+
+
 @pytest.mark.parametrize(("order", "family"), [(ICE_ORDER, ICE), (BLOOD_ORDER, BLOOD)])
 @pytest.mark.parametrize("rank", range(5))
 def test_an_order_selects_the_strongest_castable_spell(order: tuple[str, str], family: dict, rank: int) -> None:
