@@ -69,6 +69,14 @@ def test_melee_reaches_one_tile_farther_while_both_move(distance: int, moving: i
     assert one(arena.a["hits_dealt"]) == hits
 
 
+def test_a_frozen_fighter_does_not_reach_farther() -> None:
+    arena = offset_arena(offsets=np.array([(-2, 0)]))
+    freeze(arena.a)
+    arena.b["moving"] = 1
+    arena.strike()
+    assert one(arena.a["hits_dealt"]) == 0
+
+
 def best_neighbour(dx: int, dy: int) -> tuple[int, int]:
     """§13.2: nearest to A; ties prefer A's row or column, then the last aligned (or first other) of S, N, W, E."""
     tiles = [(0, -1), (0, 1), (-1, 0), (1, 0)]
