@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import load_contract
 from sb3_pvp.sim import items
 from sb3_pvp.sim.compile import rule
-from sb3_pvp.sim.consumables import drink, eat, find_item, find_potion, note_brew, note_food, primary_food
+from sb3_pvp.sim.consumables import drink, eat, find_item, find_potion, note_brew, note_food
 from sb3_pvp.sim.equipment import equip_set
 from sb3_pvp.sim.movement import walk_beside, walk_to, walk_to_nearest_on_ring
 from sb3_pvp.sim.prayer import (
@@ -38,6 +38,7 @@ from sb3_pvp.sim.state import (
     Fight,
     Seat,
 )
+from sb3_pvp.sim.stock import food_in_hand, take_stock
 
 head = load_contract("NhEnv").head_numbers
 action = load_contract("NhEnv").action_numbers
@@ -61,7 +62,7 @@ _POTIONS[action.use_ranged_potion] = items.RANGING
 @rule
 def _consume(seat: Seat, food: int, potion: int, karambwan: int) -> None:
     if food == action.eat_primary_food:
-        edible = primary_food(seat)
+        edible = food_in_hand(take_stock(seat))
         if edible >= 0:
             note_food(seat, edible)
             eat(seat, edible)

@@ -39,16 +39,6 @@ def find_item(seat: Seat, item: int) -> int:
 
 
 @rule
-def primary_food(seat: Seat) -> int:
-    """The food that "eat" takes: sharks before anglerfish, never karambwans; NO_ITEM if none (nh-actions.md §5.5)."""
-    if find_item(seat, items.SHARK) >= 0:
-        return items.SHARK
-    if find_item(seat, items.ANGLERFISH) >= 0:
-        return items.ANGLERFISH
-    return NO_ITEM
-
-
-@rule
 def anglerfish_heal(seat: Seat) -> int:
     """HPmax div 10 + c, c by HPmax, at most 22 (mechanics.md §10)."""
     full = seat.base[HITPOINTS]
@@ -75,13 +65,12 @@ def set_attack_timer(seat: Seat, ticks: int) -> None:
     """Registers the attack timer: the capped and the uncapped counter (mechanics.md §2)."""
     seat.timer[ATTACK_TIMER] = ticks
     seat.attack_counter = ticks
-    seat.attack_counter_set = 1
 
 
 @rule
 def delay_attack(seat: Seat, ticks: int) -> None:
     """The attack delay of eating: the uncapped counter decides (nh-actions.md §5.6)."""
-    if seat.attack_counter_set and seat.attack_counter + ticks > 0:
+    if seat.attack_counter + ticks > 0:
         set_attack_timer(seat, seat.attack_counter + ticks)
 
 

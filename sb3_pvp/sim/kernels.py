@@ -17,7 +17,6 @@ from sb3_pvp.sim.start import begin
 from sb3_pvp.sim.state import Fight, Seat
 from sb3_pvp.sim.tick import play
 
-Words = NDArray[np.int64]
 Records = NDArray[np.void]
 
 _CONTRACT = load_contract("NhEnv")
@@ -58,7 +57,6 @@ def _publish_both(
 def reset_fights(
     which: NDArray[np.int64],
     resets: Records,
-    words: Words,
     state: Records,
     fights: Records,
     obs: NDArray[np.float32],
@@ -80,7 +78,6 @@ def reset_fights(
 def step_fights(
     which: NDArray[np.int64],
     actions: NDArray[np.int64],
-    words: Words,
     state: Records,
     fights: Records,
     obs: NDArray[np.float32],
@@ -113,7 +110,7 @@ def choose_legal(masks: NDArray[np.bool_], states: NDArray[np.uint64], actions: 
                 for j in range(_HEAD_SIZES[head]):
                     if masks[f, seat, start + j] and _is_legal(chosen, start + j):
                         legal += 1
-                        states[f] += np.uint64(0x9E3779B97F4A7C15)
+                        states[f] += rng.GAMMA
                         if np.int64(rng.mix(states[f]) >> np.uint64(33)) % legal == 0:
                             pick = j
                 actions[f, seat, head] = pick

@@ -34,7 +34,6 @@ from sb3_pvp.sim.state import (
     MAGIC,
     MAGIC_LEVEL,
     MELEE,
-    NEVER_ATTACKED,
     POTION_TIMER,
     PRAYER,
     PVP_ARENA,
@@ -155,8 +154,7 @@ def _write_levels(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _food_attack_delay(me: Seat) -> int:
-    counter = me.attack_counter if me.attack_counter_set else NEVER_ATTACKED
-    return min(max(counter - 1, -FREE_EATING_TICKS), 0) + FREE_EATING_TICKS
+    return int(min(max(me.attack_counter - 1, -FREE_EATING_TICKS), 0) + FREE_EATING_TICKS)
 
 
 @rule

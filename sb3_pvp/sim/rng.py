@@ -11,7 +11,7 @@ import numpy as np
 
 from sb3_pvp.sim.compile import rule
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S11, _S33 = (np.uint64(k) for k in (27, 30, 31, 11, 33))
@@ -28,7 +28,7 @@ def mix(z: np.uint64) -> np.uint64:
 
 @rule
 def _next(fight: Any) -> np.uint64:
-    fight.rng = fight.rng + _GAMMA
+    fight.rng = fight.rng + GAMMA
     return mix(fight.rng)
 
 

@@ -128,8 +128,7 @@ _BODY_FIELDS: list[tuple[str, Any]] = [
     ("bonus", (_INT, NUM_BONUSES)),  # sums over worn items that count in a fight (mechanics.md §15)
     ("dying", _INT),
     ("timer", (_INT, NUM_TIMERS)),
-    ("attack_counter", _INT),  # the uncapped ATTACK counter
-    ("attack_counter_set", _INT),  # 0: it was never set since the reset
+    ("attack_counter", _INT),  # the uncapped ATTACK counter; only values above -3 make a difference
     ("prayers", _INT),  # bit set of `prayer` numbers
     ("prayer_drain", _FLOAT),
     ("prayer_drain_running", _INT),

@@ -61,8 +61,7 @@ def _count_down(seat: Seat) -> None:
     for k in range(NUM_TIMERS):
         if seat.timer[k] > 0:
             seat.timer[k] -= 1
-    if seat.attack_counter_set:
-        seat.attack_counter -= 1
+    seat.attack_counter -= 1
 
 
 @rule

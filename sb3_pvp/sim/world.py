@@ -169,7 +169,7 @@ class SimWorld:
         return actions
 
     def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        arrays: tuple[Any, ...] = (self._words, self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
+        arrays: tuple[Any, ...] = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
         if self._threads is None or len(which) < 2 * self._num_threads:
             kernel(which, rows, *arrays)
             return

@@ -13,6 +13,7 @@ from sb3_pvp.sim.state import (
     FIGHT,
     MAGE_SET,
     MELEE_SET,
+    NEVER_ATTACKED,
     NO_ITEM,
     RANGED_SET,
     SEAT,
@@ -44,6 +45,7 @@ class HandBuiltFight:
                 seat[name] = NO_ITEM
             seat["base"] = seat["level"] = (75, 99, 70, 99, 98, 77, 90)
             seat["energy"] = 100
+            seat["attack_counter"] = NEVER_ATTACKED
             seat["allow_smite"] = seat["allow_redemption"] = seat["allow_moving_if_can_attack"] = 1
             for gear_set, gear in GEAR.items():
                 self.give_set(seat, gear_set, gear)

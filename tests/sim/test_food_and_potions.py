@@ -124,7 +124,7 @@ def test_three_things_in_one_tick_and_again_three_ticks_later() -> None:
 def test_attack_delay(counter: int, orders: list[str], delays: list[int]) -> None:
     arena = eater()
     arena.a["timer"][:, ATTACK_TIMER] = max(counter + 1, 0)
-    arena.a["attack_counter"], arena.a["attack_counter_set"] = counter + 1, 1
+    arena.a["attack_counter"] = counter + 1
     arena.tick(a=orders)
     expected, capped = counter, max(counter, 0)
     for delay in delays:

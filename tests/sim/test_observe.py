@@ -93,7 +93,7 @@ def test_timers_show_what_the_next_action_meets(fight: HandBuiltFight, ticks: in
 @pytest.mark.parametrize(("counter", "delay"), [(5, 3), (1, 3), (0, 2), (-1, 1), (-2, 0), (-50, 0)])
 def test_delay_that_food_would_cause(fight: HandBuiltFight, counter: int, delay: int) -> None:
     assert fight.obs["food_attack_delay"] == 0  # never attacked
-    fight.me["attack_counter"], fight.me["attack_counter_set"] = counter, 1
+    fight.me["attack_counter"] = counter
     assert fight.obs["food_attack_delay"] == delay
 
 
