@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp import snapshots
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.sim import kernels
 from sb3_pvp.sim.builds import BUILD_NAMES
@@ -17,6 +18,10 @@ from sb3_pvp.sim.state import FIGHT, LOGIN, SEAT
 from sb3_pvp.world import META_DTYPE, NUM_SEATS
 
 Options = Mapping[str, Any]
+
+STATE_VERSION = 1
+#: What a world's future depends on, besides what it was made with, and what it shows now.
+_STATE = ("state", "fights", "obs", "masks", "meta", "outcome", "_choices")
 
 
 class SimWorld:
@@ -167,6 +172,28 @@ class SimWorld:
         actions = np.zeros((self.num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
         kernels.choose_legal(self.masks, self._choices, actions)
         return actions
+
+    def get_state(self) -> snapshots.Snapshot:
+        """A snapshot of all fights, random numbers included: a dictionary of plain values and copied arrays.
+
+        A world that gets it back with `set_state` goes on bit for bit. What a world is made with, such as
+        ``reset_params``, is not in it: new episodes start as the restored world was told to.
+        """
+        return {**self._identity, **snapshots.copies(self, _STATE)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to the moment of `get_state`, also one of another world or process.
+
+        :raises ValueError: if another version, contract or number of fights made it; nothing is changed then.
+        """
+        snapshots.check_identity(state, self._identity)
+        snapshots.check_arrays(self, state, _STATE)
+        snapshots.put_back(self, state, _STATE)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        names = {"contract": self.contract.name, "num_fights": self.num_fights}
+        return {"kind": "SimWorld", "version": STATE_VERSION, **names}
 
     def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
         arrays: tuple[Any, ...] = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
