@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,13 +50,26 @@ def check_actions(actions: ArrayLike, contract: Contract, num_fights: int) -> ND
     return array.astype(np.int64, copy=False)
 
 
-def check_frame_ages(frame_ages: Iterable[Any]) -> tuple[int, ...]:
-    """Returns the ages in ascending order; raises `ValueError` unless they are distinct non-negative integers."""
-    ages = tuple(frame_ages) if isinstance(frame_ages, Iterable) else ()
-    valid = all(isinstance(age, (int, np.integer)) and not isinstance(age, bool) and age >= 0 for age in ages)
-    if not ages or not valid or len(set(ages)) != len(ages):
+def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
+    """Returns the ages in ascending order; a number stands for that many newest frames (training.md §11).
+
+    Raises `ValueError` unless they are distinct non-negative integers, one at least.
+    """
+    ages = tuple(range(frame_ages) if _is_count(frame_ages) else frame_ages if isinstance(frame_ages, Iterable) else ())
+    if not ages or not all(map(_is_count, ages)) or len(set(ages)) != len(ages):
         raise ValueError(
             "frame_ages must be distinct non-negative integers such as (0, 1, 2), where 0 is the newest frame, "
-            f"got {frame_ages!r}"
+            f"or a positive number of frames, got {frame_ages!r}"
         )
     return tuple(sorted(int(age) for age in ages))
+
+
+def check_trained_rollouts(trained_rollouts: object) -> int:
+    """Returns the number as a Python integer; raises `ValueError` unless it is a non-negative integer."""
+    if not _is_count(trained_rollouts):
+        raise ValueError(f"trained_rollouts must be a non-negative integer, got {trained_rollouts!r}")
+    return int(trained_rollouts)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.envs.checks import check_actions, check_frame_ages, require_known
+from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts, require_known
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.opponents import WORLD_BOT, make_opponent, opponent_name
 from sb3_pvp.envs.rewards import COMPONENTS, Tick, reward_components, reward_weights
@@ -40,6 +40,7 @@ class Fights:
         components: float32 ``(len(COMPONENTS), N)``, the parts of `reward`.
         episode_components: the same, summed over the episode.
         length: int64 ``(N,)``, ticks that were played in the episode.
+        trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; 0 at first.
         actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
     """
 
@@ -56,6 +57,7 @@ class Fights:
         self.observation_space = observation_space(self.contract, len(frame_ages))
         self.action_space = self.contract.action_space
         self._observations = SeatObservations(self.world, LEARNER, frame_ages)
+        self.trained_rollouts = 0
         self.reward = np.zeros(num_fights, np.float32)
         self.episode_return = np.zeros(num_fights, np.float64)
         self.terminated = np.zeros(num_fights, bool)
@@ -98,6 +100,10 @@ class Fights:
         self._observations.advance()
         self.length += 1
         self._judge()
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
+        self.trained_rollouts = check_trained_rollouts(trained_rollouts)
 
     def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
         """The learner's observation in these fights, new arrays (see `SeatObservations.stacked`)."""

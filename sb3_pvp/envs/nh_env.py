@@ -35,7 +35,7 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         world: ``"sim"``, the embedded world, or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
         rewards: changes to the weights in `sb3_pvp.envs.rewards.RewardWeights`, e.g. ``{"damage_dealt": 0.1}``.
-        frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 1, 2)``.
+        frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: false: the fight is tied as soon as one side has no food left.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
         render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
@@ -53,7 +53,7 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
         rewards: Mapping[str, float] | None = None,
-        frame_ages: Iterable[int] = (0,),
+        frame_ages: int | Iterable[int] = (0,),
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
         render_mode: str | None = None,
@@ -116,6 +116,10 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
     def action_masks(self) -> NDArray[np.bool_]:
         """What each head may choose, bool ``(45,)``, the heads one after the other."""
         return self.fights.action_masks(0)
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
+        self.fights.set_trained_rollouts(trained_rollouts)
 
     def render(self) -> str | None:
         """The last tick as text in mode ``"ansi"``; in mode ``"human"``, `reset` and `step` have printed it already."""

@@ -24,7 +24,7 @@ class FightSettings:
         world: ``"sim"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3).
         rewards: see `RewardWeights`; a mapping changes some of its defaults.
-        frame_ages: which frames are stacked, in ticks before the newest.
+        frame_ages: which frames are stacked, in ticks before the newest; or how many, from the newest on.
         death_match: false: a fight ends in a tie as soon as one side has no food (protocol.md §6.3).
         max_episode_ticks: a longer fight is truncated; ``None``: never.
     """
@@ -33,7 +33,7 @@ class FightSettings:
     world: str | WorldFactory = "sim"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, float] | RewardWeights | None = None
-    frame_ages: Iterable[int] = (0,)
+    frame_ages: int | Iterable[int] = (0,)
     death_match: bool = True
     max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
 

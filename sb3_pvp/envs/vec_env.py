@@ -56,6 +56,10 @@ class FightView:
         """What each head may choose, bool ``(A,)``."""
         return self.fights.action_masks(self.index)
 
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """The same for all fights of the environment, see `NhVecEnv.set_trained_rollouts`."""
+        self.fights.set_trained_rollouts(trained_rollouts)
+
     def render(self) -> str | None:
         """The last tick as text; printed in mode ``"human"``."""
         text = render_fight(self.fights, self.index)
@@ -147,6 +151,10 @@ class NhVecEnv(VecEnv):
     def action_masks(self) -> NDArray[np.bool_]:
         """What each head may choose in every fight, bool ``(num_envs, A)``; one array, unlike ``env_method``."""
         return self.fights.action_masks()
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
+        self.fights.set_trained_rollouts(trained_rollouts)
 
     def close(self) -> None:
         """Closes the world and the log files."""

@@ -79,7 +79,14 @@ def test_frame_ages_are_sorted_in_the_environment() -> None:
     assert env.observation_space["privileged"].shape == (2, 93)
 
 
-@pytest.mark.parametrize("ages", [(), (0, 0), (-1,), (0.5,), (True,), 3, "01"])
+@pytest.mark.parametrize(("number", "ages"), [(1, (0,)), (3, (0, 1, 2)), (np.int64(2), (0, 1))])
+def test_a_number_of_frames_stands_for_the_newest_ones(number: int, ages: tuple[int, ...]) -> None:
+    env = NhEnv(world=FakeWorld, frame_ages=number)
+    assert env.settings.frame_ages == ages
+    assert env.observation_space["observation"].shape == (len(ages), 176)
+
+
+@pytest.mark.parametrize("ages", [(), (0, 0), (-1,), (0.5,), (True,), "01", 0, -2, True, 1.0, None])
 def test_bad_frame_ages_are_refused(ages: object) -> None:
     with pytest.raises(ValueError, match="frame_ages must be distinct non-negative integers"):
         NhEnv(world=FakeWorld, frame_ages=ages)

@@ -21,7 +21,7 @@ def play(world: SimWorld, ticks: int) -> list[bytes]:
     shown = []
     for _ in range(ticks):
         world.step(world.random_actions())
-        ended = world.outcome.any(1).nonzero()[0]
+        ended = np.flatnonzero(world.outcome.any(1))
         if ended.size:
             world.reset(ended, {"bots": (None, "baseline")})
         shown.append(b"".join(getattr(world, name).tobytes() for name in ("obs", "masks", "meta", "outcome")))
