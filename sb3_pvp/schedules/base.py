@@ -1,0 +1,140 @@
+"""What every schedule can do, and how one is made of its JSON form."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sb3_pvp.contract.errors import unknown_name
+
+#: The schedules that have a JSON form, by their ``type``.
+KINDS: dict[str, type[Schedule]] = {}
+
+
+class Schedule(ABC):
+    """A value that depends on the number of finished roll-outs; picklable, and equal if it is set up equally.
+
+    Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes.
+    """
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:
+            KINDS[kind] = cls
+
+    @abstractmethod
+    def __call__(self, t: float, **variables: Any) -> Any:
+        """The value after ``t`` roll-outs; only an `Expression` looks at the variables."""
+
+    def check(self, variables: Mapping[str, Any]) -> None:
+        """Raises `ValueError` if there is no value at t = 0, given sample values of the variables."""
+        self(0, **variables)
+
+    def to_config(self) -> Any:
+        """The JSON form, without keys that have their default; `parse_schedule` makes an equal schedule of it."""
+        kind = next(name for name, cls in KINDS.items() if cls is type(self))
+        values = {field.name: getattr(self, field.name) for field in fields(self) if not _is_default(self, field)}  # type: ignore[arg-type]
+        return {"type": kind} | {name: _config(value) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Constant(Schedule, kind="constant"):
+    """Always the same value: a number, a bool, a string, ``None``, or a list or an object of those."""
+
+    value: Any
+
+    def __call__(self, t: float, **variables: Any) -> Any:
+        return copy.copy(self.value)  # lists stay as they are here, whatever the caller does to his
+
+    def to_config(self) -> Any:
+        """The bare value, unless it is an object, which would read as a schedule."""
+        return super().to_config() if isinstance(self.value, dict) else _config(self.value)
+
+
+@dataclass(frozen=True)
+class Function(Schedule):
+    """A Python function of the time; unlike SB3's schedules it gets ``t``, not the remaining progress."""
+
+    function: Callable[[float], Any]
+
+    def __call__(self, t: float, **variables: Any) -> Any:
+        return self.function(t)
+
+    def to_config(self) -> Any:
+        """Raises `ValueError`: a function has no JSON form."""
+        raise ValueError(f"the schedule {self.function!r} is a function, which cannot be written as JSON")
+
+
+def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
+    """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0.
+
+    Args:
+        value: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
+        variables: sample values of what the schedule will be called with, for that evaluation. An expression whose
+            variables are neither here nor in its ``defaults`` is refused.
+
+    Raises:
+        ValueError: one line that names the key or type which is wrong, or why there is no value at t = 0.
+    """
+    schedule = as_schedule(value)
+    schedule.check(variables or {})
+    return schedule
+
+
+def as_schedule(value: Any) -> Schedule:
+    """`parse_schedule` without the evaluation: for schedules inside schedules."""
+    value = _plain(value)
+    if isinstance(value, Schedule):
+        return value
+    if callable(value):
+        return Function(value)
+    return _from_config(value) if isinstance(value, dict) else Constant(value)
+
+
+def _from_config(config: dict[str, Any]) -> Schedule:
+    keys = dict(config)
+    kind = keys.pop("type", None)
+    if kind is None:
+        raise ValueError(f"a schedule needs the key 'type' (one of {', '.join(KINDS)}); got the keys {list(keys)}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(str(unknown_name("schedule type", str(kind), KINDS)))
+    cls = KINDS[kind]
+    allowed = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    for key in keys:
+        if key not in allowed:
+            raise ValueError(str(unknown_name(f"key of a {kind} schedule", str(key), allowed)))
+    for name, field in allowed.items():
+        if field.default is MISSING and field.default_factory is MISSING and name not in keys:
+            raise ValueError(f"a {kind} schedule needs the key {name!r}")
+    return cls(**keys)
+
+
+def _plain(value: Any) -> Any:
+    """A copy of a JSON value with underscores for the dashes in all keys; schedules and functions are left alone."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key.replace("-", "_") if isinstance(key, str) else key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str, Schedule)) or callable(value):
+        return value
+    raise ValueError(f"a schedule is a JSON value or a function f(t); got {type(value).__name__}")
+
+
+def _config(value: Any) -> Any:
+    if isinstance(value, Schedule):
+        return value.to_config()
+    if isinstance(value, dict):
+        return {str(key): _config(part) for key, part in value.items()}
+    return [_config(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_default(schedule: Schedule, field: Any) -> bool:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return bool(getattr(schedule, field.name) == default)

@@ -1,0 +1,169 @@
+"""The schedules that follow a formula of the time, jump at given times, or forbid actions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.schedules.base import Schedule, as_schedule
+
+
+@dataclass(frozen=True)
+class Linear(Schedule, kind="linear"):
+    """From ``initial_value`` to ``final_value`` in ``change_over_time_steps`` roll-outs, and no further.
+
+    With ``round_value``, rounded to ``round_digits`` digits, or to an integer where those are ``None``.
+    """
+
+    initial_value: float
+    final_value: float
+    change_over_time_steps: float
+    round_value: bool = False
+    round_digits: int | None = None
+
+    def __post_init__(self) -> None:
+        _require_numbers(self, "linear", "initial_value", "final_value", "change_over_time_steps")
+        _require(self.change_over_time_steps > 0, "change_over_time_steps of a linear schedule", "positive", self)
+        _require(isinstance(self.round_value, bool), "round_value of a linear schedule", "true or false", self)
+        digits = self.round_digits
+        _require(digits is None or _is_integer(digits), "round_digits of a linear schedule", "an integer or null", self)
+
+    def __call__(self, t: float, **variables: Any) -> float:
+        value = self._value(t / self.change_over_time_steps)
+        return round(value, self.round_digits) if self.round_value else value
+
+    def _value(self, fraction: float) -> float:
+        if fraction >= 1:
+            return self.final_value  # exactly, which the sum below is not
+        return self.initial_value + (self.final_value - self.initial_value) * fraction
+
+
+@dataclass(frozen=True)
+class Log(Schedule, kind="log"):
+    """Like `Linear`, but the logarithm changes linearly; both values are positive.
+
+    The ``base`` of the logarithm is part of the grammar and has no effect.
+    """
+
+    initial_value: float
+    final_value: float
+    change_over_time_steps: float
+    base: float = 10
+
+    def __post_init__(self) -> None:
+        for name in ("initial_value", "final_value", "change_over_time_steps", "base"):
+            _require_numbers(self, "log", name)
+            _require(getattr(self, name) > 0, f"{name} of a log schedule", "positive", self)
+        _require(self.base != 1, "base of a log schedule", "another number than 1", self)
+
+    def __call__(self, t: float, **variables: Any) -> float:
+        fraction = t / self.change_over_time_steps
+        if fraction >= 1:
+            return self.final_value
+        value: float = self.initial_value ** (1 - fraction) * self.final_value**fraction
+        return value
+
+
+@dataclass(frozen=True)
+class Jump(Schedule, kind="jump"):
+    """Follows one schedule after another: from each threshold on, the one that is listed with it.
+
+    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes. They are looked through in the listed
+    order, up to the first threshold above ``t``. The schedules get the same ``t``, not the time since the jump, and no
+    variables. Calling raises `ValueError` for a ``t`` below the first threshold.
+    """
+
+    jumps: tuple[tuple[int, Schedule], ...]
+
+    def __post_init__(self) -> None:
+        jumps = self.jumps.items() if isinstance(self.jumps, Mapping) else self.jumps
+        _require(
+            isinstance(jumps, (tuple, type({}.items()))) and len(jumps) > 0,
+            "jumps of a jump schedule",
+            'an object {"threshold": schedule, ...} with one entry at least',
+            self,
+        )
+        parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
+        object.__setattr__(self, "jumps", parsed)
+
+    def __call__(self, t: float, **variables: Any) -> Any:
+        current = None
+        for threshold, schedule in self.jumps:
+            if threshold > t:
+                break
+            current = schedule
+        if current is None:
+            raise ValueError(f"a jump schedule that starts at {self.jumps[0][0]} has no value at t = {t}")
+        return current(t)
+
+    def check(self, variables: Mapping[str, Any]) -> None:
+        """Raises `ValueError` if there is no value at t = 0, or if a schedule has none at its threshold."""
+        super().check(variables)
+        for threshold, schedule in self.jumps:
+            schedule(threshold)
+
+    def to_config(self) -> Any:
+        """The JSON form; thresholds are strings there, in the listed order."""
+        return {"type": "jump", "jumps": {str(threshold): schedule.to_config() for threshold, schedule in self.jumps}}
+
+
+@dataclass(frozen=True)
+class BooleanArray(Schedule, kind="npboolarray"):
+    """A constant array of ``size`` booleans, for action-mask overrides.
+
+    All are ``default_value``, then those at ``true_indices`` true, then those at ``false_indices`` false.
+    """
+
+    size: int = 0
+    true_indices: tuple[int, ...] = ()
+    false_indices: tuple[int, ...] = ()
+    default_value: bool = True
+
+    def __post_init__(self) -> None:
+        _require(_is_integer(self.size) and self.size >= 0, "size of an npboolarray", "a non-negative integer", self)
+        _require(isinstance(self.default_value, bool), "default_value of an npboolarray", "true or false", self)
+        for name in ("true_indices", "false_indices"):
+            indices = getattr(self, name)
+            fine = isinstance(indices, (list, tuple)) and all(
+                _is_integer(index) and -self.size <= index < self.size for index in indices
+            )
+            _require(fine, f"{name} of an npboolarray", f"a list of integers below its size, {self.size}", self)
+            object.__setattr__(self, name, tuple(indices))
+
+    def __call__(self, t: float, **variables: Any) -> NDArray[np.bool_]:
+        """A new array ``(size,)``."""
+        array = np.full(self.size, self.default_value)
+        array[list(self.true_indices)] = True
+        array[list(self.false_indices)] = False
+        return array
+
+
+def _threshold(key: Any) -> int:
+    try:
+        if isinstance(key, str) or _is_integer(key):
+            return int(key)
+    except ValueError:
+        pass
+    raise ValueError(f"thresholds of a jump schedule must be integers, got {key!r}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require_numbers(schedule: Schedule, kind: str, *names: str) -> None:
+    for name in names:
+        value = getattr(schedule, name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        _require(is_number, f"{name} of a {kind} schedule", "a finite number", schedule)
+
+
+def _require(fine: bool, what: str, expected: str, schedule: Schedule) -> None:
+    """``what`` begins with the name of the field."""
+    if not fine:
+        raise ValueError(f"{what} must be {expected}, got {getattr(schedule, what.split()[0])!r}")

@@ -1,0 +1,226 @@
+"""The language of expression schedules (training.md §9): what it has, and how its formulas are evaluated.
+
+Numbers, strings, ``True`` and ``False``; names; ``+ - * / **`` and unary minus; comparisons, also chained;
+``a if condition else b``; calls of `FUNCTIONS`. Nothing else of Python gets in: a formula is only ever parsed, and
+the nodes of its syntax tree are evaluated here, one by one.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache, reduce
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sb3_pvp.contract.errors import unknown_name
+
+#: How many nodes of the syntax tree one call may evaluate; operators and names of functions do not count.
+NODE_BUDGET = 100
+MAX_LENGTH = 10_000
+#: Integers that would get more bits are computed as floats, which overflow at about that size.
+_MAX_BITS = 1024
+
+
+class _Rule(NamedTuple):
+    """A function of the language: how many arguments it takes, and what it does with them."""
+
+    fewest: int
+    most: int
+    call: Callable[..., Any]
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if _is_array(base) or _is_array(exponent):
+        return np.power(np.asarray(base, float), exponent)
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _MAX_BITS:
+        base = float(base)  # an overflow is found at once; the integer would take forever
+    value = base**exponent
+    if isinstance(value, complex):
+        raise ValueError(f"{base} ** {exponent} is no real number")
+    return value
+
+
+def _round(value: Any, digits: Any = None) -> Any:
+    if digits is not None and not (isinstance(digits, int) and abs(digits) <= 300):
+        raise ValueError(f"round() takes a whole number of digits, got {digits!r}")
+    return np.round(value, digits or 0) if _is_array(value) else round(value, digits)
+
+
+def _either(scalar: Callable[..., Any], elementwise: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of single numbers, which raises where it is undefined, or that of arrays, which does not."""
+
+    def function(*arguments: Any) -> Any:
+        return (elementwise if any(map(_is_array, arguments)) else scalar)(*arguments)
+
+    return function
+
+
+def _random(shape: tuple[int, ...]) -> Any:
+    # The global generator: SB3's `set_random_seed` seeds it, and formulas have no generator of their own to save.
+    return np.random.random(shape or None)  # noqa: NPY002
+
+
+def _normal(shape: tuple[int, ...], mean: Any, deviation: Any) -> Any:
+    shape = np.broadcast_shapes(shape, np.shape(mean), np.shape(deviation))
+    return np.random.normal(mean, deviation, shape or None)  # noqa: NPY002
+
+
+_smaller, _larger = _either(min, np.minimum), _either(max, np.maximum)
+FUNCTIONS = {
+    "min": _Rule(2, NODE_BUDGET, lambda *values: reduce(_smaller, values)),
+    "max": _Rule(2, NODE_BUDGET, lambda *values: reduce(_larger, values)),
+    "round": _Rule(1, 2, _round),
+    "abs": _Rule(1, 1, abs),
+    "sin": _Rule(1, 1, _either(math.sin, np.sin)),
+    "cos": _Rule(1, 1, _either(math.cos, np.cos)),
+    "log": _Rule(1, 1, _either(math.log, np.log)),
+    "log10": _Rule(1, 1, _either(math.log10, np.log10)),
+    "log2": _Rule(1, 1, _either(math.log2, np.log2)),
+    "random": _Rule(0, 0, _random),
+    "normal": _Rule(2, 2, _normal),
+}
+#: Those that get the shape of the variables as their first argument.
+_RANDOM = ("random", "normal")
+
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: _power,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@lru_cache(maxsize=256)
+def parse_formula(text: str) -> ast.expr:
+    """The syntax tree of a formula; raises `ValueError` for anything that is not in the language."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"longer than {MAX_LENGTH} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"not a formula ({str(error) or type(error).__name__})") from error
+    for node in ast.walk(tree):
+        _check(node)
+    return tree
+
+
+def _check(node: ast.AST) -> None:
+    known = (*_NODES, *_OPERATORS, ast.USub, ast.Load)
+    if type(node) not in known or (isinstance(node, ast.Constant) and type(node.value) not in (bool, int, float, str)):
+        what = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
+        raise ValueError(
+            f"{what} is not in the language, which has numbers, strings, names, + - * / **, comparisons, "
+            f"'a if c else b' and calls of {', '.join(FUNCTIONS)}"
+        )
+    if isinstance(node, ast.Call):
+        _check_call(node)
+
+
+def _check_call(node: ast.Call) -> None:
+    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+        raise ValueError(f"{ast.unparse(node.func)!r} is no function; there are {', '.join(FUNCTIONS)}")
+    rule = FUNCTIONS[node.func.id]
+    if node.keywords or not rule.fewest <= len(node.args) <= rule.most:
+        expected = "no" if not rule.most else f"{rule.fewest} or more" if rule.most > 2 else rule.most
+        raise ValueError(f"{node.func.id}() takes {expected} arguments, without keywords")
+
+
+class Evaluation:
+    """One evaluation of a formula.
+
+    ``names`` are the values of all names; the ``variables`` among them set the shape of random numbers.
+    """
+
+    def __init__(self, names: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
+        self._names = names
+        self._variables = variables
+        self._budget = NODE_BUDGET
+
+    def run(self, tree: ast.expr) -> Any:
+        """The value of the formula: a number, a bool, a string, or an array."""
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return self._value(tree)
+
+    def _value(self, node: Any) -> Any:
+        self._budget -= 1
+        if self._budget < 0:
+            raise ValueError(f"more than {NODE_BUDGET} evaluated parts; make it shorter")
+        return _NODES[type(node)](self, node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        if node.id not in self._names:
+            raise ValueError(f"{unknown_name('name', node.id, sorted(self._names))}. Or give it a value in 'defaults'")
+        return _widened(self._names[node.id])
+
+    def _binary(self, node: ast.BinOp) -> Any:
+        left, right = _number(self._value(node.left)), _number(self._value(node.right))
+        return _OPERATORS[type(node.op)](left, right)
+
+    def _minus(self, node: ast.UnaryOp) -> Any:
+        return -_number(self._value(node.operand))
+
+    def _comparison(self, node: ast.Compare) -> Any:
+        values = [self._value(part) for part in (node.left, *node.comparators)]
+        links = zip(node.ops, pairwise(values), strict=True)
+        return reduce(operator.and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
+
+    def _choice(self, node: ast.IfExp) -> Any:
+        condition = self._value(node.test)
+        if _is_array(condition):
+            return np.where(condition, self._value(node.body), self._value(node.orelse))
+        return self._value(node.body if condition else node.orelse)
+
+    def _call(self, node: ast.Call) -> Any:
+        name = node.func.id  # type: ignore[attr-defined]
+        values = [_number(self._value(argument)) for argument in node.args]
+        return FUNCTIONS[name].call(*([self._shape()] if name in _RANDOM else []), *values)
+
+    def _shape(self) -> tuple[int, ...]:
+        return np.broadcast_shapes(*(value.shape for value in self._variables.values() if _is_array(value)))
+
+
+_NODES: dict[type[ast.AST], Callable[[Evaluation, Any], Any]] = {
+    ast.Constant: Evaluation._constant,
+    ast.Name: Evaluation._name,
+    ast.BinOp: Evaluation._binary,
+    ast.UnaryOp: Evaluation._minus,
+    ast.Compare: Evaluation._comparison,
+    ast.IfExp: Evaluation._choice,
+    ast.Call: Evaluation._call,
+}
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _widened(value: Any) -> Any:
+    """Numbers of NumPy in the widest type of their kind: ``damage * 100`` in bytes would overflow without a word."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return value.astype(float if value.dtype.kind == "f" else np.int64, copy=False)
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value.astype(np.int64) if value.dtype.kind == "b" else value  # as in Python, True counts 1
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError(f"{value!r} is no number")
