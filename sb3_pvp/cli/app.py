@@ -11,6 +11,7 @@ from sb3_pvp import __version__
 from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
+from sb3_pvp.cli.learning_curve import learning_curve
 from sb3_pvp.cli.sim_server import sim_server
 from sb3_pvp.cli.usage import UsageError
 
@@ -21,6 +22,7 @@ app.command("sim-server")(sim_server)
 bench = typer.Typer(help="Measure speed.")
 bench.command("world")(bench_world)
 app.add_typer(bench, name="bench")
+app.add_typer(learning_curve, name="learning-curve")
 
 
 @app.callback(invoke_without_command=True)

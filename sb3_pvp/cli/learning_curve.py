@@ -1,0 +1,37 @@
+"""``sb3-pvp learning-curve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sb3_pvp.cli.usage import bad_usage_if_refused, json_object
+
+learning_curve = typer.Typer(help="Measure how fast a preset learns, and draw it.")
+
+
+@learning_curve.command("train")
+def train(
+    out: Annotated[Path, typer.Option(help="The run's folder; a run that is already there goes on.")],
+    preset: Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")] = "NhEnv",
+    variant: Annotated[str, typer.Option(help="full, no-autoregression, no-privileged-critic or no-shaping.")] = "full",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, sampling and fights.")] = 0,
+    cpu_minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of training, without evaluations.")] = 30,
+    n_timesteps: Annotated[int, typer.Option("--n-timesteps", "-n", min=0, help="0: no limit of steps.")] = 0,
+    win_rate: Annotated[float | None, typer.Option(help="Stop when two evaluations in a row reach this.")] = None,
+    fights: Annotated[int, typer.Option(min=1, help="Fights of an evaluation.")] = 256,
+    evaluate_every: Annotated[float, typer.Option(help="CPU minutes between evaluations.")] = 1.5,
+    checkpoint_every: Annotated[float, typer.Option(help="CPU minutes between checkpoints.")] = 3,
+    hyperparams: Annotated[str, typer.Option(help="Hyperparameters that replace the preset's, as JSON.")] = "{}",
+) -> None:
+    """Train against the baseline bot with builds, gear and fight types randomised, and evaluate along the way."""
+    changes = json_object(hyperparams, "--hyperparams")
+    from sb3_pvp.learning_curve import Budget, CurveRun
+    from sb3_pvp.learning_curve.run import NO_LIMIT
+
+    run = CurveRun(out, preset, variant, seed, changes, n_timesteps or NO_LIMIT)
+    with bad_usage_if_refused():
+        run.prepare()
+    run.train(Budget(cpu_minutes, evaluate_every, checkpoint_every, fights, win_rate))

@@ -1,0 +1,47 @@
+"""A learner that is kept from seeing part of the observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+
+from sb3_pvp.envs.checks import require_known
+from sb3_pvp.envs.observations import Observation
+
+
+class HiddenKeys(VecEnvWrapper):
+    """Removes keys from Dict observations; without ``"privileged"`` the critic sees no more than the actor.
+
+    Args:
+        venv: the vectorised environment.
+        keys: what to remove.
+
+    Raises:
+        ValueError: if the environment has no Dict observations, or not these keys.
+    """
+
+    def __init__(self, venv: VecEnv, keys: tuple[str, ...] = ("privileged",)) -> None:
+        if not isinstance(venv.observation_space, spaces.Dict):
+            raise ValueError(f"HiddenKeys needs Dict observations, not {venv.observation_space}")
+        for key in keys:
+            require_known("observation key", key, venv.observation_space.spaces)
+        self._keys = frozenset(keys)
+        super().__init__(venv, observation_space=spaces.Dict(self._visible(venv.observation_space.spaces)))
+
+    def reset(self) -> Observation:
+        """Resets all environments; returns what is left of their observations."""
+        return self._visible(self.venv.reset())  # type: ignore[arg-type]
+
+    def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Plays one step; observations, also the terminal ones, come without the hidden keys."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for index in np.flatnonzero(dones):
+            infos[index]["terminal_observation"] = self._visible(infos[index]["terminal_observation"])
+        return self._visible(observations), rewards, dones, infos  # type: ignore[arg-type]
+
+    def _visible(self, parts: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in parts.items() if key not in self._keys}
