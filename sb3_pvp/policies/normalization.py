@@ -1,4 +1,4 @@
-"""Observation statistics that are part of the policy, so that a saved model needs no file beside it."""
+"""Statistics that are part of the policy, so that a saved model needs no file beside it (training.md §3.8, §4, §5)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ class RunningNormalizer(nn.Module):
 
     `observe` only collects; `update` makes it count. PPO can so act and learn from one roll-out under the same
     statistics, which keeps its probability ratio at one before the first gradient step.
+
+    Features that always keep one value so far are only shifted: dividing by nothing would blow up their first change.
     """
 
     mean: th.Tensor
     variance: th.Tensor
     count: th.Tensor
-    _pending: th.Tensor
+    pending: th.Tensor
 
     def __init__(self, num_features: int, clip: float = 5.0) -> None:
         super().__init__()
@@ -25,26 +27,35 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("variance", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.float64))
         # Rows: number of samples (in every column), sum, sum of squares.
-        self.register_buffer("_pending", th.zeros(3, num_features, dtype=th.float64), persistent=False)
+        self.register_buffer("pending", th.zeros(3, num_features, dtype=th.float64))
 
     def forward(self, features: th.Tensor) -> th.Tensor:
-        """Returns normalised features of the same shape ``(batch, num_features)``, within ``±clip``."""
-        # What never varied so far keeps its unit: dividing by nothing would blow up its first change.
-        scale = th.where(self.variance > 1e-6, self.variance, 1.0).rsqrt()
-        return ((features - self.mean) * scale).clamp(-self.clip, self.clip)
+        """Returns normalised features of the same shape ``(..., num_features)``, within ``±clip``."""
+        return ((features - self.mean) * self.scale()).clamp(-self.clip, self.clip)
+
+    def scale(self) -> th.Tensor:
+        """What centred features are multiplied by, ``(num_features,)``."""
+        return th.where(self.variance > 1e-6, self.variance + 1e-8, 1.0).rsqrt()
 
     @th.no_grad()
     def observe(self, features: th.Tensor) -> None:
-        """Collects a batch of raw features ``(batch, num_features)`` for the next `update`."""
-        wide = features.double()
-        self._pending += th.stack([th.full_like(self.mean, len(wide)), wide.sum(0), wide.square().sum(0)])
+        """Collects raw features ``(..., num_features)`` for the next `update`."""
+        wide = features.reshape(-1, features.shape[-1]).double()
+        self.pending[0] += len(wide)
+        self.pending[1] += wide.sum(0)
+        self.pending[2] += wide.square_().sum(0)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether anything was observed since the last `update`."""
+        return bool(self.pending[0, 0])
 
     @th.no_grad()
     def update(self) -> None:
         """Adds what was observed since the last update to the statistics; does nothing if nothing was."""
-        pending_count, total, squares = self._pending
-        if not pending_count[0]:
+        if not self.has_pending:
             return
+        pending_count, total, squares = self.pending
         mean, square = self.mean.double(), self.variance.double() + self.mean.double().square()
         count = self.count + pending_count[0]
         new_mean = (mean * self.count + total) / count
@@ -52,4 +63,4 @@ class RunningNormalizer(nn.Module):
         self.mean.copy_(new_mean)
         self.variance.copy_(new_variance.clamp(min=0.0))
         self.count.copy_(count)
-        self._pending.zero_()
+        self.pending.zero_()

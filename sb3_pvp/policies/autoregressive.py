@@ -1,0 +1,333 @@
+"""`AutoregressivePolicy`: masked heads that see one another's choices, and a critic that sees both fighters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
+from torch import nn
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.policies.contracts import find_contract
+from sb3_pvp.policies.dependencies import DependencyRules
+from sb3_pvp.policies.distribution import AutoregressiveDistribution
+from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures
+from sb3_pvp.policies.heads import AutoregressiveHeads
+from sb3_pvp.policies.incomplete import complete_observation
+from sb3_pvp.policies.layers import Architecture, Layer, make_network, output_size, parse_layers
+from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.sampling import HeadSampler
+
+Observation = NDArray[Any] | dict[str, NDArray[Any]]
+DEFAULT_ARCHITECTURE = (64, 64)
+
+
+class AutoregressivePolicy(MaskableActorCriticPolicy):
+    """A policy for `sb3_contrib.MaskablePPO` and `sb3_pvp.PvpPPO` (training.md §3).
+
+    - Head ``i`` sees what heads ``0..i-1`` chose; every joint action obeys the masks and the rules between heads.
+    - Masks are taken from ``obs["action_mask"]`` wherever none are passed, so `predict` always acts legally.
+    - ``obs["privileged"]`` reaches the critic only; `predict` does without it.
+    - Observations and the choices that heads see are normalised by statistics that are saved with the weights. They
+      are collected while acting in roll-outs and taken over after each learning phase; the first roll-out only
+      gathers statistics, without a change of weights.
+
+    Observations are a Dict of ``"observation"`` (or any other names) and, optionally, ``"privileged"`` and
+    ``"action_mask"``, or a plain Box. Actions are MultiDiscrete or Discrete.
+
+    Args:
+        net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``. An architecture is a list
+            of sizes or ``{"layers": [...]}`` (see `sb3_pvp.policies.layers.parse_layers`).
+        head_arch: layers of a head before its logits; or a list of architectures, one for each head.
+        features_arch: layers before actor and critic, which have one network of that kind each.
+        share_features_extractor: actor and critic have that one in common; not possible with a privileged part.
+        activation: ``"relu"``, ``"tanh"`` or ``"gelu"``, after the sizes of list architectures.
+        autoregressive: false: heads do not see the choices of others. Rules between heads hold all the same.
+        normalize_actions: standardise the choices that heads see.
+        normalize_observations: standardise the observations.
+        future_masks: heads see the masks of the heads after them.
+        contract: name or file of the contract whose rules between heads hold; ``"auto"``: the registered one with
+            these heads and observations, if there is one; ``None``: no rules.
+        optimizer_class: as in SB3.
+        optimizer_kwargs: as in SB3; the default is Adam with ``eps=1e-5``, fused.
+
+    Raises:
+        ValueError: for spaces or values that do not fit.
+    """
+
+    action_net: AutoregressiveHeads  # type: ignore[assignment]
+    optimizer: th.optim.Optimizer
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,  # type: ignore[type-arg]
+        action_space: spaces.MultiDiscrete | spaces.Discrete,
+        lr_schedule: Schedule,
+        *,
+        net_arch: Architecture | Mapping[str, Architecture] | None = None,
+        head_arch: Architecture | Sequence[Architecture] = (),
+        features_arch: Architecture = (),
+        share_features_extractor: bool = False,
+        activation: str = "relu",
+        autoregressive: bool = True,
+        normalize_actions: bool = True,
+        normalize_observations: bool = True,
+        future_masks: bool = False,
+        contract: str | None = "auto",
+        optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.head_sizes = _head_sizes(action_space)
+        self._arguments = {
+            "net_arch": net_arch,
+            "head_arch": head_arch,
+            "features_arch": features_arch,
+            "share_features_extractor": share_features_extractor,
+            "activation": activation,
+            "autoregressive": autoregressive,
+            "normalize_actions": normalize_actions,
+            "normalize_observations": normalize_observations,
+            "future_masks": future_masks,
+            "contract": contract,
+            "optimizer_class": optimizer_class,
+            "optimizer_kwargs": optimizer_kwargs,
+        }
+        if optimizer_kwargs is None and optimizer_class is th.optim.Adam:
+            optimizer_kwargs = {"eps": 1e-5, "fused": True}
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            net_arch=[],
+            features_extractor_class=NormalizedFeatures,  # type: ignore[arg-type]
+            features_extractor_kwargs={"normalize": normalize_observations},
+            optimizer_class=optimizer_class,
+            optimizer_kwargs=optimizer_kwargs or {},
+        )
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        spaces_and_schedule = {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "lr_schedule": self._dummy_schedule,
+        }
+        return spaces_and_schedule | self._arguments
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        arguments, extractor = self._arguments, self.features
+        self.contract: Contract | None = find_contract(arguments["contract"], self.head_sizes, extractor)  # type: ignore[arg-type]
+        tables = self.contract.dependencies if self.contract else None
+        self.rules = DependencyRules(self.head_sizes, tables)
+        activation: str = arguments["activation"]  # type: ignore[assignment]
+        before = parse_layers(arguments["features_arch"], activation)  # type: ignore[arg-type]
+        actor, critic = (parse_layers(arch, activation) for arch in _actor_and_critic(arguments["net_arch"]))
+        self._build_extractors(before)
+        widths = [output_size(width, before) for width in (extractor.num_public, extractor.features_dim)]
+        self.actor, self.critic = make_network(widths[0], actor), make_network(widths[1], critic)
+        self.value_net = nn.Linear(output_size(widths[1], critic), 1)
+        self.action_net = AutoregressiveHeads(
+            output_size(widths[0], actor),
+            self.rules,
+            _head_layers(arguments["head_arch"], activation, len(self.head_sizes)),
+            bool(arguments["autoregressive"]),
+            bool(arguments["normalize_actions"]),
+            bool(arguments["future_masks"]),
+        )
+        self._sampler = HeadSampler(self.action_net)
+        self.action_dist = AutoregressiveDistribution(self.action_net, self._sampler)
+        for module, gain in (
+            (self.extractors, sqrt(2)),
+            (self.actor, sqrt(2)),
+            (self.critic, sqrt(2)),
+            (self.value_net, 1.0),
+        ):
+            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
+                self.init_weights(linear, gain)
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+
+    def _build_extractors(self, layers: Sequence[Layer]) -> None:
+        shared = bool(self._arguments["share_features_extractor"])
+        if shared and self.features.has_privileged:
+            raise ValueError(
+                "share_features_extractor=True would show the privileged part to the actor; leave it False"
+            )
+        actor = make_network(self.features.num_public, layers)
+        self.extractors = nn.ModuleList([actor, actor if shared else make_network(self.features.features_dim, layers)])
+        self._shared_extractor = shared
+
+    @property
+    def features(self) -> NormalizedFeatures:
+        """What turns observations into normalised features."""
+        assert isinstance(self.features_extractor, NormalizedFeatures)
+        return self.features_extractor
+
+    @property
+    def heads(self) -> AutoregressiveHeads:
+        """The action heads."""
+        return self.action_net
+
+    @property
+    def head_ids(self) -> list[str]:
+        """Names of the heads: those of the contract, or their numbers."""
+        if self.contract is not None:
+            return [head.id for head in self.contract.heads]
+        return [str(head) for head in range(len(self.head_sizes))]
+
+    @property
+    def observation_normalizer(self) -> RunningNormalizer:
+        """The statistics of one frame's features: public ones first, then privileged ones."""
+        return self.features.normalizer
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether a first roll-out has been taken into the statistics, so that learning may begin."""
+        return bool(self.observation_normalizer.count > 0)
+
+    def forward(
+        self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Acts in a roll-out: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
+        raw = self.features.per_frame(obs)
+        features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
+        latent = self._actor_latent(features)
+        actions, log_probs = self._sampler.act(latent, masks, deterministic)
+        self.observation_normalizer.observe(raw)
+        self.heads.normalizer.observe(self.rules.one_hot(actions))
+        if th.is_grad_enabled():
+            joint = self.heads(latent, masks, actions)[0].sum(1)
+        else:
+            joint = log_probs.gather(-1, actions[..., None]).sum((1, 2))
+        shape = self.action_space.shape or ()
+        return actions.reshape(-1, *shape), self._values(features), joint
+
+    def evaluate_actions(
+        self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor | None]:
+        """Values ``(batch, 1)``, log-probabilities ``(batch,)`` and entropies ``(batch,)`` of given actions."""
+        values, log_probs, entropies = self.evaluate_heads(obs, actions, action_masks)
+        return values, log_probs.sum(1), entropies.sum(1)
+
+    def evaluate_heads(
+        self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Values ``(batch, 1)``, and per head log-probabilities and entropies ``(batch, heads)`` of given actions.
+
+        Entropies are those of each head given the actual choices before it (training.md §3.7).
+        """
+        features = self.features(obs)
+        joint = actions.long().reshape(len(features), -1)
+        log_probs, entropies = self.heads(self._actor_latent(features), self._masks(obs, action_masks), joint)
+        values = self._values(features)
+        if self.training and self._gathers_only:
+            return tuple(_without_effect(part, self.value_net.bias) for part in (values, log_probs, entropies))  # type: ignore[return-value]
+        return values, log_probs, entropies
+
+    def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
+        """The distribution of joint actions under the given masks, or under those in the observation."""
+        distribution = AutoregressiveDistribution(self.heads, self._sampler)
+        distribution.proba_distribution(self._actor_latent(self.features(obs)))
+        distribution.apply_masking(self._masks(obs, action_masks))
+        return distribution
+
+    def predict_values(self, obs: PyTorchObs) -> th.Tensor:
+        """Estimated values ``(batch, 1)``."""
+        return self._values(self.features(obs))
+
+    def predict(
+        self,
+        observation: Observation,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool | Sequence[bool] = False,
+        action_masks: NDArray[Any] | None = None,
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+        """Legal actions for one observation or a batch of them, as in SB3.
+
+        ``observation`` is the environment's, with or without ``privileged``, or for a Dict space the bare array
+        ``(features,)``, ``(frames, features)`` or ``(batch, ...)``, which needs ``action_masks`` ``(flat actions,)`` or
+        ``(batch, flat actions)``. ``deterministic`` may be one bool for each head. Raises ``ValueError`` if a mask is
+        missing, or an array does not fit.
+        """
+        if isinstance(self.observation_space, spaces.Dict):
+            observation = complete_observation(observation, self.observation_space, action_masks is not None)
+        return super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[arg-type]
+
+    def _predict(  # type: ignore[override]
+        self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
+    ) -> th.Tensor:
+        latent = self._actor_latent(self.features(observation))
+        return self._sampler.act(latent, self._masks(observation, action_masks), deterministic)[0]
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Switches between learning and acting, as SB3 does around every update.
+
+        The statistics follow at the end of a learning phase, so that a roll-out and the learning from it share them.
+        """
+        if self.training and not mode:
+            self.observation_normalizer.update()
+            self.heads.normalizer.update()
+        super().set_training_mode(mode)
+
+    @property
+    def _gathers_only(self) -> bool:
+        """Whether the first roll-out is being learned from, which only gives statistics (training.md §5)."""
+        return not self.has_statistics and self.observation_normalizer.has_pending
+
+    def _actor_latent(self, features: th.Tensor) -> th.Tensor:
+        public = features[:, : self.features.num_public]
+        latent: th.Tensor = self.actor(self.extractors[0](public))
+        return latent
+
+    def _values(self, features: th.Tensor) -> th.Tensor:
+        values: th.Tensor = self.value_net(self.critic(self.extractors[1](features)))
+        return values
+
+    def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
+        """Flat masks, bool ``(batch, A)``: those passed, else those in the observation, else everything."""
+        if action_masks is None and isinstance(obs, dict):
+            action_masks = obs.get(ACTION_MASK)
+        if action_masks is None:
+            batch = len(obs) if isinstance(obs, th.Tensor) else len(next(iter(obs.values())))
+            return th.ones(batch, self.rules.num_flat, dtype=th.bool, device=self.device)
+        return th.as_tensor(action_masks, device=self.device).bool().reshape(-1, self.rules.num_flat)
+
+
+def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+    if isinstance(action_space, spaces.Discrete):
+        return (int(action_space.n),)
+    if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
+        return tuple(int(size) for size in action_space.nvec)
+    raise ValueError(f"AutoregressivePolicy needs a Discrete or MultiDiscrete action space, not {action_space}")
+
+
+def _actor_and_critic(net_arch: Any) -> tuple[Architecture, Architecture]:
+    net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
+    if not isinstance(net_arch, Mapping) or "layers" in net_arch:
+        return net_arch, net_arch
+    if set(net_arch) != {"pi", "vf"}:
+        raise ValueError(f"net_arch as a mapping needs the keys 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+    return net_arch["pi"], net_arch["vf"]
+
+
+def _head_layers(head_arch: Any, activation: str, num_heads: int) -> list[tuple[Layer, ...]]:
+    """The layers of each head: a list of architectures has one for each, everything else is one for all."""
+    each = isinstance(head_arch, Sequence) and any(
+        isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
+    )
+    if not each:
+        return [parse_layers(head_arch, activation)] * num_heads
+    if len(head_arch) != num_heads:
+        raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
+    return [parse_layers(architecture, activation) for architecture in head_arch]
+
+
+def _without_effect(value: th.Tensor, parameter: th.Tensor) -> th.Tensor:
+    """The same value, with a gradient of zero: an optimiser changes nothing."""
+    return value.detach() + 0.0 * parameter.sum()

@@ -1,0 +1,39 @@
+"""Which contract's rules between heads a policy obeys."""
+
+from __future__ import annotations
+
+from sb3_pvp.contract import Contract, load_contract, registered_contracts
+from sb3_pvp.policies.features import NormalizedFeatures
+
+AUTO = "auto"
+
+
+def find_contract(name: str | None, head_sizes: tuple[int, ...], features: NormalizedFeatures) -> Contract | None:
+    """The contract of that name or file; for ``"auto"`` the registered one with these heads and observations, if any.
+
+    Raises ``ValueError`` if the heads are not the contract's, or if several contracts fit.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        return _matching(head_sizes, features.num_public // features.num_frames)
+    contract = load_contract(name)
+    if contract.head_sizes != head_sizes:
+        raise ValueError(
+            f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
+            f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
+        )
+    return contract
+
+
+def _matching(head_sizes: tuple[int, ...], num_observations: int) -> Contract | None:
+    contracts = [load_contract(name) for name in registered_contracts()]
+    fitting = [
+        contract
+        for contract in contracts
+        if contract.head_sizes == head_sizes and contract.num_observations == num_observations
+    ]
+    if len(fitting) > 1:
+        names = ", ".join(contract.name for contract in fitting)
+        raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
+    return fitting[0] if fitting else None

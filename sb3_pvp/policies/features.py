@@ -1,0 +1,74 @@
+"""What a policy sees: the public features, and the privileged ones that only the critic gets."""
+
+from __future__ import annotations
+
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.type_aliases import PyTorchObs
+
+from sb3_pvp.policies.normalization import RunningNormalizer
+
+OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
+
+
+class NormalizedFeatures(BaseFeaturesExtractor):
+    """Normalises and flattens observations.
+
+    A Dict space has public parts (all keys but ``"privileged"`` and ``"action_mask"``) and perhaps a privileged one; a
+    Box is public. The public part named ``"observation"`` and the privileged one may have two axes, frames and
+    features: all frames share their statistics (training.md §5).
+
+    Attributes:
+        num_public: width of the flat public features, which come first.
+    """
+
+    def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
+        parts = _parts(observation_space)
+        self.public_keys = [key for key in parts if key != PRIVILEGED]
+        self.num_frames = _num_frames(parts)
+        sizes = {key: spaces.flatdim(space) for key, space in parts.items()}
+        super().__init__(observation_space, sum(sizes.values()))
+        self.num_public = sum(sizes[key] for key in self.public_keys)
+        self.has_privileged = PRIVILEGED in parts
+        self.normalize = normalize
+        #: Over the features of one frame, public ones first.
+        self.normalizer = RunningNormalizer(self.features_dim // self.num_frames)
+
+    def forward(self, observations: PyTorchObs) -> th.Tensor:
+        """Flat features ``(batch, features_dim)``, public ones first, newest frame first."""
+        return self.flatten(self.per_frame(observations))
+
+    def per_frame(self, observations: PyTorchObs) -> th.Tensor:
+        """Raw features ``(batch, frames, features of a frame)``."""
+        if isinstance(observations, th.Tensor):
+            return observations.float().reshape(len(observations), self.num_frames, -1)
+        keys = [*self.public_keys, *([PRIVILEGED] if self.has_privileged else [])]
+        parts = [observations[key].float().reshape(len(observations[key]), self.num_frames, -1) for key in keys]
+        return th.cat(parts, 2)
+
+    def flatten(self, per_frame: th.Tensor) -> th.Tensor:
+        """Normalises raw features of frames and lays them out flat: public ones of all frames, then privileged ones."""
+        features = self.normalizer(per_frame) if self.normalize else per_frame
+        if self.num_frames == 1 or not self.has_privileged:
+            return features.flatten(1)
+        width = self.num_public // self.num_frames
+        return th.cat([features[:, :, :width].flatten(1), features[:, :, width:].flatten(1)], 1)
+
+
+def _parts(space: spaces.Space) -> dict[str, spaces.Space]:  # type: ignore[type-arg]
+    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    parts.pop(ACTION_MASK, None)
+    if not [key for key in parts if key != PRIVILEGED]:
+        raise ValueError(f"the observation space {space} has no public part, such as the key {OBSERVATION!r}")
+    for key, part in parts.items():
+        if not isinstance(part, spaces.Box):
+            raise ValueError(f"observations must be Box spaces, {key!r} is {part}; use a wrapper that makes it one")
+    return parts
+
+
+def _num_frames(parts: dict[str, spaces.Space]) -> int:  # type: ignore[type-arg]
+    """The common number of frames of all parts; 1 where they have none."""
+    shapes = [space.shape or () for space in parts.values()]
+    frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
+    return frames.pop() if len(frames) == 1 else 1

@@ -1,0 +1,107 @@
+"""The grammar of network architectures (training.md §3.1), and plain networks made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sb3_pvp.contract.errors import unknown_name
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+#: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
+Architecture = Sequence[int] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: a linear one of ``size`` outputs with its activation (``None``: none), or a dropout."""
+
+    size: int = 0
+    activation: str | None = None
+    dropout: float = 0.0
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the layer has weights."""
+        return self.size > 0
+
+
+def parse_layers(architecture: Architecture | None, activation: str = "relu") -> tuple[Layer, ...]:
+    """The layers of ``[64, 64]`` or of ``{"layers": [{"size": 64, "activation": "relu", "repeat": 2}, {"dropout": 0.1}]}``.
+
+    An empty or absent architecture is the identity. ``activation`` follows every size of the short form. Raises
+    ``ValueError`` for anything outside the grammar.
+    """
+    check_activation(activation)
+    if isinstance(architecture, Mapping):
+        _check_keys(architecture, ("layers",))
+        architecture = architecture.get("layers") or ()
+    layers: list[Layer] = []
+    for item in architecture or ():
+        if isinstance(item, Mapping):
+            layers += _parse_layer(item)
+        else:
+            layers.append(Layer(_size(item), activation))
+    return tuple(layers)
+
+
+def check_activation(name: object) -> None:
+    """Raises ``ValueError`` unless an activation of that name exists."""
+    if name not in ACTIVATIONS:
+        raise ValueError(str(unknown_name("activation", str(name), ACTIVATIONS)))
+
+
+def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:
+    """How many outputs a network of these layers has."""
+    return next((layer.size for layer in reversed(layers) if layer.is_linear), num_inputs)
+
+
+def make_network(num_inputs: int, layers: Sequence[Layer]) -> nn.Sequential:
+    """The layers as a module from ``(batch, num_inputs)`` to ``(batch, output_size(...))``."""
+    modules: list[nn.Module] = []
+    for layer in layers:
+        if layer.is_linear:
+            modules.append(nn.Linear(num_inputs, layer.size))
+            num_inputs = layer.size
+        modules += after_linear(layer)
+    return nn.Sequential(*modules)
+
+
+def after_linear(layer: Layer) -> list[nn.Module]:
+    """What a layer does besides its linear map: its activation, or the dropout that it is."""
+    if not layer.is_linear:
+        return [nn.Dropout(layer.dropout)]
+    return [ACTIVATIONS[layer.activation]()] if layer.activation else []
+
+
+def _parse_layer(item: Mapping[str, Any]) -> list[Layer]:
+    _check_keys(item, ("size", "activation", "repeat", "dropout"))
+    if ("size" in item) == ("dropout" in item):
+        raise ValueError(f"a layer has either a size or a dropout, got {dict(item)}")
+    repeat = _size(item.get("repeat", 1), "repeat")
+    if "dropout" in item:
+        return [Layer(dropout=_probability(item["dropout"]))] * repeat
+    if item.get("activation") is not None:
+        check_activation(item["activation"])
+    return [Layer(_size(item["size"]), item.get("activation"))] * repeat
+
+
+def _check_keys(item: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in item:
+        if key not in known:
+            raise ValueError(str(unknown_name("key of an architecture", str(key), known)))
+
+
+def _size(value: object, name: str = "size") -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"the {name} of a layer must be a positive integer, got {value!r}")
+    return value
+
+
+def _probability(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ValueError(f"a dropout must be a number from 0 to below 1, got {value!r}")
+    return float(value)
