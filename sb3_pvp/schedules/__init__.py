@@ -7,6 +7,7 @@
 from sb3_pvp.schedules.base import Constant, Function, Schedule, parse_schedule
 from sb3_pvp.schedules.expression import Expression
 from sb3_pvp.schedules.kinds import BooleanArray, Jump, Linear, Log
+from sb3_pvp.schedules.language import drawing_from
 
 __all__ = [
     "BooleanArray",
@@ -17,5 +18,6 @@ __all__ = [
     "Linear",
     "Log",
     "Schedule",
+    "drawing_from",
     "parse_schedule",
 ]

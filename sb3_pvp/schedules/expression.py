@@ -20,7 +20,7 @@ class Expression(Schedule, kind="expression"):
     the formula is evaluated element by element, and each element draws its own random numbers.
 
     `random` and `normal` draw from NumPy's global generator, anew at every call. SB3's ``set_random_seed`` seeds it,
-    so that runs with a seed repeat.
+    so that runs with a seed repeat. `sb3_pvp.schedules.drawing_from` gives them another generator.
     """
 
     expression: str

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -60,14 +62,31 @@ def _either(scalar: Callable[..., Any], elementwise: Callable[..., Any]) -> Call
     return function
 
 
+# By default the global generator: SB3's `set_random_seed` seeds it, and formulas have none of their own to save.
+_SOURCE: ContextVar[Any] = ContextVar("source", default=np.random)
+
+
+@contextmanager
+def drawing_from(source: Any) -> Iterator[None]:
+    """Lets formulas inside the ``with`` block draw from this generator instead of NumPy's global one.
+
+    The source has ``random(size)`` and ``normal(loc, scale, size)`` of NumPy's generators. One that answers with
+    arrays, such as one number per fight, makes the formula an element-wise one.
+    """
+    token = _SOURCE.set(source)
+    try:
+        yield
+    finally:
+        _SOURCE.reset(token)
+
+
 def _random(shape: tuple[int, ...]) -> Any:
-    # The global generator: SB3's `set_random_seed` seeds it, and formulas have no generator of their own to save.
-    return np.random.random(shape or None)  # noqa: NPY002
+    return _SOURCE.get().random(shape or None)
 
 
 def _normal(shape: tuple[int, ...], mean: Any, deviation: Any) -> Any:
     shape = np.broadcast_shapes(shape, np.shape(mean), np.shape(deviation))
-    return np.random.normal(mean, deviation, shape or None)  # noqa: NPY002
+    return _SOURCE.get().normal(mean, deviation, shape or None)
 
 
 _smaller, _larger = _either(min, np.minimum), _either(max, np.maximum)
