@@ -17,6 +17,7 @@ from stable_baselines3.common.utils import set_random_seed
 from sb3_pvp.schedules import Expression, parse_schedule
 
 NUMBERS = st.integers(-50, 50) | st.floats(-50, 50)
+COMPARISONS = ["==", "!=", "<", "<=", ">", ">="]
 CALLABLE = {"min": min, "max": max, "round": round, "abs": abs, "sin": math.sin, "cos": math.cos}
 
 
@@ -31,9 +32,7 @@ def formulas() -> st.SearchStrategy[str]:
     def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         return st.one_of(
             st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda parts: f"({' '.join(parts)})"),
-            st.tuples(inner, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), inner).map(
-                lambda p: f"({' '.join(p)})"
-            ),
+            st.tuples(inner, st.sampled_from(COMPARISONS), inner).map(lambda parts: f"({' '.join(parts)})"),
             st.tuples(inner, inner, inner).map(lambda parts: f"({parts[0]} < {parts[1]} <= {parts[2]})"),
             st.tuples(inner, inner, inner).map(lambda parts: f"({parts[0]} if {parts[1]} else {parts[2]})"),
             inner.map(lambda part: f"(-{part})"),
@@ -88,18 +87,14 @@ def test_self_play_shares_sum_to_one() -> None:
 
 
 def test_names_are_looked_up_in_order() -> None:
-    schedule = Expression("t, x, y, z".replace(",", " * 10 +"), {"x": 2}, {"t": 9, "x": 9, "y": 9, "z": 4})
-    assert schedule(1, x=9, y=3) == 10 + 20 + 30 + 4
+    schedule = Expression("1000 * t + 100 * x + 10 * y + z", {"x": 2}, {"t": 9, "x": 9, "y": 9, "z": 4})
+    assert schedule(1, x=9, y=3) == 1234
 
 
 def test_functions() -> None:
     assert value("log(8) / log(2)") == pytest.approx(3)
     assert [value("log10(1000)"), value("log2(8)"), value("cos(0)")] == [3, 3, 1]
-    assert [value("round(2.5)"), value("round(2.345, 2)"), value("round(1234, -2)")] == [
-        2,
-        2.35 and round(2.345, 2),
-        1200,
-    ]
+    assert [value("round(2.5)"), value("round(0.123, 2)"), value("round(1234, -2)")] == [2, 0.12, 1200]
     assert value("phase == 'on_rollout_end'", phase="on_rollout_end") is True
     assert type(value("2 ** 10")) is int
 
@@ -176,17 +171,14 @@ t.real; ().__class__; t[0]; lambda: 1; lambda t: t; [x for x in t]; {x for x in 
 (t := 1); f"{t}"; None; ...; b"x"; 1j; (1, 2); [1]; {1}; {1: 2}; +t; ~t; not t; t and 1; t or 1; t % 2; t // 2; t @ t
 t << 2; t & 1; t in t; t is t; t not in t; __import__("os"); open("x"); eval("1"); exec("1"); print(t); t(); sin(t)(t)
 min; random; min(*t); round(t, ndigits=1); random(size=10); min(t); sin(); sin(t, t); random(1); normal(0); await t
-yield t; t = 1; t; t if t; import os; pass; 1 2; (; ""
+yield t; t = 1; t if t; import os; pass; 1 2; (
 """
 
 
 @pytest.mark.parametrize(
-    "text", [part for line in REFUSED.strip().splitlines() for part in line.split("; ")] + ["t\nt"]
+    "text", [*(part for line in REFUSED.strip().splitlines() for part in line.split("; ")), "", "t; t", "t\nt"]
 )
 def test_nothing_else_of_python_gets_in(text: str) -> None:
-    if text in ("t", '""'):  # these two are in the language
-        assert parse_schedule({"type": "expression", "expression": text})(3) in (3, "")
-        return
     with pytest.raises(ValueError, match="^expression ") as error:
         parse_schedule({"type": "expression", "expression": text})
     assert "\n" not in str(error.value)

@@ -92,7 +92,7 @@ def test_rounding_is_pythons() -> None:
 
 def test_jumps_hand_over_at_their_thresholds_and_keep_the_absolute_time() -> None:
     schedule = parse_schedule({"type": "jump", "jumps": {"0": 5, "100": linear(0, 1, 200), "300": None}})
-    assert [schedule(t) for t in (0, 99, 100, 299, 300, 9999)] == [5, 5, 0.5, 299 / 200 and 1, None, None]
+    assert [schedule(t) for t in (0, 99, 100, 299, 300, 9999)] == [5, 5, 0.5, 1, None, None]
 
 
 def test_jumps_are_looked_through_in_the_listed_order() -> None:
@@ -174,7 +174,7 @@ def test_dashes_are_underscores_in_every_key() -> None:
         ({"type": "npboolarray", "size": -1}, "size"),
         (
             {"type": "npboolarray", "size": 3, "true-indices": [3]},
-            "true_indices of an npboolarray .* below its size, 3",
+            "true_indices of an npboolarray .* below its size",
         ),
         ({"type": "npboolarray", "size": 3, "false-indices": "all"}, "false_indices"),
         ({"type": "npboolarray", "default-value": "yes"}, "default_value"),
