@@ -62,7 +62,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         ValueError: for spaces or values that do not fit.
     """
 
-    action_net: AutoregressiveHeads  # type: ignore[assignment]
+    action_net: AutoregressiveHeads
     optimizer: th.optim.Optimizer
 
     def __init__(
@@ -106,7 +106,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             action_space,
             lr_schedule,
             net_arch=[],
-            features_extractor_class=NormalizedFeatures,  # type: ignore[arg-type]
+            features_extractor_class=NormalizedFeatures,
             features_extractor_kwargs={"normalize": normalize_observations},
             optimizer_class=optimizer_class,
             optimizer_kwargs=optimizer_kwargs or {},
@@ -259,7 +259,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             observation = complete_observation(observation, self.observation_space, action_masks is not None)
         return super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[arg-type]
 
-    def _predict(  # type: ignore[override]
+    def _predict(
         self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> th.Tensor:
         latent = self._actor_latent(self.features(observation))

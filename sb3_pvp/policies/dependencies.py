@@ -9,8 +9,8 @@ from torch import nn
 from sb3_pvp.contract import DependencyTables
 
 FORBIDDEN = -1e8
-# Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden as well, but less so than
-# the others: next to a legal entry it has no chance, and without one it has them all. No test of "nothing legal" needed.
+# Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden too, but less so than the
+# others: next to a legal entry it has no chance, and without one it has them all. So nobody has to test for that.
 FORBIDDEN_FIRST = -1e4
 
 

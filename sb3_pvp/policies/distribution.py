@@ -38,16 +38,20 @@ class AutoregressiveDistribution(MaskableDistribution):
         else:
             self._masks = th.as_tensor(masks, device=self._latent.device).bool().reshape(shape)
 
+    _entropies: th.Tensor
+
     def log_prob(self, actions: th.Tensor) -> th.Tensor:
         """Log-probabilities ``(batch,)`` of joint actions ``(batch, heads)``."""
         actions = actions.long().reshape(len(self._latent), -1)
         # The entropy that is asked for next is the one along these choices.
         log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
-        return log_probs.sum(1)
+        joint: th.Tensor = log_probs.sum(1)
+        return joint
 
     def entropy(self) -> th.Tensor:
         """Sum over heads ``(batch,)`` of the entropies given the actions of the last `log_prob`."""
-        return self._entropies.sum(1)
+        joint: th.Tensor = self._entropies.sum(1)
+        return joint
 
     def sample(self) -> th.Tensor:
         """Random legal joint actions ``(batch, heads)``."""

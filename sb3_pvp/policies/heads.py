@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import cast
 
 import torch as th
 from torch import nn
@@ -112,13 +113,18 @@ class AutoregressiveHeads(nn.Module):
         head_of = th.repeat_interleave(th.arange(len(sizes)), th.tensor(sizes))
         self.register_buffer("earlier", (head_of[None] < rows[:, None]).float(), persistent=False)
         self.register_buffer("later", (head_of[None] > rows[:, None]).float(), persistent=False)
-        self.groups = nn.ModuleList(_make_groups(architectures, rows, max(sizes)))
+        self.group_modules = nn.ModuleList(_make_groups(architectures, rows, max(sizes)))
         self._place_direct_logits(architectures, rows)
         self._initialize()
 
     earlier: th.Tensor
     later: th.Tensor
     direct_columns: th.Tensor
+
+    @property
+    def groups(self) -> list[HeadGroup]:
+        """Heads with hidden layers, grouped by equal architecture."""
+        return cast(list[HeadGroup], list(self.group_modules))
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Evaluates given actions, all heads at once.
@@ -165,7 +171,7 @@ class AutoregressiveHeads(nn.Module):
         first, *rest = layers
         rows, blocks = self._rows(head), self._first_blocks(head)
         for (parameter, columns), part in zip(
-            blocks, first[0].split([c.stop - c.start for _, c in blocks], 1), strict=True
+            blocks, th.split(first[0], [c.stop - c.start for _, c in blocks], 1), strict=True
         ):
             parameter[rows, columns] = part
         self.first_bias[rows] = first[1]
@@ -202,7 +208,8 @@ class AutoregressiveHeads(nn.Module):
         if len(parts) == 1:
             return parts[0]
         order = [head for group in self.groups for head in group.heads] + self.direct_heads
-        return th.cat(parts, 1)[:, th.tensor(order).argsort()]
+        logits: th.Tensor = th.cat(parts, 1)[:, th.tensor(order).argsort()]
+        return logits
 
     def _place_direct_logits(self, architectures: Sequence[tuple[Layer, ...]], rows: th.Tensor) -> None:
         """Where the logits of heads without hidden layers stand in the output of the first layer."""

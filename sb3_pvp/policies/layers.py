@@ -30,10 +30,11 @@ class Layer:
 
 
 def parse_layers(architecture: Architecture | None, activation: str = "relu") -> tuple[Layer, ...]:
-    """The layers of ``[64, 64]`` or of ``{"layers": [{"size": 64, "activation": "relu", "repeat": 2}, {"dropout": 0.1}]}``.
+    """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
-    An empty or absent architecture is the identity. ``activation`` follows every size of the short form. Raises
-    ``ValueError`` for anything outside the grammar.
+    A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
+    architecture is the identity. ``activation`` follows every size of the short form. Raises ``ValueError`` for
+    anything outside the grammar.
     """
     check_activation(activation)
     if isinstance(architecture, Mapping):

@@ -73,12 +73,12 @@ class HeadSampler:
         return th.cat(actions, 1), self._heads.pad(th.cat(scores, 1)).log_softmax(-1)
 
     def _start(self, latent: th.Tensor, masks: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
-        """First layers of all heads as far as they do not depend on actions, and where the logits ``(batch, A)`` begin."""
+        """First layers of all heads as far as no action matters, and where the logits ``(batch, A)`` begin."""
         first = th.addmm(self._first_bias, latent, self._heads.trunk_weight.T)
         if self._mask_matrix is not None:
             first.addmm_(masks.float(), self._mask_matrix)
         base = th.where(masks, 0.0, self._heads.rules.penalties) + self._logits_bias
-        return first.split(self._heads.first_sizes, 1), base
+        return th.split(first, list(self._heads.first_sizes), 1), base
 
     def _noise(self, base: th.Tensor, deterministic: bool | Sequence[bool]) -> Sequence[th.Tensor | None]:
         """Gumbel noise of each head, whose arg-max with the logits is a sample; ``None`` where none is wanted."""
@@ -92,7 +92,7 @@ class HeadSampler:
         return [None if flag else part for flag, part in zip(flags, noise, strict=True)]
 
     def _split(self, flat: th.Tensor) -> tuple[th.Tensor, ...]:
-        return flat.split(self._heads.rules.head_sizes, 1)
+        return th.split(flat, list(self._heads.rules.head_sizes), 1)
 
     def _follow_weights(self) -> None:
         """Makes the tables anew if a weight or a statistic has changed."""
