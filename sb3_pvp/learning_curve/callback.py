@@ -63,7 +63,7 @@ class CurveCallback(BaseCallback):
         folder: of the run; gets the evaluations.
         budget: how long, how often.
         env: where evaluations are fought, with as many fights as the budget says.
-        checkpoint: the model's file, replaced by renaming.
+        checkpoint: the model's file.
     """
 
     def __init__(self, folder: Path, budget: Budget, env: VecEnv, checkpoint: Path) -> None:
@@ -102,8 +102,7 @@ class CurveCallback(BaseCallback):
         self._env.seed(EVALUATION_SEED)
         with torch.random.fork_rng(devices=[]):  # training goes on as if nothing had happened
             score = evaluate_model(self.model, self._env, self._budget.fights)  # type: ignore[arg-type]
-        batch = self.model.n_steps * self.model.n_envs  # type: ignore[attr-defined]
-        rollouts = self.num_timesteps // batch
+        rollouts = self.model.trained_rollouts  # type: ignore[attr-defined]
         evaluation = Evaluation.of(score, self.num_timesteps, rollouts, progress.cpu_s, progress.wall_s)
         append_evaluation(self._folder, evaluation)
         progress.evaluated_steps = self.num_timesteps
@@ -116,9 +115,7 @@ class CurveCallback(BaseCallback):
         progress = self._progress
         progress.checkpoint_at = _next(progress.cpu_s, 60 * self._budget.checkpoint_every)
         self.model.curve_progress = asdict(progress)  # type: ignore[attr-defined]
-        temporary = self._checkpoint.with_name(".new.zip")
-        self.model.save(temporary)
-        temporary.replace(self._checkpoint)
+        self.model.save(self._checkpoint)  # which replaces the file at once
 
     def _report(self, evaluation: Evaluation, score: str) -> None:
         speed = evaluation.steps / max(evaluation.cpu_s, 1e-9)

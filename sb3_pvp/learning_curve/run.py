@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 import yaml
-from rl_zoo3 import ALGOS
-from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp import zoo
 from sb3_pvp.learning_curve.callback import Budget, CurveCallback
 from sb3_pvp.learning_curve.records import forget_evaluations_after, settle, write_atomically
 from sb3_pvp.learning_curve.variants import vary
+from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.zoo.hyperparams import ALGO, find_preset
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
@@ -95,7 +94,7 @@ class CurveRun:
         keywords = {"config": str(self.folder / HYPERPARAMS), "n_timesteps": self.n_timesteps, "seed": self.seed}
         return PvpExperimentManager(Namespace(num_threads=1), ALGO, env_id, str(self.folder), verbose=0, **keywords)
 
-    def _set_up(self, manager: PvpExperimentManager, fights: int) -> tuple[MaskablePPO, list[Any], VecEnv]:
+    def _set_up(self, manager: PvpExperimentManager, fights: int) -> tuple[PvpPPO, list[Any], VecEnv]:
         raw, _ = manager.read_hyperparameters()
         hyperparams, manager.env_wrapper, callbacks, manager.vec_env_wrapper = manager._preprocess_hyperparams(raw)
         env = manager.create_envs(manager.n_envs, no_log=True)
@@ -109,10 +108,9 @@ class CurveRun:
         env_kwargs["reset_params"] = {**RANDOMISED, **env_kwargs.get("reset_params", {})}
         return vary(self.variant, {**hyperparams, "env_kwargs": env_kwargs})
 
-    def _model(self, env: VecEnv, hyperparams: dict[str, Any]) -> MaskablePPO:
-        algorithm: type[MaskablePPO] = ALGOS[ALGO]
+    def _model(self, env: VecEnv, hyperparams: dict[str, Any]) -> PvpPPO:
         checkpoint = self.folder / CHECKPOINT
         if checkpoint.is_file():
-            return algorithm.load(checkpoint, env=env, device="cpu")
+            return PvpPPO.load(checkpoint, env=env, device="cpu")
         log = str(self.folder / "tensorboard")
-        return algorithm(env=env, seed=self.seed, tensorboard_log=log, device="cpu", **hyperparams)
+        return PvpPPO(env=env, seed=self.seed, tensorboard_log=log, device="cpu", **hyperparams)

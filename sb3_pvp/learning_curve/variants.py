@@ -33,8 +33,10 @@ def _no_privileged_critic(hyperparams: Hyperparams) -> Hyperparams:
 def _no_shaping(hyperparams: Hyperparams) -> Hyperparams:
     """Rewards for the outcome of a fight and for nothing else."""
     env_kwargs = hyperparams.get("env_kwargs", {})
-    nothing = {field.name: 0.0 for field in fields(RewardWeights) if field.name not in OUTCOMES}
-    return {"env_kwargs": {**env_kwargs, "rewards": {**env_kwargs.get("rewards", {}), **nothing}}}
+    outcomes = {name: weight for name, weight in env_kwargs.get("rewards", {}).items() if name in OUTCOMES}
+    weights = [field.name for field in fields(RewardWeights) if not isinstance(field.default, bool)]
+    nothing = {name: 0.0 for name in weights if name not in OUTCOMES}
+    return {"env_kwargs": {**env_kwargs, "rewards": {**outcomes, **nothing}}}
 
 
 VARIANTS: dict[str, Callable[[Hyperparams], Hyperparams]] = {

@@ -39,6 +39,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if getattr(self.args, "num_threads", -1) < 1:
             torch.set_num_threads(1)
 
+    @staticmethod
+    def _preprocess_schedules(hyperparams: dict[str, Any]) -> dict[str, Any]:
+        # The base class knows numbers and "lin_..."; the algorithm itself reads what is a schedule of this package.
+        ours = {name: value for name, value in hyperparams.items() if isinstance(value, dict)}
+        others = {name: value for name, value in hyperparams.items() if name not in ours}
+        return {**super(PvpExperimentManager, PvpExperimentManager)._preprocess_schedules(others), **ours}
+
     def _preprocess_hyperparams(
         self, hyperparams: dict[str, Any]
     ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
