@@ -29,6 +29,16 @@ class Outcome(IntEnum):
     DESYNC = 5
 
 
+class DesyncReason(IntEnum):
+    """Why an `Outcome.DESYNC` was given; a world that knows has an array ``desync_reason`` beside its ``outcome``."""
+
+    NONE = 0
+    #: The world played ticks without this seat's actions.
+    TICK = 1
+    #: The actions came too late.
+    TIME = 2
+
+
 class Style(IntEnum):
     """A combat style; `NONE` where no style (or no protection prayer) applies."""
 
@@ -91,6 +101,42 @@ META_DTYPE = np.dtype(
         *_scales("player_healed_scale", "target_healed_scale"),
     ]
 )
+
+#: The fields of `META_DTYPE` that hold nothing, and are left out on the wire, unless the flag of their group is set.
+OPTIONAL_FIELDS = {
+    "hit_present": (
+        "attack_type_hit",
+        "hit_off_prayer",
+        "hit_with_smite",
+        "player_hit_attack_speed",
+        "target_prayer_type",
+    ),
+    "received_present": (
+        "attack_type_received",
+        "protected_prayer",
+        "target_attacked_with_smite",
+        "target_hit_attack_speed",
+        "player_prayer_type",
+    ),
+    "eat_food_present": ("eat_at_food_scale", "eat_to_food_scale", "eaten_food_scale"),
+    "wasted_food_present": ("wasted_food_scale",),
+    "eat_brew_present": ("eat_at_brew_scale", "eat_to_brew_scale"),
+    "wasted_brew_present": ("wasted_brew_scale",),
+}
+
+#: Fields that hold a `Style`. On the wire only the current prayers say that there is none, with the string "null".
+STYLE_FIELDS = {
+    *("attack_type_hit", "attack_type_received", "target_prayer_type", "player_prayer_type"),
+    *("player_attack_style_type", "target_attack_style_type"),
+    *("current_player_prayer_type", "current_target_prayer_type"),
+}
+STYLE_NAMES = {style.value: style.name for style in Style} | {Style.NONE.value: "null"}
+
+
+def camel_case(name: str) -> str:
+    """The wire's name of a snake_case field."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 class World(Protocol):

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp import snapshots
 from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts, require_known
+from sb3_pvp.envs.fight_metrics import FightMetrics
+from sb3_pvp.envs.mask_override import ActionMaskOverride
+from sb3_pvp.envs.noise import ObservationNoise
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.opponents import WORLD_BOT, make_opponent, opponent_name
-from sb3_pvp.envs.rewards import COMPONENTS, Tick, reward_components, reward_weights
+from sb3_pvp.envs.rewards import COMPONENTS, Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.worlds import make_world
+from sb3_pvp.snapshots import Snapshot
 from sb3_pvp.world import NUM_SEATS, Outcome
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 
-# Plain integers, see `sb3_pvp.envs.rewards`.
+# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
+
+STATE_VERSION = 1
+#: The arrays of `Fights` that later ticks or infos depend on.
+_STATE = (
+    *("reward", "episode_return", "terminated", "truncated", "components", "episode_components", "length", "actions"),
+    "_episode_start",
+)
 
 #: What ``reset(options=...)`` may change for one episode.
 RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
@@ -33,6 +47,7 @@ class Fights:
         settings: how the fights are set up.
 
     Attributes:
+        tick: what happened to the learner in the last tick; copies, which stay as they are when ended fights are reset.
         reward: float32 ``(N,)``, of the last tick.
         episode_return: float64 ``(N,)``, the sum of the rewards in the episode.
         terminated: bool ``(N,)``: the fight was won, lost or tied in the last tick.
@@ -52,12 +67,16 @@ class Fights:
         self._opponent = make_opponent(settings.opponent, self.contract)
         self._opponent_state: NDArray[Any] | None = None
         self._episode_start = np.ones(num_fights, bool)
-        self._weights = reward_weights(settings.rewards)
+        self._rewards = Rewards(reward_weights(settings.rewards))
         frame_ages = check_frame_ages(settings.frame_ages)
         self.observation_space = observation_space(self.contract, len(frame_ages))
         self.action_space = self.contract.action_space
-        self._observations = SeatObservations(self.world, LEARNER, frame_ages)
+        noise, override = settings.noise, settings.action_mask_override
+        self._noise = None if noise is None else ObservationNoise(noise, self.contract, num_fights)
+        self._override = None if override is None else ActionMaskOverride(override, self.contract)
+        self._observations = SeatObservations(self.world, LEARNER, frame_ages, self._noise, self._override)
         self.trained_rollouts = 0
+        self.tick = Tick.nothing(num_fights)
         self.reward = np.zeros(num_fights, np.float32)
         self.episode_return = np.zeros(num_fights, np.float64)
         self.terminated = np.zeros(num_fights, bool)
@@ -66,6 +85,7 @@ class Fights:
         self.episode_components = np.zeros_like(self.components)
         self.length = np.zeros(num_fights, np.int64)
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        self._metrics: FightMetrics | None = None
 
     def reset(
         self,
@@ -81,6 +101,8 @@ class Fights:
         seeds = seeds or [None] * len(fights)
         self.world.reset(fights, self._world_options(seeds, options or [{}] * len(fights)))
         self._seed_opponent(fights, seeds)
+        if self._noise is not None:
+            self._noise.seed(fights, seeds)
         self._episode_start[fights] = True
         self._observations.begin(fights)
         per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
@@ -88,6 +110,8 @@ class Fights:
             array[fights] = 0
         for components in (self.components, self.episode_components):
             components[:, fights] = 0
+        if self._metrics is not None:
+            self._metrics.begin(fights)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
@@ -95,15 +119,22 @@ class Fights:
         Raises `ValueError` (see `check_actions`) before anything has changed.
         """
         self.actions[:, LEARNER] = check_actions(actions, self.contract, self.world.num_fights)
+        if self._metrics is not None:
+            self._metrics.start_tick()
         self._act_for_opponent()
         self.world.step(self.actions)
         self._observations.advance()
         self.length += 1
         self._judge()
+        if self._metrics is not None:
+            self._metrics.end_tick(self.tick, self.components, self.terminated | self.truncated, self.length)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
         self.trained_rollouts = check_trained_rollouts(trained_rollouts)
+        for follower in (self._noise, self._override):
+            if follower is not None:
+                follower.set_trained_rollouts(self.trained_rollouts)
 
     def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
         """The learner's observation in these fights, new arrays (see `SeatObservations.stacked`)."""
@@ -116,7 +147,7 @@ class Fights:
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
-        return self.world.masks[fights, LEARNER].copy()
+        return self._observations.masks(fights)
 
     def reset_info(self, fight: int) -> dict[str, Any]:
         """What is known about an episode from its start: who the opponent is and, if the world tells it, the build."""
@@ -131,16 +162,86 @@ class Fights:
         info = self.reset_info(fight)
         info["outcome"] = self._outcome_name(fight)
         info["episode_ticks"] = int(self.world.meta["episode_ticks"][fight, LEARNER])
-        info["rewards"] = _named(self.components[:, fight])
+        info["rewards"] = named_components(self.components[:, fight])
         if self.terminated[fight] or self.truncated[fight]:
-            info["episode_rewards"] = _named(self.episode_components[:, fight])
+            info["episode_rewards"] = named_components(self.episode_components[:, fight])
             if self.world.outcome[fight, LEARNER] < Outcome.TARGET_LOST:
                 info["is_success"] = bool(self.world.outcome[fight, LEARNER] == Outcome.WON)
         return info
 
+    @property
+    def reward_weights(self) -> RewardWeights:
+        """What the learner is rewarded for."""
+        return self._rewards.weights
+
+    def enable_metrics(self) -> None:
+        """Measures every tick from now on."""
+        if self._metrics is None:
+            self._metrics = FightMetrics(self.world)
+
+    def pop_metrics(self) -> NDArray[np.float64]:
+        """What was measured since the last call, see `FightMetrics.pop`; `RuntimeError` before `enable_metrics`."""
+        if self._metrics is None:
+            raise RuntimeError("nothing was measured: call enable_metrics() first")
+        return self._metrics.pop()
+
+    def get_state(self) -> Snapshot:
+        """A snapshot of the world, the opponents, the histories and the sums: plain values and copied arrays.
+
+        `Fights` with the same settings that get it back go on bit for bit. The settings themselves are not in it, nor
+        is what was measured (`enable_metrics`). Raises `NotImplementedError` in a world without ``get_state``.
+        """
+        world_state = getattr(self.world, "get_state", None)
+        if world_state is None:
+            raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")
+        return {
+            **self._identity,
+            "trained_rollouts": self.trained_rollouts,
+            "world": world_state(),
+            "opponent_state": copy.deepcopy(self._opponent_state),
+            **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to the moment of `get_state`.
+
+        Raises `ValueError` if another version, contract, opponent, number of fights or choice of frames made the
+        snapshot; nothing is changed then.
+        """
+        snapshots.check_identity(state, self._identity)
+        arrays = self._arrays()
+        for name, (owner, names) in arrays.items():
+            snapshots.check_arrays(owner, state.get(name, {}), names)
+        self.world.set_state(state["world"])  # type: ignore[attr-defined]
+        self.set_trained_rollouts(state["trained_rollouts"])
+        self._opponent_state = copy.deepcopy(state["opponent_state"])
+        self.tick = Tick.nothing(self.world.num_fights)  # the present one may be in other hands
+        for name, (owner, names) in self._arrays().items():
+            snapshots.put_back(owner, state[name], names)
+
     def close(self) -> None:
         """Closes the world."""
         self.world.close()
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "kind": "Fights",
+            "version": STATE_VERSION,
+            "contract": self.contract.name,
+            "num_fights": self.world.num_fights,
+            "opponent": self.opponent_name,
+            "frame_ages": self.settings.frame_ages,
+        }
+
+    def _arrays(self) -> dict[str, tuple[object, tuple[str, ...]]]:
+        """The objects with the arrays of a snapshot, and what the arrays are called in them."""
+        arrays: dict[str, tuple[object, tuple[str, ...]]] = {
+            "fights": (self, _STATE),
+            "tick": (self.tick, tuple(field.name for field in fields(Tick))),
+            "observations": (self._observations, ("own", "hidden")),
+        }
+        return arrays if self._noise is None else {**arrays, "noise": (self._noise, ("words",))}
 
     def _world_options(self, seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for given in options:
@@ -176,8 +277,9 @@ class Fights:
         self._episode_start[:] = False
 
     def _judge(self) -> None:
-        outcome = self.world.outcome[:, LEARNER]
-        self.components = reward_components(self._weights, Tick(self.world.meta[:, LEARNER], outcome))
+        meta, outcome = self.world.meta[:, LEARNER].copy(), self.world.outcome[:, LEARNER].copy()
+        self.tick = Tick(meta, self.tick.meta, self.length > 1, outcome)
+        self.components = self._rewards.components(self.tick, self.trained_rollouts)
         self.reward = self.components.sum(axis=0)
         self.episode_return += self.reward
         self.episode_components += self.components
@@ -192,7 +294,3 @@ class Fights:
         if outcome == Outcome.RUNNING and self.truncated[fight]:
             return "timeout"
         return outcome.name.lower()
-
-
-def _named(components: NDArray[np.float32]) -> dict[str, float]:
-    return {name: float(value) for name, value in zip(COMPONENTS, components, strict=True)}

@@ -12,18 +12,22 @@ from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.envs.checks import check_seed
+from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import LEARNER, OPPONENT, Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.opponents import Opponent
 from sb3_pvp.envs.render import render_world
+from sb3_pvp.envs.rewards import RewardWeights
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.envs.worlds import WorldFactory
+from sb3_pvp.snapshots import Snapshot, check_identity
 
 RENDER_MODES = ("ansi", "human")
 _ONLY_FIGHT = np.zeros(1, np.int64)
+_IDENTITY = {"kind": "NhEnv", "version": 1}
 
 
-class NhEnv(gym.Env[Any, NDArray[np.int64]]):
+class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
     """One NH fight against ``opponent``, one step per game tick; the episode ends in the tick of a death.
 
     Observations are ``{"observation": float32 (frames, 176), "privileged": float32 (frames, 93), "action_mask": int8
@@ -34,10 +38,15 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         opponent: ``"baseline"`` (the world's own bot), ``"noop"``, ``"stayalive"``, ``"scripted"``, or an `Opponent`.
         world: ``"sim"``, the embedded world, or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
-        rewards: changes to the weights in `sb3_pvp.envs.rewards.RewardWeights`, e.g. ``{"damage_dealt": 0.1}``.
+        rewards: changes to the weights in `sb3_pvp.envs.rewards.RewardWeights`, numbers or schedules, e.g.
+            ``{"damage_dealt": 0.1}``.
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: false: the fight is tied as soon as one side has no food left.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
+        noise: what is added to the learner's own observations (`sb3_pvp.envs.noise`), e.g. ``{"adders": [{"indices":
+            ["0:9", "food_count"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
+        action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": ["use_veng"]}``,
+            or a schedule of arrays (`sb3_pvp.envs.mask_override`).
         render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
             are left out if the environment variable ``NO_COLOR`` is set.
 
@@ -52,15 +61,25 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         opponent: str | Opponent = "baseline",
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
-        rewards: Mapping[str, float] | None = None,
+        rewards: Mapping[str, Any] | RewardWeights | None = None,
         frame_ages: int | Iterable[int] = (0,),
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
+        noise: Mapping[str, Any] | None = None,
+        action_mask_override: Any = None,
         render_mode: str | None = None,
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(
-            opponent, world, reset_params or {}, rewards, frame_ages, death_match, max_episode_ticks
+            opponent=opponent,
+            world=world,
+            reset_params=reset_params or {},
+            rewards=rewards,
+            frame_ages=frame_ages,
+            death_match=death_match,
+            max_episode_ticks=max_episode_ticks,
+            noise=noise,
+            action_mask_override=action_mask_override,
         )
         self.fights = Fights(1, self.settings)
         self.contract = self.fights.contract
@@ -98,8 +117,8 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
         Returns:
             Observation, reward, terminated (won, lost or tied), truncated (the limit was reached or the fight broke
             off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost", "desync"),
-            ``opponent``, ``build``, ``episode_ticks``, ``rewards`` (the components of this tick); at the end also
-            ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
+            ``opponent``, ``build``, ``episode_ticks``, ``rewards`` (the components of this tick that are not 0); at the
+            end also ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
 
         Raises:
             ValueError: for an action of wrong shape, kind or range; the fight stays as it was.
@@ -120,6 +139,23 @@ class NhEnv(gym.Env[Any, NDArray[np.int64]]):
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
         self.fights.set_trained_rollouts(trained_rollouts)
+
+    def get_state(self) -> Snapshot:
+        """A snapshot (`Fights.get_state`), with which another `NhEnv` or process may go on."""
+        return {
+            **_IDENTITY,
+            "fights": self.fights.get_state(),
+            "seeded": self._seeded,
+            "running": self._running,
+            "np_random": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
+        check_identity(state, _IDENTITY)
+        self.fights.set_state(state["fights"])
+        self._seeded, self._running = state["seeded"], state["running"]
+        self.np_random.bit_generator.state = state["np_random"]
 
     def render(self) -> str | None:
         """The last tick as text in mode ``"ansi"``; in mode ``"human"``, `reset` and `step` have printed it already."""

@@ -15,7 +15,7 @@ from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_seed
 from sb3_pvp.envs.nh_env import NhEnv, check_render_mode
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.render import render_world
-from sb3_pvp.envs.rewards import COMPONENTS, Tick, reward_components, reward_weights
+from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.envs.worlds import WorldFactory, make_world
 from sb3_pvp.world import NUM_SEATS, Outcome
@@ -65,7 +65,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self,
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
-        rewards: Mapping[str, float] | None = None,
+        rewards: Mapping[str, Any] | RewardWeights | None = None,
         frame_ages: Iterable[int] = (0,),
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
@@ -79,7 +79,8 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self.contract = self.world.contract
         ages = check_frame_ages(self.settings.frame_ages)
         self._seats = [SeatObservations(self.world, seat, ages) for seat in range(NUM_SEATS)]
-        self._weights = reward_weights(rewards)
+        self._rewards = Rewards(reward_weights(rewards))
+        self._tick = Tick.nothing(NUM_SEATS)
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
         self.observation_spaces = {agent: observation_space(self.contract, len(ages)) for agent in AGENTS}
@@ -166,8 +167,10 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
     def _results(
         self,
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        outcomes = self.world.outcome[0]
-        parts = reward_components(self._weights, Tick(self.world.meta[0], outcomes))
+        outcomes = self.world.outcome[0].copy()
+        has_previous = np.full(NUM_SEATS, self._length > 1)
+        self._tick = Tick(self.world.meta[0].copy(), self._tick.meta, has_previous, outcomes)
+        parts = self._rewards.components(self._tick)
         limit = self.settings.max_episode_ticks
         # Both leave together, even if only one of the seats saw the fight break off.
         broken = bool((outcomes >= Outcome.TARGET_LOST).any())
@@ -189,5 +192,5 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         return {
             "outcome": "timeout" if truncated and outcome == Outcome.RUNNING else outcome.name.lower(),
             "episode_ticks": int(self.world.meta["episode_ticks"][0, seat]),
-            "rewards": dict(zip(COMPONENTS, components.tolist(), strict=True)),
+            "rewards": named_components(components),
         }

@@ -27,15 +27,19 @@ class FightSettings:
         frame_ages: which frames are stacked, in ticks before the newest; or how many, from the newest on.
         death_match: false: a fight ends in a tie as soon as one side has no food (protocol.md §6.3).
         max_episode_ticks: a longer fight is truncated; ``None``: never.
+        noise: what is added to the learner's own observations, see `sb3_pvp.envs.noise.ObservationNoise`.
+        action_mask_override: what the learner may never do, see `sb3_pvp.envs.mask_override.ActionMaskOverride`.
     """
 
     opponent: str | Opponent = "baseline"
     world: str | WorldFactory = "sim"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
-    rewards: Mapping[str, float] | RewardWeights | None = None
+    rewards: Mapping[str, Any] | RewardWeights | None = None
     frame_ages: int | Iterable[int] = (0,)
     death_match: bool = True
     max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+    noise: Mapping[str, Any] | None = None
+    action_mask_override: Any = None
 
     def __post_init__(self) -> None:
         check_opponent(self.opponent)

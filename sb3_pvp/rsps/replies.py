@@ -17,46 +17,10 @@ import orjson
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, Style, World
-
-#: The fields that the wire leaves out unless their group's flag is set.
-OPTIONAL_FIELDS = {
-    "hit_present": (
-        "attack_type_hit",
-        "hit_off_prayer",
-        "hit_with_smite",
-        "player_hit_attack_speed",
-        "target_prayer_type",
-    ),
-    "received_present": (
-        "attack_type_received",
-        "protected_prayer",
-        "target_attacked_with_smite",
-        "target_hit_attack_speed",
-        "player_prayer_type",
-    ),
-    "eat_food_present": ("eat_at_food_scale", "eat_to_food_scale", "eaten_food_scale"),
-    "wasted_food_present": ("wasted_food_scale",),
-    "eat_brew_present": ("eat_at_brew_scale", "eat_to_brew_scale"),
-    "wasted_brew_present": ("wasted_brew_scale",),
-}
-
-#: Fields that hold a `Style`. Only the current prayers say that there is none, with the string "null".
-STYLE_FIELDS = {
-    *("attack_type_hit", "attack_type_received", "target_prayer_type", "player_prayer_type"),
-    *("player_attack_style_type", "target_attack_style_type"),
-    *("current_player_prayer_type", "current_target_prayer_type"),
-}
-STYLE_NAMES = {style.value: style.name for style in Style} | {Style.NONE.value: "null"}
+from sb3_pvp.world import META_DTYPE, NUM_SEATS, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, World, camel_case
 
 #: Masks repeat a lot, so their text is kept.
 MASK_CACHE_SIZE = 8192
-
-
-def camel_case(name: str) -> str:
-    """The wire's name of a snake_case field."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def test_rewards_are_the_sum_of_their_components() -> None:
     while not ended:
         _, reward, ended, _, info = env.step(STAB)
         assert reward == pytest.approx(sum(info["rewards"].values()))
-        total = {name: value + info["rewards"][name] for name, value in total.items()}
+        total = {name: value + info["rewards"].get(name, 0.0) for name, value in total.items()}
     assert total["win"] == 2.0
     assert total["damage_dealt"] >= 1.0
     assert {name: info["episode_rewards"][name] for name in total} == pytest.approx(total)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.replies import MetaEncoder, ReplyEncoder, camel_case
-from sb3_pvp.world import META_DTYPE, Style
+from sb3_pvp.rsps.replies import MetaEncoder, ReplyEncoder
+from sb3_pvp.world import META_DTYPE, Style, camel_case
 from tests.rsps.fake_world import FakeWorld
 
 RECORDED = json.loads((Path(__file__).parent.parent / "data" / "rsps_reply.json").read_text())
