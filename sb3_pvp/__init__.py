@@ -1,13 +1,15 @@
 """Player-versus-player self-play for Stable-Baselines3; importing it registers its environments with Gymnasium."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 if TYPE_CHECKING:
     from sb3_pvp.loading import load
+    from sb3_pvp.ppo import PvpPPO
 
-__all__ = ["__version__", "load"]
+__all__ = ["PvpPPO", "__version__", "load"]
 
 __version__ = "0.1.0"
 
@@ -15,10 +17,11 @@ if "NhEnv" not in gymnasium.registry:
     gymnasium.register("NhEnv", entry_point="sb3_pvp.envs:NhEnv")
 
 
-def __getattr__(name: str) -> Any:
-    """`load`, imported when it is first asked for: it needs torch, and ``import sb3_pvp`` shall not."""
-    if name != "load":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sb3_pvp.loading import load
+# These need torch, and ``import sb3_pvp`` shall not: they are imported when they are first asked for.
+_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.loading"}
 
-    return load
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,421 @@
+"""`PvpPPO`: MaskablePPO with what long self-play runs need."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.ppo.hyperparameters import RANGES, check_constant, read_schedule, scheduled_number
+from sb3_pvp.ppo.metrics import RolloutLog, reward_figures
+from sb3_pvp.ppo.minibatches import read_buffer
+from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
+from sb3_pvp.ppo.training_state import (
+    State,
+    env_state,
+    kept_random_state,
+    pack,
+    random_state,
+    set_env_state,
+    set_random_state,
+    unpack,
+)
+from sb3_pvp.ppo.update import TERMS, PpoUpdate, UpdateLog
+from sb3_pvp.schedules import Schedule
+
+Self = TypeVar("Self", bound="PvpPPO")
+
+
+class PvpPPO(MaskablePPO):
+    """`sb3_contrib.MaskablePPO`, which it equals with default arguments, and the following.
+
+    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs``,
+      ``batch_size``, ``max_grad_norm`` and the arguments below, except ``normalize_reward``, may each be a schedule of
+      `sb3_pvp.schedules`, or the config of one. Its time is the number of finished roll-outs, `trained_rollouts`; the
+      attribute of the same name holds its current value.
+    - A policy whose ``has_statistics`` is false does not learn from a roll-out; it only gathers statistics.
+    - What `save` writes lets `load` and ``learn(..., reset_num_timesteps=False)`` go on exactly as if the run had never
+      stopped, if the vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a
+      roll-out goes on from its beginning. Only `reset_num_timesteps=True` starts a new run.
+    - Environments that have a method ``set_trained_rollouts`` are told the time of schedules before each roll-out.
+
+    Args:
+        policy: a class of masked policies, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
+        env: the environment; with action masks, as MaskablePPO needs them.
+        gradient_accumulation_steps: mini-batches whose gradients make one step of the optimiser (training.md §7.3).
+        normalize_reward: divide rewards by the running spread of discounted returns (training.md §6.2 c). What is
+            logged as the reward of an episode remains raw.
+        eps_greedy: probability that the actions of all environments in a step are the most likely ones (training.md
+            §6.1).
+        kwargs: the other arguments of MaskablePPO.
+
+    Raises:
+        ValueError: for a hyperparameter out of its range, or a wrong schedule.
+    """
+
+    def __init__(
+        self,
+        policy: str | type[MaskableActorCriticPolicy],
+        env: GymEnv | str,
+        *args: Any,
+        gradient_accumulation_steps: int | dict[str, Any] | Schedule = 1,
+        normalize_reward: bool = False,
+        eps_greedy: float | dict[str, Any] | Schedule = 0.0,
+        _init_setup_model: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
+        self.gradient_accumulation_steps: Any = gradient_accumulation_steps
+        self.normalize_reward = normalize_reward
+        self.eps_greedy: Any = eps_greedy
+        #: Finished roll-outs in the life of the model, the time of all schedules; persisted.
+        self.trained_rollouts = 0
+        #: Steps of the optimiser in the life of the model; persisted.
+        self.num_updates = 0
+        #: The hyperparameters that change with `trained_rollouts`.
+        self.schedules: dict[str, Schedule] = {}
+        #: The running statistics of returns; unused without ``normalize_reward``.
+        self.reward_normalizer = RewardNormalizer()
+        #: What a loaded model will resume from, packed; taken up by the next roll-out.
+        self.training_state: bytes | None = None
+        self._rollout_start: State | None = None
+        if _init_setup_model:
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        given = {name: read_schedule(getattr(self, name)) for name in RANGES}
+        self.schedules |= {name: schedule for name, schedule in given.items() if schedule is not None}
+        self._follow_schedules()
+        super()._setup_model()
+
+    def _follow_schedules(self) -> None:
+        """Sets the hyperparameters to their values at this time."""
+        for name, schedule in self.schedules.items():
+            setattr(self, name, scheduled_number(name, schedule, self.trained_rollouts))
+        for name in RANGES:
+            check_constant(name, getattr(self, name))
+        self._setup_lr_schedule()
+        self.clip_range = FloatSchedule(self.clip_range)
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        self._rollout_start = None
+        if reset_num_timesteps:
+            self.training_state = None
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+        use_masking: bool = True,
+    ) -> bool:
+        """Fills the buffer with steps of the current policy; false if a callback ended the training, as in SB3."""
+        assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
+        self._begin_rollout(env)
+        if use_masking and not is_masking_supported(env):
+            raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
+        self.policy.set_training_mode(False)
+        rollout_buffer.reset()
+        rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
+        action_masks, n_steps, log = None, 0, RolloutLog()
+        callback.on_rollout_start()
+        while n_steps < n_rollout_steps:
+            obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
+            if use_masking:
+                action_masks = _masks(env)
+            with th.no_grad():
+                actions, values, log_probs = self.policy(obs_tensor, self._is_greedy(), action_masks=action_masks)
+            actions = actions.cpu().numpy()
+            new_obs, rewards, dones, infos = env.step(actions)
+            self.num_timesteps += env.num_envs
+            # Callbacks see these names, which are those of SB3, and may add to the rewards in place.
+            callback.update_locals(locals())
+            if not callback.on_step():
+                return False
+            n_steps += 1
+            self._update_info_buffer(infos, dones)
+            log.add_step(rewards, dones, infos)
+            self._add_rest_of_truncated(rewards, dones, infos)
+            if isinstance(self.action_space, spaces.Discrete):
+                actions = actions.reshape(-1, 1)
+            rollout_buffer.add(
+                self._last_obs,
+                actions,
+                rewards,
+                self._last_episode_starts,
+                values,
+                log_probs,
+                action_masks=action_masks,
+            )
+            self._last_obs, self._last_episode_starts = new_obs, dones  # type: ignore[assignment]
+        self._finish_rollout(log, dones)
+        callback.update_locals(locals())
+        callback.on_rollout_end()
+        return True
+
+    def _begin_rollout(self, env: VecEnv) -> None:
+        if self.training_state is not None:
+            self._resume(unpack(self.training_state), env)
+            self.training_state = None
+        # Before anything random: a model that is saved during the roll-out resumes here.
+        self._rollout_start = self._current_state(env)
+        self._follow_schedules()
+        if env.has_attr("set_trained_rollouts"):
+            env.env_method("set_trained_rollouts", self.trained_rollouts)
+
+    def _is_greedy(self) -> bool:
+        # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
+        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
+
+    def _add_rest_of_truncated(
+        self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
+    ) -> None:
+        """Adds the discounted value of what was cut off to the rewards, in place (training.md §6.2 b)."""
+        cut = [
+            index
+            for index in np.flatnonzero(dones)
+            if infos[index].get("TimeLimit.truncated", False) and infos[index].get("terminal_observation") is not None
+        ]
+        if cut:
+            last = _stack([infos[index]["terminal_observation"] for index in cut])
+            with th.no_grad():
+                values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
+            rewards[cut] += self.gamma * self._on_reward_scale(values)
+
+    def _on_reward_scale(self, values: th.Tensor) -> NDArray[np.float32]:
+        """Values ``(batch,)`` on the scale of raw rewards: the critic learns the normalised ones."""
+        raw = values.cpu().numpy().flatten()
+        return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
+
+    def _finish_rollout(self, log: RolloutLog, dones: NDArray[np.bool_]) -> None:
+        """Normalises rewards and computes advantages (training.md §6.2 c and d)."""
+        log.begin_finalizing()
+        buffer = self.rollout_buffer
+        with th.no_grad():
+            last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
+        if self.normalize_reward:
+            raw_values = self._on_reward_scale(last_values)
+            returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
+            self.reward_normalizer.update(returns)
+            buffer.rewards = self.reward_normalizer(buffer.rewards)
+            self._record("rollout", reward_figures(self.reward_normalizer, buffer.rewards))
+        buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+        log.record(self.logger, buffer)
+        figures = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
+        self._record("rollout", figures)
+
+    def train(self) -> None:
+        """Learns from the roll-out in the buffer (training.md §7)."""
+        started = time.perf_counter()
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        update = self._update()
+        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
+        log = update.run(read_buffer(self.rollout_buffer), n_epochs)
+        # Some policies take over here what they have seen in the roll-out.
+        self.policy.set_training_mode(False)
+        self._n_updates += len(log.epoch_starts)
+        self.num_updates += len(log.grad_norms)
+        self.trained_rollouts += 1
+        self._rollout_start = None
+        self._record_update(update, log)
+        self._record("train", {"time": time.perf_counter() - started})
+
+    def _update(self) -> PpoUpdate:
+        progress = self._current_progress_remaining
+        return PpoUpdate(
+            policy=self.policy,
+            batch_size=self.batch_size,
+            clip_range=self.clip_range(progress),  # type: ignore[operator]
+            clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(progress),  # type: ignore[operator]
+            normalize_advantage=self.normalize_advantage,
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            gradient_accumulation_steps=self.gradient_accumulation_steps,
+            target_kl=self.target_kl,
+        )
+
+    def _record_update(self, update: PpoUpdate, log: UpdateLog) -> None:
+        figures = {
+            "total_steps": self.num_timesteps,
+            "trained_rollouts": self.trained_rollouts,
+            "epochs": len(log.epoch_starts),
+            "num_updates": len(log.grad_norms),
+            "batch_size": update.batch_size or self.rollout_buffer.rewards.size,
+            "grad_accum": update.gradient_accumulation_steps,
+            "max_grad_norm": update.max_grad_norm,
+            "entropy_coef": update.ent_coef,
+            "vf_coef": update.vf_coef,
+            "clip_coef": update.clip_range,
+            "clip_range": update.clip_range,
+        }
+        if update.clip_range_vf is not None:
+            figures["clip_range_vf"] = update.clip_range_vf
+        self._record("train", figures | self._measured(log))
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
+    def _measured(self, log: UpdateLog) -> dict[str, Any]:
+        """What a learning phase with mini-batches has measured."""
+        means = log.means()
+        if not means:
+            return {}
+        head_losses = means[len(TERMS) :]
+        head_ids = getattr(self.policy, "head_ids", None) or range(len(head_losses))
+        buffer = self.rollout_buffer
+        figures: dict[str, Any] = dict(zip(TERMS, means, strict=False))
+        figures |= {f"entropy_loss/{head}": loss for head, loss in zip(head_ids, head_losses, strict=True)}
+        figures["approx_kl"] = log.last_epoch_kl()
+        figures["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        if log.grad_norms:
+            figures["grad_norm"] = log.mean_grad_norm()
+        return figures
+
+    def _record(self, group: str, figures: dict[str, Any]) -> None:
+        for tag, value in figures.items():
+            self.logger.record(f"{group}/{tag}", value)
+
+    def _current_state(self, env: VecEnv) -> State:
+        """Where the run stands between two roll-outs, in copies."""
+        return {
+            "num_envs": env.num_envs,
+            "num_timesteps": self.num_timesteps,
+            "last_obs": copy.deepcopy(self._last_obs),
+            "last_episode_starts": copy.deepcopy(self._last_episode_starts),
+            "episodes": [list(self.ep_info_buffer or ()), list(self.ep_success_buffer or ())],
+            "reward_normalizer": copy.copy(self.reward_normalizer),
+            "env": env_state(env),
+            "random": random_state(),
+        }
+
+    def _resume(self, state: State, env: VecEnv) -> None:
+        """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
+        try:
+            _check_resumable(state, env)
+            set_env_state(env, state["env"])
+        except ValueError as error:
+            warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=3)
+        else:
+            self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
+        self.num_timesteps = self._num_timesteps_at_start = state["num_timesteps"]
+        self.reward_normalizer = state["reward_normalizer"]
+        episodes, successes = (deque(values, maxlen=self._stats_window_size) for values in state["episodes"])
+        self.ep_info_buffer, self.ep_success_buffer = episodes, successes
+        set_random_state(state["random"])
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Writes a zip file that `load` and ``MaskablePPO.load`` read, as SB3 does; a file of that name is replaced
+        at once or not at all.
+
+        ``exclude=["training_state"]`` leaves out what only an exact resume needs: enough for a fighter.
+        """
+        pending = self.training_state
+        exclude = set(exclude or ())
+        if pending is None and "training_state" not in exclude:
+            self.training_state = self._packed_state()
+        try:
+            self._write(path, exclude, include)
+        finally:
+            self.training_state = pending
+
+    def _packed_state(self) -> bytes | None:
+        if self._rollout_start is not None:
+            return pack(self._rollout_start)
+        # Before the first reset there is nothing to go on from.
+        return pack(self._current_state(self.env)) if self.env is not None and self._last_obs is not None else None
+
+    def _write(self, path: str | Path | io.BufferedIOBase, exclude: set[str], include: Iterable[str] | None) -> None:
+        if not isinstance(path, (str, Path)):
+            return super().save(path, exclude, include)
+        target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        with partial.open("wb") as file:
+            super().save(file, exclude, include)
+        os.replace(partial, target)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_rollout_start"]
+
+    @classmethod
+    def load(
+        cls: type[Self],
+        path: str | Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        """Reads a model as SB3 does; hyperparameters among the ``kwargs`` replace saved ones, schedules included.
+
+        Without an environment, so for acting, the global random generators are left alone.
+        """
+        if env is None:
+            with kept_random_state():
+                return cls._load(path, None, *args, **kwargs)
+        return cls._load(path, env, *args, **kwargs)
+
+    @classmethod
+    def _load(
+        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None, *args: Any, **kwargs: Any
+    ) -> Self:
+        model = super().load(path, env, *args, **kwargs)
+        for name in RANGES.keys() & kwargs.keys():
+            if read_schedule(kwargs[name]) is None:
+                model.schedules.pop(name, None)
+                setattr(model, name, kwargs[name])
+        model._follow_schedules()
+        return model
+
+
+def _masks(env: VecEnv) -> NDArray[np.bool_]:
+    """The masks of all environments ``(num_envs, flat actions)``, in one call if the environment offers that."""
+    method = getattr(env, "action_masks", None)
+    masks: NDArray[np.bool_] = method() if callable(method) else get_action_masks(env)
+    return masks
+
+
+def _stack(observations: list[Any]) -> Any:
+    if isinstance(observations[0], dict):
+        return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
+    return np.stack(observations)
+
+
+def _check_resumable(state: State, env: VecEnv) -> None:
+    if state["num_envs"] != env.num_envs:
+        raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
+    if state["env"] is None:
+        raise ValueError("the vectorised environment had no get_state() (NhVecEnv has)")

@@ -1,0 +1,144 @@
+"""What is logged about learning: every tag with its meaning, and the figures of a roll-out (self-play.md §11)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.logger import Logger
+
+from sb3_pvp.ppo.minibatches import MaskableBuffer
+from sb3_pvp.ppo.reward_normalizer import CLIP
+
+#: Every tag that `PvpPPO` logs. ``{head}`` stands for the id of an action head, or its index.
+METRICS = {
+    "rollout/advantage_mean": "Mean advantage (GAE) of all steps.",
+    "rollout/buffer_finalize_time": "Seconds for normalising rewards, last values and advantages.",
+    "rollout/ep_len_mean": "Mean length of the last 100 episodes, in steps.",
+    "rollout/ep_rew_mean": "Mean raw reward of the last 100 episodes.",
+    "rollout/eps_greedy": "Probability that a whole batch of actions is taken greedily.",
+    "rollout/fps": "Steps of all environments per second of roll-out.",
+    "rollout/gae_lambda": "Lambda of the advantages.",
+    "rollout/gamma": "Discount factor.",
+    "rollout/len/max_episode_length": "Longest episode that ended in this roll-out.",
+    "rollout/len/mean_episode_length": "Mean length of the episodes that ended in this roll-out.",
+    "rollout/len/min_episode_length": "Shortest episode that ended in this roll-out.",
+    "rollout/len/std_episode_length": "Standard deviation of the lengths of the episodes that ended in this roll-out.",
+    "rollout/num_envs": "Number of parallel environments.",
+    "rollout/num_episode_starts": "Episodes that began in this roll-out.",
+    "rollout/num_episodes": "Episodes that ended in this roll-out.",
+    "rollout/num_truncates": "Episodes that were cut short in this roll-out; a value stands for the rest of them.",
+    "rollout/return_mean": "Mean target of the critic.",
+    "rollout/reward/max_episode_reward": "Highest raw reward of an episode that ended in this roll-out.",
+    "rollout/reward/mean_episode_reward": "Mean raw reward of the episodes that ended in this roll-out.",
+    "rollout/reward/min_episode_reward": "Lowest raw reward of an episode that ended in this roll-out.",
+    "rollout/reward/std_episode_reward": "Standard deviation of the raw rewards of these episodes.",
+    "rollout/reward_clip_count": "Normalised rewards at the limit of ±10 (with normalize_reward).",
+    "rollout/running_reward_count": "Steps in the statistics of returns (with normalize_reward).",
+    "rollout/running_reward_mean": "Running mean of discounted returns (with normalize_reward).",
+    "rollout/running_reward_var": "Running variance of discounted returns (with normalize_reward).",
+    "rollout/step_reward_mean": "Mean reward of a step, raw, with what callbacks have added to it.",
+    "rollout/steps": "Steps per environment.",
+    "rollout/success_rate": "Share of the last 100 episodes that the environment calls a success (if it says so).",
+    "rollout/time": "Seconds of the roll-out.",
+    "rollout/value_mean": "Mean value that the critic gave while acting.",
+    "time/fps": "Steps of all environments per second since learn() began.",
+    "time/iterations": "Roll-outs since learn() began.",
+    "time/time_elapsed": "Seconds since learn() began.",
+    "time/total_timesteps": "Steps of all environments in the life of the model.",
+    "train/approx_kl": "Estimate of the KL divergence from the acting policy, mean of the last epoch.",
+    "train/batch_size": "Steps per mini-batch.",
+    "train/clip_coef": "Clipping range of the probability ratio.",
+    "train/clip_fraction": "Share of the steps whose ratio was beyond the clipping range.",
+    "train/clip_range": "The same as train/clip_coef, under the name of SB3.",
+    "train/clip_range_vf": "Clipping range of the values (if there is one).",
+    "train/entropy_coef": "Weight of the entropy in the loss.",
+    "train/entropy_loss": "Minus the mean entropy of an action, all heads together.",
+    "train/entropy_loss/{head}": "Minus the mean entropy of one action head (if the policy tells heads apart).",
+    "train/epochs": "Passes over the roll-out; 0 while the policy only gathers statistics.",
+    "train/explained_variance": "How much of the variance of the returns the values explained, 1 at best.",
+    "train/grad_accum": "Mini-batches whose gradients make one step of the optimiser.",
+    "train/grad_norm": "Mean norm of the gradient before clipping.",
+    "train/kl": "Estimate of the KL divergence from the acting policy, mean of all mini-batches.",
+    "train/learning_rate": "Learning rate of the optimiser.",
+    "train/loss": "Total loss, mean of all mini-batches (stock SB3: of the last one).",
+    "train/max_grad_norm": "Norm to which gradients are clipped.",
+    "train/n_updates": "Epochs in the life of the model, as SB3 counts.",
+    "train/num_updates": "Steps of the optimiser in this learning phase.",
+    "train/policy_gradient_loss": "Clipped surrogate loss of the actor.",
+    "train/time": "Seconds of the learning phase.",
+    "train/total_steps": "Steps of all environments in the life of the model.",
+    "train/trained_rollouts": "Finished roll-outs in the life of the model, the time of all schedules.",
+    "train/value_loss": "Mean squared error of the critic.",
+    "train/vf_coef": "Weight of the value loss.",
+}
+
+
+@dataclass
+class RolloutLog:
+    """What happened in a roll-out, as far as the buffer does not tell it."""
+
+    started: float = field(default_factory=time.perf_counter)
+    finalizing: float = 0.0
+    reward_total: float = 0.0
+    num_truncates: int = 0
+    episodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_step(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
+        """Counts a step of all environments; rewards are raw, and without what stands for the rest of an episode."""
+        self.reward_total += float(rewards.sum())
+        for index in np.flatnonzero(dones):
+            self.num_truncates += bool(infos[index].get("TimeLimit.truncated", False))
+            if "episode" in infos[index]:
+                self.episodes.append(infos[index]["episode"])
+
+    def begin_finalizing(self) -> None:
+        """Starts the clock of ``rollout/buffer_finalize_time``."""
+        self.finalizing = time.perf_counter()
+
+    def record(self, logger: Logger, buffer: MaskableBuffer) -> None:
+        """Logs the figures of the finished roll-out."""
+        now, size = time.perf_counter(), buffer.rewards.size
+        figures = {
+            "time": now - self.started,
+            "fps": size / (now - self.started),
+            "buffer_finalize_time": now - self.finalizing,
+            "num_episode_starts": int(buffer.episode_starts.sum()),
+            "num_truncates": self.num_truncates,
+            "num_episodes": len(self.episodes),
+            "value_mean": buffer.values.mean(),
+            "advantage_mean": buffer.advantages.mean(),
+            "return_mean": buffer.returns.mean(),
+            "step_reward_mean": self.reward_total / size,
+            "steps": buffer.buffer_size,
+            "num_envs": buffer.n_envs,
+        }
+        _record(logger, "rollout", figures | self._episode_figures())
+
+    def _episode_figures(self) -> dict[str, Any]:
+        if not self.episodes:
+            return {}
+        columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"}
+        return {
+            tag.format(name): getattr(np, name)([float(episode[key]) for episode in self.episodes])
+            for tag, key in columns.items()
+            for name in ("min", "max", "mean", "std")
+        }
+
+
+def reward_figures(normalizer: Any, normalized: NDArray[np.float32]) -> dict[str, Any]:
+    """The figures of reward normalisation: its statistics, and how many of the normalised rewards are at the limit."""
+    return {
+        "running_reward_mean": normalizer.mean,
+        "running_reward_var": normalizer.variance,
+        "running_reward_count": normalizer.count,
+        "reward_clip_count": int((np.abs(normalized) >= CLIP).sum()),
+    }
+
+
+def _record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
+    for tag, value in figures.items():
+        logger.record(f"{group}/{tag}", value)

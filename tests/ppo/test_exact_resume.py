@@ -1,0 +1,176 @@
+"""A run that is saved, loaded and continued equals one that was never interrupted."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch as th
+from ppo_games import GuessingGame
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
+from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNormalize
+
+from sb3_pvp import PvpPPO
+
+ROLLOUT = 4 * 16
+SETTINGS: dict[str, Any] = {
+    "n_steps": 16,
+    "batch_size": 24,
+    "n_epochs": 2,
+    "gradient_accumulation_steps": 2,
+    "normalize_reward": True,
+    "eps_greedy": 0.3,
+    "ent_coef": {"type": "linear", "initial_value": 0.1, "final_value": 0.0, "change_over_time_steps": 5},
+    "seed": 3,
+    "device": "cpu",
+}
+
+
+def new_model(env: Any, **kwargs: Any) -> PvpPPO:
+    return PvpPPO("MultiInputPolicy", env, **(SETTINGS | kwargs))
+
+
+def assert_same_run(one: PvpPPO, other: PvpPPO) -> None:
+    for mine, yours in zip(one.policy.parameters(), other.policy.parameters(), strict=True):
+        assert th.equal(mine, yours)
+    names = ("num_timesteps", "trained_rollouts", "num_updates", "reward_normalizer", "ent_coef", "_n_updates")
+    assert {name: getattr(one, name) for name in names} == {name: getattr(other, name) for name in names}
+    assert list(one.ep_info_buffer or ()) == list(other.ep_info_buffer or ())
+
+
+def bare(env: GuessingGame) -> GuessingGame:
+    return env
+
+
+def wrapped(env: GuessingGame) -> VecNormalize:
+    return VecNormalize(VecMonitor(VecFrameStack(env, 2)), norm_obs_keys=["observation"])
+
+
+@pytest.mark.parametrize("wrap", [bare, wrapped])
+def test_continues_in_another_process(tmp_path: Path, wrap: Any) -> None:
+    whole = new_model(wrap(GuessingGame())).learn(6 * ROLLOUT)
+    new_model(wrap(GuessingGame())).learn(2 * ROLLOUT).save(tmp_path / "half")
+    script = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_exact_resume as here
+env = here.{wrap.__name__}(here.GuessingGame(seed=99))
+model = here.PvpPPO.load({str(tmp_path / "half")!r}, env=env, device="cpu")
+model.learn(4 * here.ROLLOUT, reset_num_timesteps=False).save({str(tmp_path / "resumed")!r})
+"""
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", script], check=True)
+    resumed = PvpPPO.load(tmp_path / "resumed")
+    for mine, yours in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
+        assert th.equal(mine, yours)
+
+
+def resume(path: Path, steps: int, env: Any = None, **kwargs: Any) -> PvpPPO:
+    model = PvpPPO.load(path, env=env or GuessingGame(seed=99), device="cpu", **kwargs)
+    return model.learn(steps, reset_num_timesteps=False)
+
+
+@pytest.mark.parametrize("step", [1, 9, 15, 16])
+def test_continues_from_the_middle_of_a_roll_out(tmp_path: Path, step: int) -> None:
+    callback = CheckpointCallback(save_freq=16 + step, save_path=str(tmp_path))
+    whole = new_model(GuessingGame()).learn(4 * ROLLOUT, callback=callback)
+    checkpoint = tmp_path / f"rl_model_{4 * (16 + step)}_steps.zip"
+    assert_same_run(whole, resume(checkpoint, 4 * ROLLOUT - 4 * (16 + step)))
+
+
+class SaveAtRolloutEnd(BaseCallback):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.model.save(self.path / str(self.num_timesteps))
+
+
+def test_continues_from_before_the_learning_phase(tmp_path: Path) -> None:
+    whole = new_model(GuessingGame()).learn(4 * ROLLOUT, callback=SaveAtRolloutEnd(tmp_path))
+    assert_same_run(whole, resume(tmp_path / str(2 * ROLLOUT), 2 * ROLLOUT))
+
+
+def test_saving_changes_nothing(tmp_path: Path) -> None:
+    plain = new_model(GuessingGame()).learn(3 * ROLLOUT)
+    saved = new_model(GuessingGame()).learn(3 * ROLLOUT, callback=CheckpointCallback(5, str(tmp_path)))
+    assert_same_run(plain, saved)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_copy_of_a_copy_continues_as_well(tmp_path: Path) -> None:
+    whole = new_model(GuessingGame()).learn(4 * ROLLOUT)
+    new_model(GuessingGame()).learn(3 * ROLLOUT).save(tmp_path / "first")
+    PvpPPO.load(tmp_path / "first").save(tmp_path / "second")
+    assert_same_run(whole, resume(tmp_path / "second", ROLLOUT))
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (GuessingGame(num_envs=3), "there were 4 environments, and now there are 3"),
+        (VecMonitor(GuessingGame()), "wrapped in another way"),
+    ],
+)
+def test_warns_once_where_it_cannot_continue_exactly(tmp_path: Path, env: Any, message: str) -> None:
+    new_model(GuessingGame()).learn(ROLLOUT).save(tmp_path / "model")
+    with pytest.warns(UserWarning, match=message) as caught:
+        model = resume(tmp_path / "model", 2 * ROLLOUT, env=env)
+    assert len(caught) == 1
+    assert model.trained_rollouts >= 3
+    assert model.num_timesteps >= 3 * ROLLOUT
+
+
+def test_leaves_out_the_training_state_on_request(tmp_path: Path) -> None:
+    model = new_model(GuessingGame()).learn(ROLLOUT)
+    model.save(tmp_path / "whole")
+    model.save(tmp_path / "fighter", exclude=["training_state"])
+    assert (tmp_path / "fighter.zip").stat().st_size < (tmp_path / "whole.zip").stat().st_size
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert resume(tmp_path / "fighter", ROLLOUT).num_timesteps == 2 * ROLLOUT
+    assert model.training_state is None
+
+
+def test_a_new_run_starts_afresh(tmp_path: Path) -> None:
+    new_model(GuessingGame()).learn(ROLLOUT).save(tmp_path / "model")
+    model = PvpPPO.load(tmp_path / "model", env=GuessingGame(num_envs=2), device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn(2 * 16)
+    assert model.num_timesteps == 2 * 16
+    assert model.trained_rollouts == 2
+
+
+def test_loading_to_act_leaves_the_random_generators_alone(tmp_path: Path) -> None:
+    new_model(GuessingGame()).learn(ROLLOUT).save(tmp_path / "model")
+    th.manual_seed(1)
+    expected = th.rand(3)
+    th.manual_seed(1)
+    PvpPPO.load(tmp_path / "model")
+    assert th.equal(th.rand(3), expected)
+
+
+def test_stock_sb3_loads_the_file_without_this_package_being_imported(tmp_path: Path) -> None:
+    model = new_model(GuessingGame(), learning_rate={"type": "constant", "value": 1e-3}).learn(ROLLOUT)
+    model.save(tmp_path / "model")
+    script = f"""
+import sys, numpy as np
+from sb3_contrib import MaskablePPO
+assert not any(name.startswith("sb3_pvp") for name in sys.modules)
+model = MaskablePPO.load({str(tmp_path / "model")!r}, device="cpu")
+assert "rl_zoo3" not in sys.modules and type(model) is MaskablePPO
+seen = {{"observation": np.ones((5, 4), np.float32)}}
+print(model.predict(seen, deterministic=True, action_masks=np.ones((5, 5)))[0].tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    seen = {"observation": np.ones((5, 4), np.float32)}
+    expected, _ = model.predict(seen, deterministic=True, action_masks=np.ones((5, 5)))
+    assert done.stdout.strip() == str(expected.tolist())
+    assert issubclass(PvpPPO, MaskablePPO)
