@@ -9,9 +9,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
+from sb3_pvp.envs.mask_override import ActionMaskOverride
+from sb3_pvp.envs.noise import ObservationNoise
 from sb3_pvp.world import World
 
 Observation = dict[str, NDArray[Any]]
+Selection = NDArray[np.int64] | slice
 
 
 def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
@@ -37,41 +40,67 @@ class SeatObservations:
         seat: 0 or 1.
         frame_ages: which frames are shown, in ticks before the newest one, ascending. Frames from before the start of
             the episode are zero (contract.md §5).
+        noise: what is added to the seat's own observation of a tick, before it becomes a frame.
+        override: what the masks are reduced by.
+
+    Attributes:
+        own: float32 ``(N, depth, D)``, what the seat saw of late, newest first; empty if the world's newest is enough.
+        hidden: float32 ``(N, depth, P)``, what only the other seat saw at the same time.
     """
 
-    def __init__(self, world: World, seat: int, frame_ages: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        world: World,
+        seat: int,
+        frame_ages: tuple[int, ...],
+        noise: ObservationNoise | None = None,
+        override: ActionMaskOverride | None = None,
+    ) -> None:
         self._world = world
         self._seat = seat
         self._ages = list(frame_ages)
+        self._noise = noise
+        self._override = override
         self._partial = world.contract.partial_indices
-        # What was seen, newest first: (depth, fights, both seats, D). The newest frame alone is in the world already.
-        self._depth = max(frame_ages) + 1
-        self._history = np.zeros((self._depth, *world.obs.shape) if self._depth > 1 else (0,), np.float32)
+        depth = max(frame_ages) + 1
+        self._remembers = depth > 1 or noise is not None
+        frames = (world.num_fights, depth) if self._remembers else (0, depth)
+        self.own = np.zeros((*frames, world.contract.num_observations), np.float32)
+        self.hidden = np.zeros((*frames, len(self._partial)), np.float32)
 
     def begin(self, fights: NDArray[np.int64]) -> None:
         """Forgets the history of these fights and takes up their first observation."""
-        if self._depth > 1:
-            self._history[:, fights] = 0.0
-            self._history[0, fights] = self._world.obs[fights]
+        if self._remembers:
+            self.own[fights] = 0.0
+            self.hidden[fights] = 0.0
+            self._take_up(fights)
 
     def advance(self) -> None:
         """Takes up the observations after a tick of all fights."""
-        if self._depth > 1:
-            self._history[1:] = self._history[:-1].copy()
-            self._history[0] = self._world.obs
+        if self._remembers:
+            for frames in (self.own, self.hidden):
+                frames[:, 1:] = frames[:, :-1]
+            self._take_up(slice(None))
 
-    def stacked(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
+    def stacked(self, fights: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
         opponent sees and this seat does not) and ``action_mask`` int8 ``(N, A)``."""
-        frames = self._frames(fights)
-        return {
-            "observation": frames[:, :, self._seat].copy(),
-            "privileged": frames[:, :, 1 - self._seat].take(self._partial, axis=-1),
-            "action_mask": self._world.masks[fights, self._seat].astype(np.int8),
-        }
+        if self._remembers:
+            own, hidden = self.own[fights][:, self._ages], self.hidden[fights][:, self._ages]
+        else:
+            own = self._world.obs[fights, self._seat, np.newaxis].copy()
+            hidden = self._fresh_hidden(fights)[:, np.newaxis]
+        return {"observation": own, "privileged": hidden, "action_mask": self.masks(fights).view(np.int8)}
 
-    def _frames(self, fights: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """What both seats saw, ``(N, frames, 2, D)``."""
-        if self._depth == 1:
-            return self._world.obs[fights, np.newaxis]
-        return self._history[self._ages].swapaxes(0, 1)[fights]
+    def masks(self, fights: Selection | int = slice(None)) -> NDArray[np.bool_]:
+        """The seat's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
+        masks: NDArray[np.bool_] = self._world.masks[fights, self._seat]
+        return masks.copy() if self._override is None else self._override.applied(masks)
+
+    def _take_up(self, fights: Selection) -> None:
+        newest = self._world.obs[fights, self._seat]
+        self.own[fights, 0] = newest if self._noise is None else self._noise.add(newest, fights)
+        self.hidden[fights, 0] = self._fresh_hidden(fights)
+
+    def _fresh_hidden(self, fights: Selection) -> NDArray[np.float32]:
+        return self._world.obs[fights, 1 - self._seat].take(self._partial, axis=-1)

@@ -6,6 +6,7 @@ Every fight owns its word, so what is drawn for it does not depend on the batch 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,10 +26,35 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def words_from_seeds(seeds: Sequence[int], stream: int) -> NDArray[np.uint64]:
     """One word per seed, uint64 ``(N,)``; different streams of the same seed are unrelated."""
     words = np.array([seed % (1 << 64) for seed in seeds], np.uint64)
-    return _mix(_mix(words + np.uint64(stream) * _GAMMA))
+    return _mix(_mix(words + np.uint64(stream * int(_GAMMA) % (1 << 64))))
 
 
 def uniform(words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
     """A number from [0, 1) for each word, float64 ``(N,)``, and the words that come next."""
     following = np.asarray(words, np.uint64) + _GAMMA
     return (_mix(following) >> np.uint64(11)).astype(np.float64) * _TO_UNIT, following
+
+
+class RandomWords:
+    """Draws one number per fight at a time, with the methods of NumPy's generators that schedules use.
+
+    Args:
+        words: uint64 ``(N,)``.
+
+    Attributes:
+        words: those that come next.
+    """
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self.words = words
+
+    def random(self, size: object = None) -> NDArray[np.float64]:
+        """Numbers from [0, 1), float64 ``(N,)``, whatever the ``size``."""
+        numbers, self.words = uniform(self.words)
+        return numbers
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: object = None) -> NDArray[np.float64]:
+        """Gaussian numbers, float64 ``(N,)``, whatever the ``size`` (Box and Muller's method)."""
+        radius = np.sqrt(-2.0 * np.log1p(-self.random()))
+        numbers: NDArray[np.float64] = loc + scale * radius * np.cos(2.0 * np.pi * self.random())
+        return numbers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -15,15 +16,21 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 from sb3_pvp.envs.checks import check_actions, check_seed
 from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
 from sb3_pvp.envs.episode_log import EpisodeLog
+from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.nh_env import NhEnv, check_render_mode, render_fight
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.opponents import Opponent
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.worlds import WorldFactory
+from sb3_pvp.snapshots import Snapshot, check_identity
+
+_IDENTITY = {"kind": "NhVecEnv", "version": 1}
+#: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.
+_STATE = ("_started", "_seeds", "_options", "reset_infos")
 
 
-class FightView:
+class FightView(Measurable):
     """One fight of an `NhVecEnv`, with what `NhEnv` offers besides ``reset`` and ``step``.
 
     ``get_attr``, ``set_attr`` and ``env_method`` of the vectorised environment end here.
@@ -155,6 +162,28 @@ class NhVecEnv(VecEnv):
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
         self.fights.set_trained_rollouts(trained_rollouts)
+
+    def get_state(self) -> Snapshot:
+        """A snapshot (`Fights.get_state`), with which another `NhVecEnv` or process may go on.
+
+        Take it between steps. Raises `NotImplementedError` in a world without ``get_state``.
+        """
+        return {
+            **_IDENTITY,
+            "fights": self.fights.get_state(),
+            **{name: copy.deepcopy(getattr(self, name)) for name in _STATE},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to the moment of `get_state`; `fights` then has the observations of that moment.
+
+        Raises `ValueError` if another kind of environment or another version made the snapshot, or one with another
+        contract, opponent, number of fights or choice of frames; nothing is changed then.
+        """
+        check_identity(state, _IDENTITY)
+        self.fights.set_state(state["fights"])
+        for name in _STATE:
+            setattr(self, name, copy.deepcopy(state[name]))
 
     def close(self) -> None:
         """Closes the world and the log files."""
