@@ -277,8 +277,8 @@ class Fights:
         self._episode_start[:] = False
 
     def _judge(self) -> None:
-        meta, outcome = self.world.meta[:, LEARNER].copy(), self.world.outcome[:, LEARNER].copy()
-        self.tick = Tick(meta, self.tick.meta, self.length > 1, outcome)
+        meta, outcome = self.world.meta[:, LEARNER], self.world.outcome[:, LEARNER]
+        self.tick = self.tick.followed_by(meta, outcome, self.length > 1)
         self.components = self._rewards.components(self.tick, self.trained_rollouts)
         self.reward = self.components.sum(axis=0)
         self.episode_return += self.reward

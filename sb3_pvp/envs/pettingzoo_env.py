@@ -167,9 +167,8 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
     def _results(
         self,
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        outcomes = self.world.outcome[0].copy()
-        has_previous = np.full(NUM_SEATS, self._length > 1)
-        self._tick = Tick(self.world.meta[0].copy(), self._tick.meta, has_previous, outcomes)
+        outcomes = self.world.outcome[0]
+        self._tick = self._tick.followed_by(self.world.meta[0], outcomes, np.full(NUM_SEATS, self._length > 1))
         parts = self._rewards.components(self._tick)
         limit = self.settings.max_episode_ticks
         # Both leave together, even if only one of the seats saw the fight break off.

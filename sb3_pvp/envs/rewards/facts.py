@@ -41,6 +41,12 @@ class Tick:
         meta = np.zeros(num_fights, META_DTYPE)
         return cls(meta, meta.copy(), np.zeros(num_fights, bool), np.zeros(num_fights, np.uint8))
 
+    def followed_by(self, meta: NDArray[np.void], outcome: NDArray[np.uint8], has_previous: NDArray[np.bool_]) -> Tick:
+        """The next tick, with copies of the world's records: they stay when the world overwrites them."""
+        # NumPy copies records field by field, and ten times as fast if it takes them for lumps of bytes.
+        copied = meta.view(np.dtype((np.void, meta.itemsize))).copy().view(META_DTYPE)
+        return Tick(copied, self.meta, has_previous, outcome.copy())
+
 
 class Facts:
     """A `Tick` with the quantities that several components share, each computed when one asks for it.
