@@ -26,11 +26,14 @@ format: $(READY)  ## Style, changing files.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## How fast the embedded world is here.
+bench: $(READY)  ## How fast world, acting and learning are here.
 	$(BIN)/sb3-pvp bench world
+	$(BIN)/sb3-pvp bench rollout
+	$(BIN)/sb3-pvp bench train
 
 docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m sb3_pvp.contract > docs/contract.md
+	$(BIN)/python -m sb3_pvp.callbacks.metrics_page > docs/metrics.md
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
 $(READY): pyproject.toml setup.cfg constraints.txt

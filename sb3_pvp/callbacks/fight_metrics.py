@@ -1,0 +1,70 @@
+"""Logs what happened in the fights of a roll-out."""
+
+from __future__ import annotations
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.rollouts import TABLES
+from sb3_pvp.envs import fight_metrics
+from sb3_pvp.envs.fight_metrics import WEIGHT_TAGS, summarize
+from sb3_pvp.envs.rewards import DESCRIPTIONS
+
+#: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
+MAX_DESYNC = 0.05
+METRICS = {
+    **{metric.tag: metric.meaning for metric in fight_metrics.METRICS},
+    **{
+        f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
+        for name, meaning in DESCRIPTIONS.items()
+        for statistic, of in (("count", "Ticks"), ("total", "Sum over the roll-out"), ("avg", "Mean over its ticks"))
+    },
+    "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
+    "env/num_envs": "Number of parallel environments.",
+    **{f"env/pvp/{tag}": f"The weight `{field}` of the reward at this time." for tag, field in WEIGHT_TAGS.items()},
+}
+
+
+class FightMetricsCallback(BaseCallback):
+    """Logs ``combat/``, ``terminal/``, ``times/``, ``rewards/`` and ``env/`` after every roll-out.
+
+    For `NhVecEnv`, and for any other ``VecEnv`` of `NhEnv` environments; they count, and are asked once per roll-out.
+    Tags of which there are many go to TensorBoard (and JSON) only, ``terminal/`` and ``env/num_envs`` everywhere.
+
+    Raises:
+        ValueError: at the start of training, if the environments are others.
+        RuntimeError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that.
+    """
+
+    def _on_training_start(self) -> None:
+        if not self.training_env.has_attr("enable_metrics"):
+            raise ValueError("FightMetricsCallback needs environments of this package: NhVecEnv, or a VecEnv of NhEnv")
+        self.training_env.env_method("enable_metrics")
+        self.training_env.env_method("pop_metrics")
+
+    def _on_rollout_start(self) -> None:
+        self.logger.record("env/num_envs", self.training_env.num_envs)
+        for tag, value in self.training_env.env_method("reward_weights", indices=[0])[0].items():
+            self.logger.record(f"env/pvp/{tag}", value, exclude=TABLES)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        summary = summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0))
+        for tag, value in summary.items():
+            everywhere = tag.count("/") == 1 and tag.startswith("terminal/")
+            self.logger.record(tag, value, exclude=() if everywhere else TABLES)
+        _check_desync(summary)
+
+
+def _check_desync(summary: dict[str, float]) -> None:
+    share = summary.get("terminal/desync_percentage", 0.0)
+    if share < MAX_DESYNC:
+        return
+    total = round(summary["terminal/terminal_state_count"])
+    reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
+    raise RuntimeError(
+        f"{round(share * total)} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
+        f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
+    )

@@ -1,0 +1,131 @@
+"""Logs what the learner saw, and what it chose from (self-play.md §11.3 and §11.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.rollouts import (
+    TABLES,
+    contract_of,
+    newest_frame,
+    normalizer_of,
+    own_part,
+    own_shape,
+    privileged_part,
+)
+from sb3_pvp.policies.features import PRIVILEGED
+
+METRICS = {
+    "observations/{observation}_rollout_mean": "Mean of an observation in this roll-out, in the newest frame.",
+    "observations/{observation}_rollout_std": "Standard deviation of an observation in this roll-out.",
+    "observations/{observation}_rollout_min": "Smallest value of an observation in this roll-out.",
+    "observations/{observation}_rollout_max": "Greatest value of an observation in this roll-out.",
+    "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
+    "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
+    "observations/stats_count": "How many observations the policy's statistics are made of.",
+    "observations/{observation}": "Histogram of an observation in this roll-out, if asked for.",
+    "actions/action/{head}": "Histogram of the numbers that an action head chose, if asked for.",
+    "actions/mask/{head}": "Histogram of the numbers that an action head could have chosen, if asked for.",
+}
+_STATISTICS = ("mean", "std", "min", "max")
+
+
+class ObservationMetricsCallback(BaseCallback):
+    """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
+
+    Observations have the names of the policy's contract, or their indices; those that only the critic sees begin with
+    ``opponent_``. Of stacked frames the newest one counts.
+
+    Args:
+        statistics: log these numbers.
+        histograms: log histograms of observations, actions and masks, to TensorBoard only.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: at the start of training, if the model's observations are no features.
+    """
+
+    def __init__(self, statistics: bool = True, histograms: bool = False, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._statistics, self._histograms = statistics, histograms
+
+    def _on_training_start(self) -> None:
+        self._names, self._critic_names = observation_names(self.model)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        seen = self._seen()
+        if self._statistics:
+            self._log_rollout(seen)
+            self._log_running()
+        if self._histograms:
+            for name, values in seen.items():
+                self._log_histogram(f"observations/{name}", values)
+            self._log_actions()
+
+    def _seen(self) -> dict[str, NDArray[np.float32]]:
+        """Each feature of the newest frame in all steps of the roll-out, by name."""
+        observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
+        features = newest_frame(own_part(observations), own_shape(self.model)).reshape(-1, len(self._names)).T
+        seen = dict(zip(self._names, features, strict=True))
+        privileged = privileged_part(observations)
+        if privileged is not None:
+            features = newest_frame(privileged, privileged.shape[2:]).reshape(-1, len(self._critic_names)).T
+            seen |= zip(self._critic_names, features, strict=True)
+        return seen
+
+    def _log_rollout(self, seen: dict[str, NDArray[np.float32]]) -> None:
+        features = np.stack(list(seen.values())).astype(np.float64)
+        for statistic in _STATISTICS:
+            for name, value in zip(seen, getattr(features, statistic)(axis=1).tolist(), strict=True):
+                self._log(f"{name}_rollout_{statistic}", value)
+
+    def _log_running(self) -> None:
+        normalizer = normalizer_of(self.model)
+        if normalizer is None:
+            return
+        for statistic, values in (("mean", normalizer.mean.tolist()), ("var", normalizer.variance.tolist())):
+            own, of_critic = values[: len(self._names)], values[len(values) - len(self._critic_names) :]
+            for name, value in zip((*self._names, *self._critic_names), (*own, *of_critic), strict=True):
+                self._log(f"{name}_running_{statistic}", value)
+        self._log("stats_count", float(normalizer.count))
+
+    def _log_actions(self) -> None:
+        buffer, sizes = self.model.rollout_buffer, _head_sizes(self.model.action_space)  # type: ignore[attr-defined]
+        names = getattr(self.model.policy, "head_ids", [str(head) for head in range(len(sizes))])
+        actions = buffer.actions.reshape(-1, len(sizes))
+        masks = np.split(buffer.action_masks.reshape(len(actions), -1), np.cumsum(sizes)[:-1], axis=1)
+        for head, (name, mask) in enumerate(zip(names, masks, strict=True)):
+            self._log_histogram(f"actions/action/{name}", actions[:, head])
+            self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
+
+    def _log(self, tag: str, value: float) -> None:
+        self.logger.record(f"observations/{tag}", value, exclude=TABLES)
+
+    def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
+        self.logger.record(tag, th.as_tensor(values.copy()), exclude=(*TABLES, "json"))
+
+
+def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
+    """The names of the learner's own features of a frame, and of those that only the critic sees."""
+    width, contract = own_shape(model)[-1], contract_of(model)
+    space = model.observation_space
+    privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None
+    hidden = 0 if privileged is None else (privileged.shape or (0,))[-1]
+    own = [str(index) for index in range(width)]
+    if contract is not None:
+        own[: contract.num_observations] = [observation.id for observation in contract.observations]
+    if contract is not None and hidden == len(contract.partial_indices):
+        return own, [f"opponent_{own[index]}" for index in contract.partial_indices]
+    return own, [f"opponent_{index}" for index in range(hidden)]
+
+
+def _head_sizes(space: spaces.Space) -> list[int]:  # type: ignore[type-arg]
+    return space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else [int(space.n)]  # type: ignore[attr-defined]

@@ -1,0 +1,171 @@
+"""Teaches a model's outcome predictor who wins from where (training.md §12)."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.rollouts import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.policies.outcome_predictor import OutcomePredictor
+
+METRICS = {
+    "train/ext/win_rate_data_length": "States of decided fights that the outcome predictor was given.",
+    "train/ext/win_rate_train_loss": "Mean cross-entropy of the outcome predictor while it learned.",
+    "train/ext/win_rate_test_loss": "Its cross-entropy on fights that it has not learned from.",
+    "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
+    "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
+}
+_WON = {"won": True, "lost": False}
+
+
+@dataclass(frozen=True)
+class DecidedFight:
+    """The steps ``start`` to ``stop - 1`` of a roll-out in environment ``env``, at whose end a fight was decided."""
+
+    env: int
+    start: int
+    stop: int
+    won: bool
+
+
+class OutcomePredictorCallback(BaseCallback):
+    """Trains ``model.outcome_predictor``, which is saved and loaded with the model, on every roll-out.
+
+    It learns from a few states of each fight that was won or lost in the roll-out; one in ten of these fights is kept
+    for a test. The first roll-out of a policy that keeps statistics is left out, because there are none yet. The
+    environment must report ``info["outcome"]`` at the end of an episode, as `NhEnv` does.
+
+    Args:
+        max_steps_per_episode: so many random states of each fight; ``None``: all.
+        balance_outcomes: learn from as many won as lost fights.
+        batch_size: of its mini-batches.
+        n_epochs: passes over the data of a roll-out.
+        test_size: share of the fights that are kept for the test.
+        learning_rate: of its optimiser.
+        seed: of its random numbers; a model that has a predictor already goes on with its own.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: for a value out of range; and in training, if model or environment do not fit.
+    """
+
+    def __init__(
+        self,
+        max_steps_per_episode: int | None = 5,
+        balance_outcomes: bool = False,
+        batch_size: int = 64,
+        n_epochs: int = 1,
+        test_size: float = 0.1,
+        learning_rate: float = 1e-3,
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        _check_positive(batch_size=batch_size, n_epochs=n_epochs, max_steps_per_episode=max_steps_per_episode)
+        if not 0 < test_size < 1:
+            raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}")
+        self._max_steps, self._balance = max_steps_per_episode, balance_outcomes
+        self._batch_size, self._n_epochs, self._test_size = batch_size, n_epochs, test_size
+        self._new = {"learning_rate": learning_rate, "seed": seed}
+
+    @property
+    def predictor(self) -> OutcomePredictor:
+        """The model's predictor."""
+        predictor: OutcomePredictor = self.model.outcome_predictor  # type: ignore[attr-defined]
+        return predictor
+
+    def _on_training_start(self) -> None:
+        shape = own_shape(self.model)
+        if not hasattr(self.model, "outcome_predictor"):
+            self.model.outcome_predictor = OutcomePredictor(shape, **self._new)  # type: ignore[attr-defined, arg-type]
+        if self.predictor.shape != shape:
+            raise ValueError(
+                f"the model's outcome predictor is for observations of shape {self.predictor.shape}, not {shape}; "
+                "delete model.outcome_predictor to begin a new one"
+            )
+
+    def _on_rollout_start(self) -> None:
+        self._step = 0
+        self._starts = np.zeros(self.training_env.num_envs, np.int64)
+        self._fights: list[DecidedFight] = []
+
+    def _on_step(self) -> bool:
+        self._step += 1
+        for env in np.flatnonzero(self.locals["dones"]).tolist():
+            won = _WON.get(_outcome(self.locals["infos"][env]))
+            if won is not None:
+                self._fights.append(DecidedFight(env, int(self._starts[env]), self._step, won))
+            self._starts[env] = self._step
+        return True
+
+    def _on_rollout_end(self) -> None:
+        started = time.perf_counter()
+        statistics = current_statistics(self.model)
+        if statistics is None and normalizer_of(self.model) is not None:
+            return
+        if statistics is not None:
+            self.predictor.statistics = statistics
+        self._learn(own_part(self.model.rollout_buffer.observations))  # type: ignore[attr-defined]
+        self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
+
+    def _learn(self, observations: NDArray[Any]) -> None:
+        """Trains and tests on a roll-out's observations ``(steps, envs, *shape)``."""
+        rng = self.predictor.rng
+        fights = [self._fights[i] for i in rng.permutation(len(self._fights))]
+        fights = balanced(fights) if self._balance else fights
+        number = math.ceil(self._test_size * len(fights))
+        if number == len(fights):
+            return
+        # By fights, not by states: states of one fight tell on one another.
+        (test, train) = (self._data(part, observations) for part in (fights[:number], fights[number:]))
+        for _ in range(self._n_epochs):
+            train_loss = self.predictor.fit(*train, self._batch_size)
+        test_loss, accuracy = self.predictor.evaluate(*test)
+        self.logger.record("train/ext/win_rate_data_length", len(train[1]) + len(test[1]))
+        self.logger.record("train/ext/win_rate_train_loss", train_loss)
+        self.logger.record("train/ext/win_rate_test_loss", test_loss)
+        self.logger.record("train/ext/win_rate_test_accuracy", accuracy)
+
+    def _data(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        steps = [sampled_steps(fight, self._max_steps, self.predictor.rng) for fight in fights]
+        seen = [observations[chosen, fight.env] for fight, chosen in zip(fights, steps, strict=True)]
+        return np.concatenate(seen), np.repeat([fight.won for fight in fights], [len(chosen) for chosen in steps])
+
+
+def balanced(fights: list[DecidedFight]) -> list[DecidedFight]:
+    """The fights without the last ones of the more frequent outcome, so that there are as many of both."""
+    fewest = min(sum(fight.won == outcome for fight in fights) for outcome in (True, False))
+    seen = {True: 0, False: 0}
+    kept = []
+    for fight in fights:
+        seen[fight.won] += 1
+        if seen[fight.won] <= fewest:
+            kept.append(fight)
+    return kept
+
+
+def sampled_steps(fight: DecidedFight, at_most: int | None, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Different random steps of the fight, or all if there are not as many."""
+    steps = np.arange(fight.start, fight.stop)
+    return steps if at_most is None or len(steps) <= at_most else rng.choice(steps, at_most, replace=False)
+
+
+def _outcome(info: dict[str, Any]) -> str:
+    if "outcome" not in info:
+        raise ValueError(
+            "OutcomePredictorCallback needs info['outcome'] at the end of an episode ('won', 'lost', or anything else "
+            "for fights to be left out); the training environment does not give it"
+        )
+    return str(info["outcome"])
+
+
+def _check_positive(**values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")

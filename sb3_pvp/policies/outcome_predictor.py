@@ -1,0 +1,112 @@
+"""`OutcomePredictor`: how likely a fighter is to win, from what it sees (training.md §12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch as th
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from sb3_pvp.policies.features import OBSERVATION
+from sb3_pvp.policies.frame_statistics import FrameStatistics
+
+HIDDEN_SIZES = (64, 64)
+#: The outputs of the network.
+LOST, WON = range(2)
+
+
+class OutcomePredictor:
+    """A small classifier of fights that were not tied. It lives on the CPU and is saved with the model it belongs to.
+
+    Args:
+        shape: of one own observation, ``(frames, features)`` or ``(features,)``.
+        learning_rate: of Adam.
+        seed: for the first weights and the order of mini-batches.
+
+    Attributes:
+        statistics: what observations are normalised with.
+        rng: where all random numbers come from.
+    """
+
+    def __init__(self, shape: tuple[int, ...], learning_rate: float = 1e-3, seed: int = 0) -> None:
+        self.shape = tuple(shape)
+        self.learning_rate = learning_rate
+        self.statistics = FrameStatistics.identity(self.shape[-1])
+        self.rng = np.random.default_rng(seed)
+        self._build(seed)
+
+    def predict(self, observation: NDArray[Any] | Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+        """``{"WIN": p, "LOSE": 1 - p}``, float32 of the observation's batch shape ``(...)``.
+
+        ``observation`` is what the environment gives: the Dict, or the array ``(..., *shape)`` of its own part. Raises
+        `ValueError` if it has another shape.
+        """
+        raw = np.asarray(observation[OBSERVATION] if isinstance(observation, Mapping) else observation)
+        batch = raw.shape[: raw.ndim - len(self.shape)]
+        if raw.shape != (*batch, *self.shape):
+            raise ValueError(f"an observation of shape {raw.shape} does not fit {self.shape} or a batch of it")
+        with th.no_grad():
+            probabilities = self._logits(raw.reshape(-1, *self.shape)).softmax(1).numpy()
+        return {"WIN": probabilities[:, WON].reshape(batch), "LOSE": probabilities[:, LOST].reshape(batch)}
+
+    def fit(self, observations: NDArray[Any], won: NDArray[np.bool_], batch_size: int = 64) -> float:
+        """One epoch on raw observations ``(n, *shape)`` of fights with these ends ``(n,)``; returns the mean loss."""
+        batches = np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size))
+        return sum(self._descend(observations[batch], won[batch]) * len(batch) for batch in batches) / len(won)
+
+    def evaluate(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> tuple[float, float]:
+        """Mean loss, and the share of right predictions, on such data."""
+        with th.no_grad():
+            logits, labels = self._logits(observations), th.from_numpy(won).long()
+            right = (logits.argmax(1) == labels).float().mean()
+            return float(cross_entropy(logits, labels)), float(right)
+
+    def _descend(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> float:
+        loss = cross_entropy(self._logits(observations), th.from_numpy(won).long())
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        return float(loss.detach())
+
+    def _logits(self, observations: NDArray[Any]) -> th.Tensor:
+        features = self.statistics(observations.astype(np.float32, copy=False)).reshape(len(observations), -1)
+        logits: th.Tensor = self._network(th.from_numpy(features))
+        return logits
+
+    def _build(self, seed: int) -> None:
+        sizes = (int(np.prod(self.shape)), *HIDDEN_SIZES)
+        # The random numbers of whoever trains with torch's global generator stay what they are.
+        with th.random.fork_rng(devices=[]):
+            th.manual_seed(seed)
+            hidden = [part for pair in pairwise(sizes) for part in (nn.Linear(*pair), nn.ReLU())]
+            self._network = nn.Sequential(*hidden, nn.Linear(sizes[-1], 2))
+        self._optimizer = th.optim.Adam(self._network.parameters(), lr=self.learning_rate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the torch objects, whose content goes along as NumPy arrays."""
+        state = {name: value for name, value in vars(self).items() if name not in ("_network", "_optimizer")}
+        contents = {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
+        return state | {"contents": _converted(contents, th.Tensor, lambda tensor: tensor.numpy().copy())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        contents = _converted(state["contents"], np.ndarray, lambda array: th.from_numpy(array.copy()))
+        vars(self).update({name: value for name, value in state.items() if name != "contents"})
+        self._build(0)
+        self._network.load_state_dict(contents["network"])
+        self._optimizer.load_state_dict(contents["optimizer"])
+
+
+def _converted(tree: Any, kind: type, convert: Any) -> Any:
+    """A tree of dicts and lists in which every object of one kind is converted."""
+    if isinstance(tree, kind):
+        return convert(tree)
+    if isinstance(tree, dict):
+        return {key: _converted(value, kind, convert) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_converted(value, kind, convert) for value in tree]
+    return tree
