@@ -151,6 +151,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
                 self.init_weights(linear, gain)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+        self.optimizer.register_step_post_hook(self._sampler.forget)
 
     def _build_extractors(self, layers: Sequence[Layer]) -> None:
         shared = bool(self._arguments["share_features_extractor"])

@@ -34,7 +34,7 @@ class DependencyRules(nn.Module):
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
         super().__init__()
-        self.head_sizes, self.num_flat = head_sizes, sum(head_sizes)
+        self.head_sizes, self.num_flat, self.widest = head_sizes, sum(head_sizes), max(head_sizes)
         self.starts = tuple(int(start) for start in np.cumsum((0, *head_sizes[:-1])))
         tables = tables or DependencyTables(*np.zeros((3, self.num_flat, self.num_flat), np.bool_))
         self.register_buffer("forbids", th.as_tensor(self._forbids(tables), dtype=th.float32))
@@ -42,7 +42,7 @@ class DependencyRules(nn.Module):
         self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
         penalties = np.full(self.num_flat, FORBIDDEN, np.float32)
         penalties[list(self.starts)] = FORBIDDEN_FIRST
-        columns = np.full((len(head_sizes), max(head_sizes)), self.num_flat)
+        columns = np.full((len(head_sizes), self.widest), self.num_flat)
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
         for name, values in (("penalties", penalties), ("columns", columns), ("offsets", np.array(self.starts))):

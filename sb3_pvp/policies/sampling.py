@@ -1,7 +1,8 @@
 """Acting: head after head, with as little work per head as possible.
 
 All that does not change while a policy acts is computed once: normalised encodings become one row per sub-action that
-is added to a head's first layer, and rules become rows that are added to its logits.
+is added to a head's first layer, and rules become rows that are added to its logits. Networks of heads run only for
+the rows of the batch where the head has a choice.
 """
 
 from __future__ import annotations
@@ -13,24 +14,72 @@ from itertools import chain
 import torch as th
 from torch import nn
 
-from sb3_pvp.policies.heads import AutoregressiveHeads, HeadGroup
+from sb3_pvp.policies.head_groups import BatchedLinear, HeadGroup
+from sb3_pvp.policies.heads import AutoregressiveHeads
+
+# From this share of rows on, picking rows costs more than it saves.
+DENSE_SHARE = 0.75
+
+
+@dataclass(frozen=True)
+class _FirstLayer:
+    """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
+
+    Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
+    """
+
+    weight: th.Tensor
+    bias: th.Tensor
+    choices: th.Tensor | None
+    masks: th.Tensor | None
+
+    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """All but the choices."""
+        outputs = th.addmm(self.bias, latent, self.weight)
+        return outputs if self.masks is None else outputs.addmm_(masks, self.masks)
 
 
 @dataclass(frozen=True)
 class _Head:
-    """One head, ready to act; matrices are ``(inputs, outputs)``, ``None`` where there is nothing to add.
+    """One head, ready to act.
 
-    ``choices`` and ``penalties`` take the one-hot encodings of all earlier heads: what those add to the first layer,
-    and to the logits. ``permits`` counts the choices that a ``require_any`` asks for, with the penalty for none.
+    Attributes:
+        start: its first flat entry.
+        stop: the flat entry after its last one.
+        penalties: ``(start, size)``, what earlier choices add to its logits.
+        permits: counts, ``(start, size)``, the earlier choices that a ``require_any`` asks for, and the penalty
+            ``(size,)`` for none.
+        first: its first layer if it has hidden layers.
+        choices: ``(start, size)``, what earlier choices add to its logits if it has none.
+        steps: the layers after the first one, weights and biases of linear ones.
     """
 
     start: int
     stop: int
-    choices: th.Tensor | None
-    steps: list[tuple[th.Tensor, th.Tensor] | nn.Module]
-    logits: th.Tensor | None
     penalties: th.Tensor | None
     permits: tuple[th.Tensor, th.Tensor] | None
+    choices: th.Tensor | None
+    first: _FirstLayer | None
+    steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
+
+    def penalize(self, base: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+        """Adds to the penalties of masks ``(batch, size)`` those of rules, given earlier choices ``(batch, start)``."""
+        if self.penalties is not None:
+            base = th.addmm(base, chosen, self.penalties)
+        if self.permits is not None:
+            matrix, penalty = self.permits
+            base = base + penalty * (chosen @ matrix == 0)
+        return base
+
+    def network(self, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Logits ``(batch, size)`` of a head with hidden layers."""
+        assert self.first is not None
+        hidden = self.first.start(latent, masks)
+        if self.first.choices is not None:
+            hidden = hidden.addmm_(chosen, self.first.choices)
+        for step in self.steps:
+            hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
+        return hidden
 
 
 class HeadSampler:
@@ -40,9 +89,9 @@ class HeadSampler:
         self._heads = heads
         self._key: tuple[int, ...] = ()
 
-    def __deepcopy__(self, memo: dict[int, object]) -> HeadSampler:
-        heads = memo.get(id(self._heads))
-        return HeadSampler(heads if isinstance(heads, AutoregressiveHeads) else self._heads)
+    def forget(self, *_: object) -> None:
+        """Makes the tables anew at the next use; fused optimisers change weights without a trace."""
+        self._key = ()
 
     @th.no_grad()
     def act(
@@ -60,25 +109,34 @@ class HeadSampler:
             them, ``(batch, heads, widest head)``.
         """
         self._follow_weights()
-        first, base = self._start(latent, masks)
+        flat_masks = masks.float() if self._heads.future_masks else latent
+        base = th.where(masks, 0.0, self._heads.rules.penalties)
+        direct = self._direct_logits(latent, flat_masks)
         noise = self._noise(base, deterministic)
         chosen = base.new_zeros(base.shape)
         actions, scores = [], []
-        for head, own_first, own_base, own_noise in zip(self._tables, first, self._split(base), noise, strict=True):
-            logits = _logits(head, own_first, own_base, chosen[:, : head.start])
+        for index, (head, own_base) in enumerate(zip(self._tables, self._split(base), strict=True)):
+            before = chosen[:, : head.start]
+            logits = head.penalize(own_base, before)
+            if head.first is not None:
+                logits = _add_where_choice(head, logits, latent, before, flat_masks)
+            else:
+                logits = logits + direct[index]
+                logits = logits if head.choices is None else logits.addmm_(before, head.choices)
+            own_noise = noise[index]
             action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
             chosen[:, head.start : head.stop].scatter_(1, action, 1.0)
             actions.append(action)
             scores.append(logits)
         return th.cat(actions, 1), self._heads.pad(th.cat(scores, 1)).log_softmax(-1)
 
-    def _start(self, latent: th.Tensor, masks: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
-        """First layers of all heads as far as no action matters, and where the logits ``(batch, A)`` begin."""
-        first = th.addmm(self._first_bias, latent, self._heads.trunk_weight.T)
-        if self._mask_matrix is not None:
-            first.addmm_(masks.float(), self._mask_matrix)
-        base = th.where(masks, 0.0, self._heads.rules.penalties) + self._logits_bias
-        return th.split(first, list(self._heads.first_sizes), 1), base
+    def _direct_logits(self, latent: th.Tensor, masks: th.Tensor) -> dict[int, th.Tensor]:
+        """For each head without hidden layers its logits, as far as they do not depend on choices."""
+        heads = self._heads.direct.heads
+        if not heads:
+            return {}
+        sizes = [self._heads.rules.head_sizes[head] for head in heads]
+        return dict(zip(heads, th.split(self._direct.start(latent, masks), sizes, 1), strict=True))
 
     def _noise(self, base: th.Tensor, deterministic: bool | Sequence[bool]) -> Sequence[th.Tensor | None]:
         """Gumbel noise of each head, whose arg-max with the logits is a sample; ``None`` where none is wanted."""
@@ -95,77 +153,84 @@ class HeadSampler:
         return th.split(flat, list(self._heads.rules.head_sizes), 1)
 
     def _follow_weights(self) -> None:
-        """Makes the tables anew if a weight or a statistic has changed."""
-        tensors = chain(self._heads.parameters(), self._heads.buffers())
+        """Makes the tables anew if a weight or a statistic has changed, or might have."""
+        normalizer = self._heads.normalizer
+        tensors = (*self._heads.parameters(), normalizer.mean, normalizer.variance, *self._heads.rules.buffers())
         key = tuple(chain.from_iterable((tensor._version, tensor.data_ptr()) for tensor in tensors))
-        if key != self._key:
+        if key != self._key or self._heads.training:
             self._make_tables()
             self._key = key
 
     def _make_tables(self) -> None:
-        heads, rules = self._heads, self._heads.rules
-        of_actions, of_masks = heads.first_matrices()
-        self._mask_matrix = None if of_masks is None else of_masks.T.contiguous()
-        self._first_bias, choices = heads.first_bias.clone(), None
-        if of_actions is not None:
-            # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
-            nothing = heads.encode(rules.forbids.new_zeros(1, rules.num_flat))[0]
-            everything = heads.encode(rules.forbids.new_ones(1, rules.num_flat))[0]
-            self._first_bias += of_actions @ nothing
-            choices = (of_actions * (everything - nothing)).T
-        self._logits_bias = th.zeros_like(rules.penalties)
-        self._tables = [self._make_head(head, choices) for head in range(len(rules.head_sizes))]
+        direct = self._heads.direct
+        visible = self._heads.visible[direct.row_heads]
+        self._direct = self._first_layer(direct.weight.T, direct.bias, visible.T)
+        self._tables = [self._make_head(head) for head in range(len(self._heads.rules.head_sizes))]
 
-    def _make_head(self, head: int, choices: th.Tensor | None) -> _Head:
-        heads, rules = self._heads, self._heads.rules
+    def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
+        """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
+        heads, flat = self._heads, self._heads.rules.num_flat
+        of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
+        masks = of_extra[-flat:].contiguous() if heads.future_masks else None
+        if not heads.autoregressive:
+            return _FirstLayer(of_latent, bias.clone(), None, masks)
+        # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
+        nothing, everything = (heads.encode(weight.new_full((1, flat), value))[0] for value in (0.0, 1.0))
+        choices = of_extra[:flat] * (everything - nothing)[:, None]
+        return _FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
+
+    def _make_head(self, head: int) -> _Head:
+        rules = self._heads.rules
         start, stop = rules.starts[head], rules.starts[head] + rules.head_sizes[head]
-        first = sum(heads.first_sizes[:head])
-        columns = slice(first, first + heads.first_sizes[head])
-        own_choices = None if choices is None or not start else choices[:start, columns].contiguous()
         penalties = rules.forbids[:start, start:stop] * rules.penalties[start:stop]
-        permits = rules.permits[:start, start:stop].contiguous()
         asks = rules.asks_any[start:stop]
-        group = next((group for group in heads.groups if head in group.heads), None)
-        steps, logits = ([], None) if group is None else self._make_steps(group, head, start, stop)
-        if group is None and own_choices is not None and penalties.any():
-            own_choices, penalties = own_choices + penalties, th.zeros_like(penalties)
+        permits = (rules.permits[:start, start:stop].contiguous(), th.where(asks, rules.penalties[start:stop], 0.0))
+        group = next((group for group in self._heads.groups if head in group.heads), None)
+        first, steps = (None, []) if group is None else self._make_network(group, head, stop - start)
         return _Head(
             start=start,
             stop=stop,
-            choices=own_choices,
-            steps=steps,
-            logits=logits,
             penalties=penalties.contiguous() if penalties.any() else None,
-            permits=(permits, th.where(asks, rules.penalties[start:stop], 0.0)) if asks.any() else None,
+            permits=permits if asks.any() else None,
+            choices=self._direct_choices(head) if group is None else None,
+            first=first,
+            steps=steps,
         )
 
-    def _make_steps(
-        self, group: HeadGroup, head: int, start: int, stop: int
-    ) -> tuple[list[tuple[th.Tensor, th.Tensor] | nn.Module], th.Tensor]:
-        """The layers of one head between its first and its logits, and the matrix of the logits."""
-        index, linear = group.heads.index(head), group.linear_layers()
+    def _direct_choices(self, head: int) -> th.Tensor | None:
+        start, direct = self._heads.rules.starts[head], self._heads.direct
+        if self._direct.choices is None or not start:
+            return None
+        return self._direct.choices[:start, direct.rows[direct.heads.index(head)]].contiguous()
+
+    def _make_network(
+        self, group: HeadGroup, head: int, size: int
+    ) -> tuple[_FirstLayer, list[tuple[th.Tensor, th.Tensor] | nn.Module]]:
+        """The first layer of a head with hidden layers, and the steps after it."""
+        index, start = group.heads.index(head), self._heads.rules.starts[head]
+        visible = self._heads.visible[head][:, None]
+        modules = [module for module in group.network if not isinstance(module, nn.Dropout)]  # acting leaves none out
+        linear = group.linear_layers()
+        first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], visible)
+        own = None if first.choices is None or not start else first.choices[:start].contiguous()
+        first = _FirstLayer(first.weight, first.bias, own, first.masks)
         steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
-        for module in group.network:
-            if module is linear[-1]:
-                break
-            if module in linear:
-                steps.append((module.weight[index].detach(), module.bias[index, 0].detach()))
-            elif not isinstance(module, nn.Dropout):  # acting leaves nothing out
+        for module in modules[1:]:
+            if isinstance(module, BatchedLinear):
+                width = size if module is linear[-1] else module.weight.shape[2]
+                steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
+            else:
                 steps.append(module)
-        self._logits_bias[start:stop] = linear[-1].bias[index, 0, : stop - start]
-        return steps, linear[-1].weight[index, :, : stop - start].contiguous()
+        return first, steps
 
 
-def _logits(head: _Head, first: th.Tensor, base: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-    """Logits ``(batch, size)`` of one head, penalties included, after the choices of the heads before it."""
-    hidden = first if head.choices is None else th.addmm(first, chosen, head.choices)
-    if head.penalties is not None:
-        base = th.addmm(base, chosen, head.penalties)
-    if head.permits is not None:
-        matrix, penalty = head.permits
-        base = base + penalty * (chosen @ matrix == 0)
-    if head.logits is None:
-        return hidden + base
-    for step in head.steps:
-        hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
-    return th.addmm(base, hidden, head.logits)
+def _add_where_choice(
+    head: _Head, penalties: th.Tensor, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor
+) -> th.Tensor:
+    """Adds the network's logits where more than one entry is free of penalties."""
+    rows = ((penalties == 0).sum(1) > 1).nonzero().flatten()
+    if not len(rows):
+        return penalties
+    if len(rows) > DENSE_SHARE * len(penalties):
+        return penalties + head.network(latent, chosen, masks)
+    return penalties.index_add(0, rows, head.network(latent[rows], chosen[rows], masks[rows]))
