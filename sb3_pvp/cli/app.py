@@ -8,6 +8,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from sb3_pvp import __version__
+from sb3_pvp.cli.bench_rollout import bench_rollout
+from sb3_pvp.cli.bench_train import bench_train
 from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
@@ -21,6 +23,8 @@ app.command("first-fighter")(first_fighter)
 app.command("sim-server")(sim_server)
 bench = typer.Typer(help="Measure speed.")
 bench.command("world")(bench_world)
+bench.command("rollout")(bench_rollout)
+bench.command("train")(bench_train)
 app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
 

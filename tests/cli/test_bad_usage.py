@@ -11,14 +11,14 @@ from stable_baselines3 import A2C
 
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.policies import MaskedMultiInputPolicy
+from sb3_pvp.policies import AutoregressivePolicy
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fighter, and with files that are none."""
     folder = tmp_path_factory.mktemp("models")
-    MaskablePPO(MaskedMultiInputPolicy, NhVecEnv(1), n_steps=2, batch_size=2).save(folder / "fighter.zip")
+    MaskablePPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2).save(folder / "fighter.zip")
     A2C("MlpPolicy", "CartPole-v1").save(folder / "cartpole.zip")
     (folder / "text.zip").write_text("not a zip file")
     with zipfile.ZipFile(folder / "empty.zip", "w") as archive:
@@ -55,6 +55,10 @@ def run(arguments: list[str]) -> object:
         (["bench", "moon"], "moon"),
         (["bench", "world", "--fights", "1,zero"], "1,zero"),
         (["bench", "world", "--seconds", "0"], "--seconds"),
+        (["bench", "rollout", "--n-envs", "0"], "--n-envs"),
+        (["bench", "rollout", "--seconds", "0"], "--seconds"),
+        (["bench", "train", "--batches", "1,zero"], "1,zero"),
+        (["bench", "train", "--n-steps", "many"], "--n-steps"),
         (["sim-server", "--port", "70000"], "--port"),
         (["first-fighter", "--episodes", "-1"], "--episodes"),
         (["first-fighter", "--colour", "red"], "--colour"),
@@ -73,7 +77,7 @@ def test_one_line_and_exit_code_2(
     assert words in output.err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["bench", "world", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["bench", "train", "--help"]])
 def test_help_and_version_are_fine(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     assert capsys.readouterr().out
