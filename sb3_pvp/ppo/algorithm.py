@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import os
 import time
-import warnings
-from collections import deque
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
-from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.ppo.hyperparameters import RANGES, check_constant, read_schedule, scheduled_number
-from sb3_pvp.ppo.metrics import RolloutLog, reward_figures
+from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
+from sb3_pvp.ppo.metrics import record
 from sb3_pvp.ppo.minibatches import read_buffer
+from sb3_pvp.ppo.resumable import ResumablePPO
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.training_state import (
-    State,
-    env_state,
-    kept_random_state,
-    pack,
-    random_state,
-    set_env_state,
-    set_random_state,
-    unpack,
-)
-from sb3_pvp.ppo.update import TERMS, PpoUpdate, UpdateLog
+from sb3_pvp.ppo.rollout_log import RolloutLog
+from sb3_pvp.ppo.update import PpoUpdate, UpdateLog
 from sb3_pvp.schedules import Schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
 
 
-class PvpPPO(MaskablePPO):
+class PvpPPO(ResumablePPO):
     """`sb3_contrib.MaskablePPO`, which it equals with default arguments, and the following.
 
     - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs``,
@@ -73,6 +57,8 @@ class PvpPPO(MaskablePPO):
         ValueError: for a hyperparameter out of its range, or a wrong schedule.
     """
 
+    _changing: ClassVar[tuple[str, ...]] = (*ResumablePPO._changing, "reward_normalizer")
+
     def __init__(
         self,
         policy: str | type[MaskableActorCriticPolicy],
@@ -96,9 +82,6 @@ class PvpPPO(MaskablePPO):
         self.schedules: dict[str, Schedule] = {}
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        #: What a loaded model will resume from, packed; taken up by the next roll-out.
-        self.training_state: bytes | None = None
-        self._rollout_start: State | None = None
         if _init_setup_model:
             self._setup_model()
 
@@ -113,22 +96,9 @@ class PvpPPO(MaskablePPO):
         for name, schedule in self.schedules.items():
             setattr(self, name, scheduled_number(name, schedule, self.trained_rollouts))
         for name in RANGES:
-            check_constant(name, getattr(self, name))
+            setattr(self, name, read_constant(name, getattr(self, name)))
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
-
-    def _setup_learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        reset_num_timesteps: bool = True,
-        tb_log_name: str = "run",
-        progress_bar: bool = False,
-    ) -> tuple[int, BaseCallback]:
-        self._rollout_start = None
-        if reset_num_timesteps:
-            self.training_state = None
-        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
 
     def collect_rollouts(
         self,
@@ -183,11 +153,7 @@ class PvpPPO(MaskablePPO):
         return True
 
     def _begin_rollout(self, env: VecEnv) -> None:
-        if self.training_state is not None:
-            self._resume(unpack(self.training_state), env)
-            self.training_state = None
-        # Before anything random: a model that is saved during the roll-out resumes here.
-        self._rollout_start = self._current_state(env)
+        super()._begin_rollout(env)
         self._follow_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
@@ -227,11 +193,10 @@ class PvpPPO(MaskablePPO):
             returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
             self.reward_normalizer.update(returns)
             buffer.rewards = self.reward_normalizer(buffer.rewards)
-            self._record("rollout", reward_figures(self.reward_normalizer, buffer.rewards))
+            record(self.logger, "rollout", self.reward_normalizer.figures(buffer.rewards))
         buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-        log.record(self.logger, buffer)
-        figures = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
-        self._record("rollout", figures)
+        numbers = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
+        record(self.logger, "rollout", log.figures(buffer) | numbers)
 
     def train(self) -> None:
         """Learns from the roll-out in the buffer (training.md §7)."""
@@ -246,9 +211,10 @@ class PvpPPO(MaskablePPO):
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)
         self.trained_rollouts += 1
-        self._rollout_start = None
-        self._record_update(update, log)
-        self._record("train", {"time": time.perf_counter() - started})
+        self._end_rollout()
+        figures = self._update_figures(update, log)
+        record(self.logger, "train", figures | {"time": time.perf_counter() - started})
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def _update(self) -> PpoUpdate:
         progress = self._current_progress_remaining
@@ -265,134 +231,24 @@ class PvpPPO(MaskablePPO):
             target_kl=self.target_kl,
         )
 
-    def _record_update(self, update: PpoUpdate, log: UpdateLog) -> None:
-        figures = {
+    def _update_figures(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
+        buffer = self.rollout_buffer
+        figures = update.figures() | {
             "total_steps": self.num_timesteps,
             "trained_rollouts": self.trained_rollouts,
             "epochs": len(log.epoch_starts),
             "num_updates": len(log.grad_norms),
-            "batch_size": update.batch_size or self.rollout_buffer.rewards.size,
-            "grad_accum": update.gradient_accumulation_steps,
-            "max_grad_norm": update.max_grad_norm,
-            "entropy_coef": update.ent_coef,
-            "vf_coef": update.vf_coef,
-            "clip_coef": update.clip_range,
-            "clip_range": update.clip_range,
+            "batch_size": update.batch_size or buffer.rewards.size,
         }
-        if update.clip_range_vf is not None:
-            figures["clip_range_vf"] = update.clip_range_vf
-        self._record("train", figures | self._measured(log))
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
-    def _measured(self, log: UpdateLog) -> dict[str, Any]:
-        """What a learning phase with mini-batches has measured."""
-        means = log.means()
-        if not means:
-            return {}
-        head_losses = means[len(TERMS) :]
-        head_ids = getattr(self.policy, "head_ids", None) or range(len(head_losses))
-        buffer = self.rollout_buffer
-        figures: dict[str, Any] = dict(zip(TERMS, means, strict=False))
-        figures |= {f"entropy_loss/{head}": loss for head, loss in zip(head_ids, head_losses, strict=True)}
-        figures["approx_kl"] = log.last_epoch_kl()
-        figures["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        if log.grad_norms:
-            figures["grad_norm"] = log.mean_grad_norm()
+        if log.terms:
+            figures |= log.figures(getattr(self.policy, "head_ids", None))
+            figures["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
         return figures
 
-    def _record(self, group: str, figures: dict[str, Any]) -> None:
-        for tag, value in figures.items():
-            self.logger.record(f"{group}/{tag}", value)
-
-    def _current_state(self, env: VecEnv) -> State:
-        """Where the run stands between two roll-outs, in copies."""
-        return {
-            "num_envs": env.num_envs,
-            "num_timesteps": self.num_timesteps,
-            "last_obs": copy.deepcopy(self._last_obs),
-            "last_episode_starts": copy.deepcopy(self._last_episode_starts),
-            "episodes": [list(self.ep_info_buffer or ()), list(self.ep_success_buffer or ())],
-            "reward_normalizer": copy.copy(self.reward_normalizer),
-            "env": env_state(env),
-            "random": random_state(),
-        }
-
-    def _resume(self, state: State, env: VecEnv) -> None:
-        """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
-        try:
-            _check_resumable(state, env)
-            set_env_state(env, state["env"])
-        except ValueError as error:
-            warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=3)
-        else:
-            self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
-        self.num_timesteps = self._num_timesteps_at_start = state["num_timesteps"]
-        self.reward_normalizer = state["reward_normalizer"]
-        episodes, successes = (deque(values, maxlen=self._stats_window_size) for values in state["episodes"])
-        self.ep_info_buffer, self.ep_success_buffer = episodes, successes
-        set_random_state(state["random"])
-
-    def save(
-        self,
-        path: str | Path | io.BufferedIOBase,
-        exclude: Iterable[str] | None = None,
-        include: Iterable[str] | None = None,
-    ) -> None:
-        """Writes a zip file that `load` and ``MaskablePPO.load`` read, as SB3 does; a file of that name is replaced
-        at once or not at all.
-
-        ``exclude=["training_state"]`` leaves out what only an exact resume needs: enough for a fighter.
-        """
-        pending = self.training_state
-        exclude = set(exclude or ())
-        if pending is None and "training_state" not in exclude:
-            self.training_state = self._packed_state()
-        try:
-            self._write(path, exclude, include)
-        finally:
-            self.training_state = pending
-
-    def _packed_state(self) -> bytes | None:
-        if self._rollout_start is not None:
-            return pack(self._rollout_start)
-        # Before the first reset there is nothing to go on from.
-        return pack(self._current_state(self.env)) if self.env is not None and self._last_obs is not None else None
-
-    def _write(self, path: str | Path | io.BufferedIOBase, exclude: set[str], include: Iterable[str] | None) -> None:
-        if not isinstance(path, (str, Path)):
-            return super().save(path, exclude, include)
-        target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.partial")
-        with partial.open("wb") as file:
-            super().save(file, exclude, include)
-        os.replace(partial, target)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_rollout_start"]
-
     @classmethod
-    def load(
-        cls: type[Self],
-        path: str | Path | io.BufferedIOBase,
-        env: GymEnv | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Self:
-        """Reads a model as SB3 does; hyperparameters among the ``kwargs`` replace saved ones, schedules included.
-
-        Without an environment, so for acting, the global random generators are left alone.
-        """
-        if env is None:
-            with kept_random_state():
-                return cls._load(path, None, *args, **kwargs)
-        return cls._load(path, env, *args, **kwargs)
-
-    @classmethod
-    def _load(
-        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None, *args: Any, **kwargs: Any
-    ) -> Self:
-        model = super().load(path, env, *args, **kwargs)
+    def _load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        model = super()._load(*args, **kwargs)
+        # A number in place of a saved schedule; a schedule has found its place already.
         for name in RANGES.keys() & kwargs.keys():
             if read_schedule(kwargs[name]) is None:
                 model.schedules.pop(name, None)
@@ -412,10 +268,3 @@ def _stack(observations: list[Any]) -> Any:
     if isinstance(observations[0], dict):
         return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
     return np.stack(observations)
-
-
-def _check_resumable(state: State, env: VecEnv) -> None:
-    if state["num_envs"] != env.num_envs:
-        raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
-    if state["env"] is None:
-        raise ValueError("the vectorised environment had no get_state() (NhVecEnv has)")

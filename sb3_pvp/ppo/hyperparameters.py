@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf, nan
+from numbers import Integral, Real
 from typing import Any
 
 from sb3_pvp.schedules import Schedule, parse_schedule
@@ -47,23 +48,19 @@ def read_schedule(value: Any) -> Schedule | None:
     return parse_schedule(value) if isinstance(value, (dict, Schedule)) else None
 
 
-def check_constant(name: str, value: Any) -> None:
-    """Raises ``ValueError`` unless the hyperparameter may have this value from beginning to end."""
+def read_constant(name: str, value: Any) -> Any:
+    """The number that was given for this hyperparameter, as a Python number.
+
+    Functions of SB3 and the batch of everything, ``None``, are given back as they are. Raises ``ValueError`` for
+    anything else.
+    """
     is_batch_of_all = name == "batch_size" and value is None
     is_sb3_schedule = name in ("learning_rate", "clip_range") and callable(value)
-    if not is_batch_of_all and not is_sb3_schedule:
-        check_number(name, value)
-        if RANGES[name].integer and value != int(value):
-            raise ValueError(f"{name} must be {RANGES[name]}, got {value!r}")
-
-
-def check_number(name: str, value: Any) -> float:
-    """Returns the value; raises ``ValueError`` unless it is a number in the range of this hyperparameter."""
-    allowed = RANGES[name]
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and not isnan(value)
-    if not is_number or not allowed.low <= value <= allowed.high:
-        raise ValueError(f"{name} must be {allowed}, or a schedule {{'type': ...}} of such; got {value!r}")
-    return float(value)
+    if is_batch_of_all or is_sb3_schedule:
+        return value
+    if RANGES[name].integer and not isinstance(value, Integral):
+        raise _wrong(name, value)
+    return _number(name, value)
 
 
 def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> float | int:
@@ -71,5 +68,16 @@ def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> fl
 
     Raises ``ValueError`` if the schedule leads out of the range.
     """
-    value = check_number(name, schedule(trained_rollouts))
-    return round(value) if RANGES[name].integer else value
+    return _number(name, schedule(trained_rollouts))
+
+
+def _number(name: str, value: Any) -> float | int:
+    allowed = RANGES[name]
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    if not allowed.low <= number <= allowed.high:  # nor is NaN
+        raise _wrong(name, value)
+    return round(number) if allowed.integer else number
+
+
+def _wrong(name: str, value: Any) -> ValueError:
+    return ValueError(f"{name} must be {RANGES[name]}, or a schedule {{'type': ...}} of such; got {value!r}")

@@ -1,17 +1,10 @@
-"""What is logged about learning: every tag with its meaning, and the figures of a roll-out (self-play.md §11)."""
+"""Every tag that is logged about learning, with its meaning (self-play.md §11.1, §11.2)."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from stable_baselines3.common.logger import Logger
-
-from sb3_pvp.ppo.minibatches import MaskableBuffer
-from sb3_pvp.ppo.reward_normalizer import CLIP
 
 #: Every tag that `PvpPPO` logs. ``{head}`` stands for the id of an action head, or its index.
 METRICS = {
@@ -77,68 +70,7 @@ METRICS = {
 }
 
 
-@dataclass
-class RolloutLog:
-    """What happened in a roll-out, as far as the buffer does not tell it."""
-
-    started: float = field(default_factory=time.perf_counter)
-    finalizing: float = 0.0
-    reward_total: float = 0.0
-    num_truncates: int = 0
-    episodes: list[dict[str, Any]] = field(default_factory=list)
-
-    def add_step(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
-        """Counts a step of all environments; rewards are raw, and without what stands for the rest of an episode."""
-        self.reward_total += float(rewards.sum())
-        for index in np.flatnonzero(dones):
-            self.num_truncates += bool(infos[index].get("TimeLimit.truncated", False))
-            if "episode" in infos[index]:
-                self.episodes.append(infos[index]["episode"])
-
-    def begin_finalizing(self) -> None:
-        """Starts the clock of ``rollout/buffer_finalize_time``."""
-        self.finalizing = time.perf_counter()
-
-    def record(self, logger: Logger, buffer: MaskableBuffer) -> None:
-        """Logs the figures of the finished roll-out."""
-        now, size = time.perf_counter(), buffer.rewards.size
-        figures = {
-            "time": now - self.started,
-            "fps": size / (now - self.started),
-            "buffer_finalize_time": now - self.finalizing,
-            "num_episode_starts": int(buffer.episode_starts.sum()),
-            "num_truncates": self.num_truncates,
-            "num_episodes": len(self.episodes),
-            "value_mean": buffer.values.mean(),
-            "advantage_mean": buffer.advantages.mean(),
-            "return_mean": buffer.returns.mean(),
-            "step_reward_mean": self.reward_total / size,
-            "steps": buffer.buffer_size,
-            "num_envs": buffer.n_envs,
-        }
-        _record(logger, "rollout", figures | self._episode_figures())
-
-    def _episode_figures(self) -> dict[str, Any]:
-        if not self.episodes:
-            return {}
-        columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"}
-        return {
-            tag.format(name): getattr(np, name)([float(episode[key]) for episode in self.episodes])
-            for tag, key in columns.items()
-            for name in ("min", "max", "mean", "std")
-        }
-
-
-def reward_figures(normalizer: Any, normalized: NDArray[np.float32]) -> dict[str, Any]:
-    """The figures of reward normalisation: its statistics, and how many of the normalised rewards are at the limit."""
-    return {
-        "running_reward_mean": normalizer.mean,
-        "running_reward_var": normalizer.variance,
-        "running_reward_count": normalizer.count,
-        "reward_clip_count": int((np.abs(normalized) >= CLIP).sum()),
-    }
-
-
-def _record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
-    for tag, value in figures.items():
-        logger.record(f"{group}/{tag}", value)
+def record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
+    """Logs the figures under ``group/name``."""
+    for name, value in figures.items():
+        logger.record(f"{group}/{name}", value)

@@ -41,6 +41,15 @@ class RewardNormalizer:
         normalized: NDArray[np.float32] = np.clip(rewards / self.std, -CLIP, CLIP).astype(np.float32)
         return normalized
 
+    def figures(self, normalized: NDArray[np.float32]) -> dict[str, float]:
+        """What there is to log: the statistics, and how many of the normalised rewards are at the limit."""
+        return {
+            "running_reward_mean": self.mean,
+            "running_reward_var": self.variance,
+            "running_reward_count": self.count,
+            "reward_clip_count": int((np.abs(normalized) >= CLIP).sum()),
+        }
+
 
 def returns_to_go(
     rewards: NDArray[np.float32],

@@ -15,6 +15,7 @@ import torch as th
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
+from torch import nn
 
 VERSION = 1
 
@@ -69,32 +70,61 @@ def kept_random_state() -> Iterator[None]:
         set_random_state(before)
 
 
-def env_state(env: VecEnv) -> list[Any] | None:
-    """A snapshot of a vectorised environment, wrappers first; ``None`` if it has no ``get_state`` to take it with."""
-    layers: list[Any] = []
-    for layer in _layers(env):
-        if hasattr(type(layer), "get_state"):
-            return [*layers, layer.get_state()]  # type: ignore[attr-defined]
-        layers.append({name: copy.deepcopy(value) for name, value in vars(layer).items() if _is_data(value)})
-    return None
+def policy_buffers(policy: nn.Module) -> State:
+    """Copies of the buffers in a policy's state: in them, some policies gather statistics while they act."""
+    saved = policy.state_dict().keys()
+    return {name: buffer.cpu().numpy().copy() for name, buffer in policy.named_buffers() if name in saved}
 
 
-def set_env_state(env: VecEnv, state: list[Any]) -> None:
-    """Puts an environment, wrapped as it was, back to a snapshot; raises ``ValueError`` if it does not fit."""
-    layers = [*zip(_layers(env), state, strict=False)]
-    inner, inner_state = layers[-1]
-    if len(layers) != len(state) or not hasattr(type(inner), "set_state"):
-        raise ValueError(f"{type(inner).__name__} has no set_state(), or is wrapped in another way than it was")
-    inner.set_state(inner_state)  # type: ignore[attr-defined]
-    for layer, data in layers[:-1]:
-        vars(layer).update(data)
+def set_policy_buffers(policy: nn.Module, buffers: State) -> None:
+    """Puts the buffers back."""
+    policy.load_state_dict({name: th.as_tensor(values) for name, values in buffers.items()}, strict=False)
 
 
-def _layers(env: VecEnv) -> Iterator[VecEnv]:
-    yield env
-    while isinstance(env, VecEnvWrapper):
+def env_state(env: VecEnv) -> State:
+    """A snapshot of a vectorised environment.
+
+    ``"inner"`` is what its ``get_state`` gives, ``None`` if it cannot; ``"wrappers"`` is what those around it hold,
+    outermost first.
+    """
+    wrappers, inner = _unwrap(env)
+    try:
+        inner_state = inner.get_state() if hasattr(inner, "get_state") else None
+    except NotImplementedError:  # not in every world
+        inner_state = None
+    return {
+        "num_envs": env.num_envs,
+        "name": type(inner).__name__,
+        "inner": inner_state,
+        "wrappers": [_data(wrapper) for wrapper in wrappers],
+    }
+
+
+def set_env_state(env: VecEnv, state: State) -> None:
+    """Puts an environment back to a snapshot; raises ``ValueError``, and changes nothing, if it does not fit."""
+    wrappers, inner = _unwrap(env)
+    if state["num_envs"] != env.num_envs:
+        raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
+    if state["inner"] is None or not hasattr(inner, "set_state"):
+        raise ValueError(f"{state['name']} could not tell its state with get_state(), as NhVecEnv can")
+    if [data.keys() for data in map(_data, wrappers)] != [data.keys() for data in state["wrappers"]]:
+        raise ValueError("the vectorised environment is wrapped in another way than it was")
+    inner.set_state(state["inner"])
+    for wrapper, data in zip(wrappers, state["wrappers"], strict=True):
+        vars(wrapper).update(copy.deepcopy(data))
+
+
+def _unwrap(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
+    """The wrappers, outermost first, down to one that speaks for what it wraps; and that one, or the bare VecEnv."""
+    wrappers = []
+    while isinstance(env, VecEnvWrapper) and not hasattr(type(env), "get_state"):
+        wrappers.append(env)
         env = env.venv
-        yield env
+    return wrappers, env
+
+
+def _data(wrapper: VecEnvWrapper) -> State:
+    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if _is_data(value)}
 
 
 def _is_data(value: object) -> bool:

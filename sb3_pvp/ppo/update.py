@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,17 +25,24 @@ class UpdateLog:
     grad_norms: list[th.Tensor] = field(default_factory=list)
     epoch_starts: list[int] = field(default_factory=list)
 
-    def means(self) -> list[float]:
-        """The means over all mini-batches, in the order of `TERMS` and then by head; empty if there were none."""
-        return th.stack(self.terms).mean(0).tolist() if self.terms else []
+    def figures(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
+        """Means over all mini-batches, by their tags without ``train/``; nothing if there were none.
 
-    def last_epoch_kl(self) -> float:
-        """The mean KL estimate over the mini-batches of the last epoch, which is what SB3 tells."""
-        return float(th.stack(self.terms[self.epoch_starts[-1] :])[:, KL].mean())
-
-    def mean_grad_norm(self) -> float | None:
-        """The mean gradient norm before clipping; ``None`` if the optimiser never stepped."""
-        return float(th.stack(self.grad_norms).mean()) if self.grad_norms else None
+        The heads are numbered unless they have ids.
+        """
+        if not self.terms:
+            return {}
+        terms = th.stack(self.terms)
+        means = terms.mean(0).tolist()
+        heads = means[len(TERMS) :]
+        figures = dict(zip(TERMS, means, strict=False))
+        figures |= {
+            f"entropy_loss/{head}": loss for head, loss in zip(head_ids or range(len(heads)), heads, strict=False)
+        }
+        figures["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
+        if self.grad_norms:
+            figures["grad_norm"] = float(th.stack(self.grad_norms).mean())
+        return figures
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,18 @@ class PpoUpdate:
                     self._step(log)
         self.policy.optimizer.zero_grad()
         return log
+
+    def figures(self) -> dict[str, float]:
+        """The numbers, by their tags without ``train/``."""
+        figures = {
+            "grad_accum": self.gradient_accumulation_steps,
+            "max_grad_norm": self.max_grad_norm,
+            "entropy_coef": self.ent_coef,
+            "vf_coef": self.vf_coef,
+            "clip_coef": self.clip_range,
+            "clip_range": self.clip_range,
+        }
+        return figures if self.clip_range_vf is None else figures | {"clip_range_vf": self.clip_range_vf}
 
     def _step(self, log: UpdateLog) -> None:
         log.grad_norms.append(th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm))

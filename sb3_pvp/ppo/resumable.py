@@ -1,0 +1,157 @@
+"""MaskablePPO whose files know where the run stood, so that it can go on as if it had never stopped."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, TypeVar
+
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.ppo.training_state import (
+    State,
+    env_state,
+    kept_random_state,
+    pack,
+    policy_buffers,
+    random_state,
+    set_env_state,
+    set_policy_buffers,
+    set_random_state,
+    unpack,
+)
+
+Self = TypeVar("Self", bound="ResumablePPO")
+
+
+class ResumablePPO(MaskablePPO):
+    """`sb3_contrib.MaskablePPO`, with what `save` writes and `load` needs for an exact resume.
+
+    A run stands somewhere only between two roll-outs: a model saved during a roll-out remembers its beginning.
+    Subclasses call `_begin_rollout` before anything else in a roll-out, and `_end_rollout` after learning from it.
+    """
+
+    #: The attributes that change with every roll-out, and are not written to the file as they were at its beginning.
+    _changing: ClassVar[tuple[str, ...]] = ("num_timesteps", "ep_info_buffer", "ep_success_buffer")
+
+    #: What a loaded model will resume from, packed; taken up by the first roll-out.
+    training_state: bytes | None = None
+    _rollout_start: State | None = None
+
+    def _begin_rollout(self, env: VecEnv) -> None:
+        if self.training_state is not None:
+            self._resume(unpack(self.training_state), env)
+            self.training_state = None
+        self._rollout_start = self._current_state(env)
+
+    def _end_rollout(self) -> None:
+        self._rollout_start = None
+
+    def _current_state(self, env: VecEnv) -> State:
+        """Where the run stands between two roll-outs, in copies."""
+        return {
+            "attributes": {name: copy.deepcopy(getattr(self, name)) for name in self._changing},
+            "policy_buffers": policy_buffers(self.policy),
+            "last_obs": copy.deepcopy(self._last_obs),
+            "last_episode_starts": copy.deepcopy(self._last_episode_starts),
+            "env": env_state(env),
+            "random": random_state(),
+        }
+
+    def _resume(self, state: State, env: VecEnv) -> None:
+        """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
+        try:
+            set_env_state(env, state["env"])
+        except ValueError as error:
+            warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=4)
+        else:
+            self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
+        vars(self).update(state["attributes"])
+        self._num_timesteps_at_start = self.num_timesteps
+        set_policy_buffers(self.policy, state["policy_buffers"])
+        set_random_state(state["random"])
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        self._end_rollout()
+        if reset_num_timesteps:
+            self.training_state = None
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Writes a zip file that `load` and ``MaskablePPO.load`` read, as SB3 does.
+
+        A file of that name is replaced at once or not at all. ``exclude=["training_state"]`` leaves out what only an
+        exact resume needs; to act, or to go on learning in new episodes, the rest is enough.
+        """
+        exclude, pending = set(exclude or ()), self.training_state
+        if pending is None and "training_state" not in exclude:
+            self.training_state = self._packed_state()
+        try:
+            if isinstance(path, (str, Path)):
+                with _replacing(Path(path) if Path(path).suffix else Path(f"{path}.zip")) as file:
+                    super().save(file, exclude, include)  # type: ignore[arg-type]
+            else:
+                super().save(path, exclude, include)
+        finally:
+            self.training_state = pending
+
+    def _packed_state(self) -> bytes | None:
+        if self._rollout_start is not None:
+            return pack(self._rollout_start)
+        # Before the first reset there is nothing to go on from.
+        return pack(self._current_state(self.env)) if self.env is not None and self._last_obs is not None else None
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_rollout_start"]
+
+    @classmethod
+    def load(
+        cls: type[Self],
+        path: str | Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        """Reads a model as SB3 does; ``kwargs`` replace what was saved under their names.
+
+        Without an environment, that is to act, the global random generators are left alone.
+        """
+        with nullcontext() if env is not None else kept_random_state():
+            return cls._load(path, env, *args, **kwargs)
+
+    @classmethod
+    def _load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        return super().load(*args, **kwargs)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` when all is written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
