@@ -1,0 +1,148 @@
+"""Policies that never existed, for contracts that never existed: all weights and statistics are random."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from hypothesis import strategies as st
+
+from sb3_pvp.contract import Contract, SubAction
+from sb3_pvp.policies import AutoregressivePolicy
+
+ACTIVATIONS = st.sampled_from(["relu", "tanh", "gelu"])
+GRAMMAR_LAYERS = st.fixed_dictionaries(
+    {"size": st.integers(1, 6), "activation": ACTIVATIONS}, optional={"repeat": st.integers(1, 2)}
+)
+ARCHITECTURES = st.lists(st.integers(1, 6), max_size=2) | st.fixed_dictionaries(
+    {"layers": st.lists(GRAMMAR_LAYERS, max_size=2)}
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy, its contract, the activations of each head's hidden layers, and a batch of observations and masks."""
+
+    policy: AutoregressivePolicy
+    contract: Contract
+    activations: list[list[str]]
+    observations: dict[str, th.Tensor]
+    masks: th.Tensor
+
+    def latent(self) -> th.Tensor:
+        """The output of the actor's trunk, from raw observations by training.md §3.3 and §5. Differentiable."""
+        x = normalized(self.observations["observation"], self.policy).flatten(1)
+        return self.policy.actor(self.policy.extractors[0](x))
+
+    def first(self, rows: int) -> tuple[dict[str, th.Tensor], th.Tensor]:
+        """Observations and masks of the first row, repeated."""
+        repeated = {key: part[:1].expand(rows, *part.shape[1:]) for key, part in self.observations.items()}
+        return repeated, self.masks[:1].expand(rows, -1)
+
+
+def normalized(frames: th.Tensor, policy: AutoregressivePolicy, start: int = 0) -> th.Tensor:
+    """Frames ``(batch, frames, features)`` under the statistics from feature ``start`` on (training.md §4)."""
+    part = slice(start, start + frames.shape[-1])
+    mean, variance = policy.observation_normalizer.mean[part], policy.observation_normalizer.variance[part]
+    return ((frames - mean) / (variance + 1e-8).sqrt()).clamp(-5.0, 5.0)
+
+
+@st.composite
+def cases(draw: st.DrawFn, contracts: st.SearchStrategy[Contract], batch: int = 4) -> Case:
+    contract = draw(contracts)
+    frames, privileged = draw(st.integers(1, 2)), draw(st.booleans())
+    per_head = draw(st.booleans())
+    each = [draw(ARCHITECTURES) for _ in range(contract.num_heads if per_head else 1)]
+    activation = draw(ACTIVATIONS)
+    generator = th.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    policy = make_policy(
+        contract,
+        observation_space(contract, frames, privileged),
+        net_arch={"pi": draw(ARCHITECTURES), "vf": [3]},
+        head_arch=each if per_head else each[0],
+        features_arch=draw(st.just([]) | ARCHITECTURES),
+        activation=activation,
+        autoregressive=draw(st.booleans() | st.just(True)),
+        normalize_actions=draw(st.booleans() | st.just(True)),
+        future_masks=draw(st.booleans()),
+    )
+    randomize(policy, generator)
+    names = [_activations(architecture, activation) for architecture in each]
+    observations, masks = random_batch(policy, batch, generator)
+    if draw(st.booleans()):  # a row that allows everything, so that there is something to enumerate
+        masks[0], observations["action_mask"][0] = True, 1
+    return Case(policy, contract, names if per_head else names * contract.num_heads, observations, masks)
+
+
+def observation_space(contract: Contract, frames: int = 1, privileged: bool = True) -> spaces.Dict:
+    """The space of an environment of that contract; three features are privileged."""
+    parts: dict[str, spaces.Space[Any]] = {
+        "observation": spaces.Box(-np.inf, np.inf, (frames, contract.num_observations), np.float32),
+        "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8),
+    }
+    if privileged:
+        parts["privileged"] = spaces.Box(-np.inf, np.inf, (frames, 3), np.float32)
+    return spaces.Dict(parts)
+
+
+@th.no_grad()
+def randomize(policy: AutoregressivePolicy, generator: th.Generator) -> None:
+    """Weights that make every head prefer something, and statistics that matter, clipping included."""
+    for parameter in policy.parameters():
+        num_inputs = parameter.shape[1] if parameter.ndim > 1 else 1
+        parameter.normal_(0.0, num_inputs**-0.5, generator=generator)
+    for normalizer in (policy.heads.normalizer, policy.observation_normalizer):
+        normalizer.mean.uniform_(0.0, 1.0, generator=generator)
+        normalizer.variance.uniform_(0.01, 1.0, generator=generator)
+        normalizer.count.fill_(100.0)
+    policy.set_training_mode(False)
+
+
+def random_batch(
+    policy: AutoregressivePolicy, batch: int, generator: th.Generator
+) -> tuple[dict[str, th.Tensor], th.Tensor]:
+    """Raw observations, and masks of any density: heads without any legal entry are among them."""
+    space = policy.observation_space
+    assert isinstance(space, spaces.Dict)
+    observations = {
+        key: 2 * th.randn(batch, *(part.shape or ()), generator=generator)
+        for key, part in space.spaces.items()
+        if key != "action_mask"
+    }
+    density = th.rand(batch, 1, generator=generator)
+    masks = th.rand(batch, policy.rules.num_flat, generator=generator) < density
+    return observations | {"action_mask": masks.to(th.int8)}, masks
+
+
+def make_policy(contract: Contract, space: spaces.Dict, **arguments: Any) -> AutoregressivePolicy:
+    """A policy for a contract that is registered nowhere: it is told the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "contract.json"
+        path.write_text(json.dumps(_content(contract)))
+        return AutoregressivePolicy(space, contract.action_space, lambda _: 0.0, contract=str(path), **arguments)
+
+
+def _content(contract: Contract) -> dict[str, Any]:
+    """A contract in the format of its files."""
+    heads = [{"id": head.id, "about": "", "choices": list(map(_choice, head.actions))} for head in contract.heads]
+    observations = [{"id": each.id, "about": "", "kind": "float"} for each in contract.observations]
+    header = {"format": "sb3_pvp.contract", "version": 1, "name": contract.name}
+    return header | {"heads": heads, "observations": observations}
+
+
+def _choice(action: SubAction) -> dict[str, Any]:
+    rules = {"all": action.require_all, "any": action.require_any, "none": action.require_none}
+    return {"id": action.id, "about": ""} | {name: list(ids) for name, ids in rules.items()}
+
+
+def _activations(architecture: Any, default: str) -> list[str]:
+    """The activation of every hidden layer of one architecture."""
+    if isinstance(architecture, list):
+        return [default] * len(architecture)
+    return [layer["activation"] for layer in architecture["layers"] for _ in range(layer.get("repeat", 1))]
