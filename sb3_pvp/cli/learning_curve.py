@@ -35,3 +35,20 @@ def train(
     with bad_usage_if_refused():
         run.prepare()
     run.train(Budget(cpu_minutes, evaluate_every, checkpoint_every, fights, win_rate))
+
+
+@learning_curve.command("plot")
+def plot(
+    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or files that --json wrote.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture.")] = Path("learning.png"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the curves as JSON.")] = None,
+) -> None:
+    """Draw learning curves, and print when they reached 50, 80, 90 and 95 % as a table in Markdown."""
+    from sb3_pvp.learning_curve.curves import draw, read_curves, table, write_curves
+
+    with bad_usage_if_refused():
+        curves = read_curves(sources)
+        draw(out, curves)
+        if json_file is not None:
+            write_curves(json_file, curves)
+    typer.echo(table(curves))

@@ -16,6 +16,8 @@ from sb3_pvp.learning_curve.records import Evaluation, append_evaluation
 
 #: Fight i of an evaluation starts from this plus i, far from the seeds of training.
 EVALUATION_SEED = 1_000_000_007
+#: CPU seconds until the first evaluation of a model that has learned.
+EARLY = 15.0
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Budget:
 
     Attributes:
         cpu_minutes: training ends after these.
-        evaluate_every: an evaluation is due each time so many minutes have passed.
-        checkpoint_every: and a checkpoint.
+        evaluate_every: minutes between evaluations; at the beginning, when much happens in little time, fewer.
+        checkpoint_every: minutes between checkpoints.
         fights: of an evaluation.
         win_rate: training also ends when two evaluations in a row reach this.
     """
@@ -106,14 +108,15 @@ class CurveCallback(BaseCallback):
         evaluation = Evaluation.of(score, self.num_timesteps, rollouts, progress.cpu_s, progress.wall_s)
         append_evaluation(self._folder, evaluation)
         progress.evaluated_steps = self.num_timesteps
-        progress.evaluate_at = _next(progress.cpu_s, 60 * self._budget.evaluate_every)
+        early = max(EARLY, progress.cpu_s / 4)
+        progress.evaluate_at = progress.cpu_s + min(60 * self._budget.evaluate_every, early)
         wanted = self._budget.win_rate
         progress.reached = progress.reached + 1 if wanted is not None and score.win_rate >= wanted else 0
         self._report(evaluation, str(score))
 
     def _save(self) -> None:
         progress = self._progress
-        progress.checkpoint_at = _next(progress.cpu_s, 60 * self._budget.checkpoint_every)
+        progress.checkpoint_at = progress.cpu_s + 60 * self._budget.checkpoint_every
         self.model.curve_progress = asdict(progress)  # type: ignore[attr-defined]
         self.model.save(self._checkpoint)  # which replaces the file at once
 
@@ -128,8 +131,3 @@ class CurveCallback(BaseCallback):
     def _stop_clock(self) -> None:
         self._progress.cpu_s += time.process_time() - self._cpu
         self._progress.wall_s += time.perf_counter() - self._wall
-
-
-def _next(now: float, period: float) -> float:
-    """The first multiple of the period that is still to come."""
-    return (now // period + 1) * period

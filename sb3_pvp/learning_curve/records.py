@@ -48,6 +48,11 @@ class Evaluation:
         del figures["episodes"]
         return cls(steps, rollouts, round(cpu_s, 2), round(wall_s, 2), **figures)
 
+    @classmethod
+    def read(cls, figures: dict[str, Any]) -> Evaluation:
+        """The evaluation that was written as these figures; raises ``TypeError`` or ``KeyError`` for others."""
+        return cls(**{**figures, "ci95": tuple(figures["ci95"])})
+
 
 def append_evaluation(folder: Path, evaluation: Evaluation) -> None:
     """Adds a line, and waits until the disk has it."""
@@ -61,7 +66,7 @@ def read_evaluations(folder: Path) -> list[Evaluation]:
     """All evaluations of a run, oldest first; a last line that an interruption cut off is left out."""
     path = folder / EVALUATIONS
     lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-    return [Evaluation(**json.loads(line)) for line in lines if line.endswith("\n")]
+    return [Evaluation.read(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def forget_evaluations_after(folder: Path, steps: int) -> list[Evaluation]:
