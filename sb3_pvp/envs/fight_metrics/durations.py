@@ -54,4 +54,4 @@ class EpisodeDurations:
         mean = self._total[:, fights] / self._count[fights]
         variance = self._squares[:, fights] / self._count[fights] - mean * mean
         statistics = (self._low[:, fights], self._high[:, fights], mean, np.sqrt(np.maximum(variance, 0.0)))
-        return np.stack(statistics, axis=1).reshape(-1, mean.shape[1])
+        return np.stack(statistics, axis=1).reshape(len(statistics) * len(mean), len(fights))
