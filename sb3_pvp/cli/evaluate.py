@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.usage import bad_usage_if_refused, json_object
+from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
 
 if TYPE_CHECKING:
     from sb3_pvp.evaluation import Score
 
 PARALLEL_FIGHTS = 64
+#: Arguments of the environment that have an option of their own.
+_OPTIONS = ("opponent", "world")
 
 
 def evaluate(
@@ -24,16 +27,23 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fights.")] = 0,
     build: Annotated[str | None, typer.Option(help="Account build, such as MED; short for --reset-params.")] = None,
     reset_params: Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")] = "{}",
+    frame_ages: Annotated[
+        str | None, typer.Option(help="Stacked frames by age, such as 0,2; or how many. As in training.")
+    ] = None,
+    env_kwargs: Annotated[str, typer.Option(help="Other arguments of NhVecEnv as a JSON object.")] = "{}",
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions instead of taking the best.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Let a model fight and print how often it wins, with a 95 % interval."""
-    parameters = json_object(reset_params, "--reset-params")
+    arguments = _env_arguments(env_kwargs)
+    arguments["reset_params"] = arguments.get("reset_params", {}) | json_object(reset_params, "--reset-params")
     if build is not None:
-        parameters["accountBuild"] = build
-    score = score_model(model, episodes, seed, not stochastic, opponent=opponent, world=world, reset_params=parameters)
+        arguments["reset_params"]["accountBuild"] = build
+    if frame_ages is not None:
+        arguments["frame_ages"] = _frame_ages(frame_ages)
+    score = score_model(model, episodes, seed, not stochastic, opponent=opponent, world=world, **arguments)
     typer.echo(json.dumps(score.as_dict()) if as_json else f"{model} against {opponent}: {score}")
 
 
@@ -47,6 +57,7 @@ def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True
 
     with bad_usage_if_refused():
         model = load(path)
+        _check_frames(model, env_kwargs.get("frame_ages"))
         env = NhVecEnv(num_envs=min(PARALLEL_FIGHTS, episodes), seed=seed, **env_kwargs)
         check_for_correct_spaces(env, model.observation_space, model.action_space)
     set_random_seed(seed)
@@ -54,3 +65,35 @@ def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True
         return evaluate_model(model, env, episodes, deterministic)
     finally:
         env.close()
+
+
+def _env_arguments(text: str) -> dict[str, Any]:
+    from sb3_pvp.envs.checks import require_known
+    from sb3_pvp.envs.settings import FightSettings
+
+    arguments = json_object(text, "--env-kwargs")
+    with bad_usage_if_refused():
+        for name in arguments:
+            if name in _OPTIONS:
+                raise ValueError(f"--env-kwargs cannot set {name!r}: use --{name}")
+            require_known(
+                "key of --env-kwargs", name, [f.name for f in fields(FightSettings) if f.name not in _OPTIONS]
+            )
+        if not isinstance(arguments.get("reset_params", {}), dict):
+            raise ValueError(f"reset_params in --env-kwargs must be an object, got {arguments['reset_params']!r}")
+    return arguments
+
+
+def _frame_ages(text: str) -> int | list[int]:
+    try:
+        ages = [int(part) for part in text.strip("[] ").split(",")]
+    except ValueError:
+        raise UsageError(f"--frame-ages must be ages such as 0,2, or a number of frames; got {text!r}") from None
+    return ages if len(ages) > 1 or "[" in text else ages[0]
+
+
+def _check_frames(model: Any, frame_ages: Any) -> None:
+    """Which frames a model was trained on is not in its file, only how many."""
+    seen = getattr(model.observation_space, "spaces", {}).get("observation")
+    if frame_ages is None and seen is not None and seen.shape[0] > 1:
+        raise ValueError(f"the model sees {seen.shape[0]} frames: say which with --frame-ages, such as 0,2")

@@ -10,14 +10,28 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.evaluation import Score, evaluate_model, wilson_interval
-from sb3_pvp.policies import MaskedMultiInputPolicy
+from sb3_pvp.policies import AutoregressivePolicy
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "fighter.zip"
-    MaskablePPO(MaskedMultiInputPolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
+    MaskablePPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def stacking_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "stacking.zip"
+    MaskablePPO(AutoregressivePolicy, NhVecEnv(1, frame_ages=(0, 2)), n_steps=2, batch_size=2, seed=0).save(path)
+    return path
+
+
+def refusal(model: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["evaluate", str(model), *options])
+    assert exit_info.value.code == 2
+    return capsys.readouterr().err
 
 
 def evaluate(model: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -48,6 +62,54 @@ def test_the_seed_decides_and_the_options_reach_the_fights(model: Path, capsys: 
 def test_a_passive_opponent_never_wins(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = evaluate(model, "--stochastic", "--opponent", "noop", capsys=capsys)
     assert (result["wins"], result["losses"]) == (6, 0)
+
+
+def test_stacked_frames_are_given_by_age(stacking_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        evaluate(stacking_model, "--env-kwargs", json.dumps({"max_episode_ticks": 5, **more}), *options, capsys=capsys)
+        for more, *options in (
+            ({}, "--frame-ages", "0,2"),
+            ({}, "--frame-ages", "[2, 0]"),
+            ({}, "--frame-ages", "2"),
+            ({"frame_ages": [0, 2]},),
+        )
+    ]
+    assert [result["mean_ticks"] for result in results] == [5.0] * 4
+    assert "say which with --frame-ages, such as 0,2" in refusal(stacking_model, capsys=capsys)
+    assert "do not match" in refusal(stacking_model, "--frame-ages", "0,1,2", capsys=capsys)
+    assert "got 'new'" in refusal(stacking_model, "--frame-ages", "new", capsys=capsys)
+    assert "distinct" in refusal(stacking_model, "--frame-ages", "0,0", capsys=capsys)
+
+
+def test_other_arguments_of_the_environment(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = evaluate(model, "--opponent", "noop", "--env-kwargs", '{"max_episode_ticks": 3}', capsys=capsys)
+    assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
+    given: list[Any] = []
+    monkeypatch.setattr("sb3_pvp.cli.evaluate.score_model", lambda *_, **arguments: given.append(arguments) or Score())
+    evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
+    evaluate(model, "--build", "MED", "--reset-params", '{"allowSmite": false}', capsys=capsys)
+    assert given[0] == given[1]
+    evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED"}}', "--build", "PURE", capsys=capsys)
+    assert given[2]["reset_params"] == {"accountBuild": "PURE"}
+
+
+@pytest.mark.parametrize(
+    ("env_kwargs", "message"),
+    [
+        ("3", "--env-kwargs must be a JSON object"),
+        ('{"opponent": "noop"}', "use --opponent"),
+        ('{"max_episode_tick": 3}', "did you mean 'max_episode_ticks'"),
+        ('{"max_episode_ticks": 0}', "max_episode_ticks must be"),
+        ('{"reset_params": 3}', "reset_params in --env-kwargs must be an object"),
+        ('{"noise": {}}', "noise must be"),
+    ],
+)
+def test_wrong_arguments_of_the_environment_are_refused(
+    model: Path, env_kwargs: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refusal(model, "--env-kwargs", env_kwargs, capsys=capsys)
 
 
 def test_every_environment_plays_its_share(model: Path) -> None:
