@@ -44,10 +44,11 @@ def train(arguments: list[str] | None = None) -> None:
     ``--preset NAME`` among them stands for the algorithm, environment and ``-conf`` of that preset; each of these may
     also be given. An unknown preset is one line on stderr and ``SystemExit(2)``.
     """
+    arguments = _without_preset(sys.argv[1:] if arguments is None else arguments)
     install()
     from rl_zoo3.train import train as rl_zoo3_train
 
-    with _command_line(_without_preset(sys.argv[1:] if arguments is None else arguments)):
+    with _command_line(arguments):
         rl_zoo3_train()
 
 

@@ -11,13 +11,13 @@ import rl_zoo3
 import rl_zoo3.train
 import torch
 from rl_zoo3 import exp_manager
-from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp import zoo
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.zoo import hyperparams
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
@@ -34,7 +34,7 @@ def test_installing_twice_changes_nothing_more() -> None:
     algorithms, experiment_manager = dict(rl_zoo3.ALGOS), rl_zoo3.train.ExperimentManager
     zoo.install()
     assert algorithms == rl_zoo3.ALGOS
-    assert algorithms["maskable_ppo"] is MaskablePPO
+    assert algorithms["maskable_ppo"] is PvpPPO
     assert rl_zoo3.train.ExperimentManager is experiment_manager is PvpExperimentManager
     assert PvpExperimentManager.__mro__.count(PvpExperimentManager) == 1
 

@@ -77,7 +77,7 @@ def test_the_training_script_with_its_options(tmp_path: Path) -> None:
     assert arguments["env_kwargs"] == {"reset_params": {"accountBuild": "MED"}}
     config = dict(yaml.load((run / "NhEnv/config.yml").read_text(), Loader=yaml.UnsafeLoader))
     assert config["n_envs"] == 4
-    assert config["policy"] == "sb3_pvp.policies.MaskedMultiInputPolicy"
+    assert config["policy"] == "sb3_pvp.policies.AutoregressivePolicy"
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         zoo.train([*NH, "-n", "256", "--eval-freq", "-1", "--seed", "3", "-f", str(tmp_path / folder), *TINY])
         model = zoo_model(tmp_path / folder / "maskable_ppo/NhEnv_1/NhEnv.zip")
-        weights.append(model.policy.action_net.weight.detach().numpy())
+        weights.append(model.policy.value_net.weight.detach().numpy())
     assert np.array_equal(*weights)
 
 

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from sb3_pvp import zoo
+from sb3_pvp.envs.rewards import RewardWeights
+from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.schedules import parse_schedule
+
+ROOT = Path(__file__).resolve().parents[2]
+# As short as training goes, with everything else as in the preset.
+ROLLOUTS, STEPS = 3, 32
+TINY = ["-n", str(ROLLOUTS * 4 * STEPS), "--eval-freq", "-1", "--seed", "1"]
+TINY += ["-params", "n_envs:4", f"n_steps:{STEPS}", "batch_size:64"]
+
+
+def trained(folder: Path, *arguments: str) -> PvpPPO:
+    zoo.train([*arguments, "-f", str(folder), *TINY])
+    return PvpPPO.load(folder / "maskable_ppo/NhEnv_1/NhEnv.zip")
+
+
+@pytest.mark.parametrize("name", sorted(zoo.presets()))
+def test_every_preset_trains(name: str, tmp_path: Path) -> None:
+    preset = zoo.find_preset(name)
+    model = trained(tmp_path, "--preset", name)
+    assert model.trained_rollouts == ROLLOUTS
+    initial = PvpPPO.load(tmp_path / "maskable_ppo/NhEnv_1/initial_model.zip")
+    changed = [
+        not np.array_equal(*(each.detach().numpy() for each in pair))
+        for pair in zip(initial.policy.parameters(), model.policy.parameters(), strict=True)
+    ]
+    assert any(changed), "it has learned nothing"
+    assert model.schedules.keys() == {key for key, value in preset.hyperparams().items() if is_schedule(value)}
+
+
+def test_core_is_what_the_original_system_calls_core() -> None:
+    core = zoo.find_preset("Core").hyperparams()
+    plain = {"n_envs": 100, "n_steps": 1024, "batch_size": 2048, "n_epochs": 1, "gamma": 0.995, "learning_rate": 3e-4}
+    assert {key: core[key] for key in plain} == plain
+    assert core["policy_kwargs"] == {"net_arch": {"pi": [512, 512], "vf": [512, 512]}, "head_arch": [128, 128]}
+    entropy = parse_schedule(core["ent_coef"])
+    assert [entropy(t) for t in (0, 500, 1000, 2000)] == pytest.approx([0.01, 0.0055, 0.001, 0.001])
+    weights = RewardWeights(**core["env_kwargs"]["rewards"])
+    frozen = parse_schedule(weights.target_frozen_tick)
+    assert [frozen(t) for t in (0, 300, 400)] == pytest.approx([0.004, 0.003, 0.003])
+    multiplier = parse_schedule(weights.player_died_with_food_multiplier)
+    assert [multiplier(0), multiplier(0, scale=1.0)] == pytest.approx([1.2**1.5, 2.2**1.5])
+    callbacks = [next(iter(each)) if isinstance(each, dict) else each for each in core["callback"]]
+    assert [name.rsplit(".")[-1] for name in callbacks] == ["NoveltyRewardCallback", "OutcomePredictorCallback"]
+
+
+def test_the_stock_spelling_and_the_command_line_come_to_the_same(tmp_path: Path) -> None:
+    stock = ["--algo", "maskable_ppo", "--env", "NhEnv", "-conf", str(ROOT / "hyperparams/Core.yml")]
+    models = [trained(tmp_path / "stock", *stock), trained(tmp_path / "preset", "--preset=Core")]
+    first, second = ([tensor.detach().numpy() for tensor in model.policy.parameters()] for model in models)
+    assert all(map(np.array_equal, first, second))
+
+
+def test_options_beside_a_preset_replace_its_own(tmp_path: Path) -> None:
+    zoo.train(["--preset", "NhEnv", "-f", str(tmp_path), *TINY, "gamma:0.5", "--env-kwargs", "opponent:'noop'"])
+    folder = tmp_path / "maskable_ppo/NhEnv_1"
+    assert PvpPPO.load(folder / "NhEnv.zip").gamma == 0.5
+    config = dict(yaml.load((folder / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader))
+    assert config["env_kwargs"] == {"opponent": "noop"}
+
+
+@pytest.mark.parametrize("command", [["scripts/train.py"], ["-m", "sb3_pvp.zoo", "train"]], ids=["script", "module"])
+def test_an_unknown_preset_is_one_line_and_exit_code_2(command: list[str]) -> None:
+    run = subprocess.run([sys.executable, *command, "--preset", "Cor"], cwd=ROOT, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "train: error: unknown preset 'Cor' (did you mean 'Core'?). Known: Core, NhEnv\n"
+
+
+def test_a_preset_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_text("NhEnv: {n_envs: 2}")
+    preset = zoo.find_preset(str(path))
+    assert (preset.name, preset.path, preset.env_id) == ("mine", path, "NhEnv")
+    assert preset.hyperparams() == {"n_envs": 2}
+
+
+SCHEDULE = {"type": "linear", "initial_value": 0.4, "final_value": 0.2, "change_over_time_steps": 2}
+
+
+def test_schedules_in_a_yaml_file_reach_the_algorithm(tmp_path: Path) -> None:
+    names = ["learning_rate", "clip_range", "ent_coef", "gamma", "vf_coef", "max_grad_norm"]
+    model = trained_with(tmp_path, dict.fromkeys(names, SCHEDULE))
+    assert model.schedules == dict.fromkeys(names, parse_schedule(SCHEDULE))
+    for name in names:  # the last roll-out was the third, at time 2
+        value = getattr(model, name)
+        assert (value(1) if callable(value) else value) == pytest.approx(0.2), name
+
+
+def test_linear_values_of_rl_zoo3_follow_the_remaining_progress(tmp_path: Path) -> None:
+    model = trained_with(tmp_path, {"learning_rate": "lin_3e-4", "clip_range": "lin_0.2"})
+    assert model.schedules == {}
+    assert [model.lr_schedule(progress) for progress in (1, 0.5)] == pytest.approx([3e-4, 1.5e-4])
+    assert model.clip_range(0.5) == pytest.approx(0.1)  # type: ignore[operator]
+
+
+def test_policy_kwargs_may_be_a_mapping_or_python(tmp_path: Path) -> None:
+    for folder, value in (("mapping", {"net_arch": [8], "activation": "tanh"}), ("python", "dict(net_arch=[4 + 4])")):
+        (tmp_path / folder).mkdir()
+        model = trained_with(tmp_path / folder, {"policy_kwargs": value})
+        assert model.policy_kwargs["net_arch"] == [8]
+
+
+def is_schedule(value: Any) -> bool:
+    return isinstance(value, dict) and "type" in value
+
+
+def trained_with(folder: Path, changes: dict[str, Any]) -> PvpPPO:
+    preset = zoo.find_preset("NhEnv")
+    path = folder / "mine.yml"
+    plain = {key: value for key, value in preset.hyperparams().items() if not isinstance(value, dict)}
+    path.write_text(yaml.safe_dump({"NhEnv": plain | {"policy_kwargs": {"net_arch": [8]}} | changes}))
+    return trained(folder, "--preset", str(path))
