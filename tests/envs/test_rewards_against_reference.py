@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs import NhVecEnv, parallel_env
 from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Outcome, Style
 from tests.envs.reference_rewards import Reference, on_the_wire
@@ -139,3 +139,23 @@ def test_played_fights_earn_what_the_table_says() -> None:
             assert infos[fight]["episode"]["r"] == pytest.approx(returns[fight], abs=1e-4)
             returns[fight] = 0.0
     assert ends >= 8
+
+
+def test_both_seats_of_a_pair_earn_what_the_table_says() -> None:
+    pytest.importorskip("pettingzoo")
+    env = parallel_env(rewards=CORE, max_episode_ticks=60)
+    chosen, rng, earned = reward_weights(CORE), np.random.default_rng(1), set()
+    for seed in range(3):
+        env.reset(seed=seed)
+        previous: list[dict[str, Any]] = [{}, {}]
+        while env.agents:
+            actions = {agent: env.contract.random_action(env.action_masks(agent), rng) for agent in env.agents}
+            _, rewards, _, _, infos = env.step(actions)
+            now, outcomes = on_the_wire(env.world.meta[0]), env.world.outcome[0]
+            for seat, agent in enumerate(infos):
+                expected = Reference(chosen, 0, now[seat], previous[seat], Outcome(outcomes[seat])).nonzero()
+                assert infos[agent]["rewards"] == pytest.approx(expected, rel=1e-5, abs=1e-7)
+                assert rewards[agent] == pytest.approx(sum(expected.values()), abs=1e-5)
+                earned |= set(expected)
+            previous = now
+    assert {"damage_dealt", "target_frozen", "player_frozen", "hit_on_prayer"} <= earned
