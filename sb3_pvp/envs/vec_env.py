@@ -13,7 +13,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
-from sb3_pvp.envs.checks import check_actions, check_seed
+from sb3_pvp.envs.checks import check_seed
 from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
 from sb3_pvp.envs.episode_log import EpisodeLog
 from sb3_pvp.envs.fight_metrics import Measurable
@@ -139,13 +139,16 @@ class NhVecEnv(VecEnv):
         return self.fights.observation()
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Takes the actions, ints ``(num_envs, heads)``; raises `ValueError` for wrong ones and changes nothing."""
+        """Takes the actions, ints ``(num_envs, heads)``; `step_wait` checks them."""
         if not self._started:
             raise gym.error.ResetNeeded("no fights are running: call reset() first")
-        self._actions = check_actions(actions, self.fights.contract, self.num_envs)
+        self._actions = actions
 
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Plays one tick; returns observations, rewards, dones and infos, all of them new objects."""
+        """Plays one tick; returns observations, rewards, dones and infos, all of them new objects.
+
+        Raises `ValueError` for wrong actions and changes nothing.
+        """
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
