@@ -13,9 +13,10 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction, load_contract
+from sb3_pvp.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.contract.random_contracts import contracts
+from tests.policies.guessing_game import NH, breaks_a_rule
 from tests.policies.plain_heads import Outcome, plain_heads
 from tests.policies.random_policies import (
     Case,
@@ -27,7 +28,6 @@ from tests.policies.random_policies import (
     randomize,
 )
 
-NH = load_contract("NhEnv")
 CASES = cases(contracts())
 close = th.testing.assert_close
 TINY = {"atol": 1e-5, "rtol": 1e-5}
@@ -176,16 +176,6 @@ def test_a_million_joint_actions_are_legal() -> None:
             total += len(actions)
             broken += np.count_nonzero(breaks_a_rule(case.masks.numpy(), actions.numpy()))
     assert (total, broken) == (1_000_000, 0)
-
-
-def breaks_a_rule(masks: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Which joint actions of NhEnv have an entry that is not allowed though its head has one that is; vectorised."""
-    chosen = np.zeros_like(masks)
-    np.put_along_axis(chosen, actions + NH.head_offsets[:-1], True, axis=1)
-    allowed = masks & NH.dependencies.satisfied(chosen)
-    nothing = np.logical_or.reduceat(allowed, NH.head_offsets[:-1], axis=1) == 0
-    allowed[:, NH.head_offsets[:-1]] |= nothing
-    return (chosen & ~allowed).any(1)
 
 
 def test_a_head_without_a_legal_entry_takes_entry_0_for_certain() -> None:

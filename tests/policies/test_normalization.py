@@ -38,3 +38,25 @@ def test_an_update_without_observations_does_nothing() -> None:
     normalizer = RunningNormalizer(1)
     normalizer.update()
     assert normalizer(th.tensor([[2.0]])).item() == 2.0
+
+
+def test_small_variations_of_large_values_survive_many_updates() -> None:
+    """Such as the level of a skill that is boosted once in a while."""
+    th.manual_seed(1)
+    samples = 118 + 0.05 * th.randn(20_000, 1, dtype=th.float64)
+    samples = samples.float()
+    normalizer = RunningNormalizer(1)
+    for part in samples.split(200):
+        normalizer.observe(part)
+        normalizer.update()
+    exact = samples.double()
+    assert abs(normalizer.mean.item() - exact.mean().item()) < 1e-4
+    assert abs(normalizer.variance.item() / exact.var(0, correction=0).item() - 1) < 1e-2
+
+
+def test_values_that_never_vary_are_zero_however_large() -> None:
+    normalizer = RunningNormalizer(1)
+    for _ in range(100):
+        normalizer.observe(th.full((64, 1), 1234.567))
+        normalizer.update()
+    assert abs(normalizer(th.tensor([[1234.567]])).item()) < 1e-3

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
@@ -14,60 +13,15 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from sb3_pvp.contract import load_contract
-from sb3_pvp.policies import MaskedMultiInputPolicy
-
-NH = load_contract("NhEnv")
-NUM_PRIVILEGED = len(NH.partial_indices)
-SPACE = spaces.Dict(
-    {
-        "observation": spaces.Box(-np.inf, np.inf, (1, NH.num_observations), np.float32),
-        "privileged": spaces.Box(-np.inf, np.inf, (1, NUM_PRIVILEGED), np.float32),
-        "action_mask": spaces.Box(0, 1, (NH.num_flat_actions,), np.int8),
-    }
-)
-
-
-class GuessingGame(gym.Env[dict[str, Any], np.ndarray]):
-    """Rewards eating when observation 0 is high; refuses every action that mask and rules do not allow."""
-
-    observation_space, action_space = SPACE, NH.action_space
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        super().reset(seed=seed)
-        self.ticks = 0
-        return self._observe(), {}
-
-    def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        for head in range(NH.num_heads):
-            assert NH.conditional_mask(self.mask, action[:head])[action[head]], f"head {head} chose {action[head]}"
-        food = NH.head_index("food")
-        reward = float(action[food] == (self.value > 50))
-        self.ticks += 1
-        return self._observe(), reward, self.ticks == 20, False, {}
-
-    def action_masks(self) -> np.ndarray:
-        return self.mask
-
-    def _observe(self) -> dict[str, Any]:
-        self.value = self.np_random.uniform(0, 100)
-        self.mask = self.np_random.random(NH.num_flat_actions) < 0.7
-        food = NH.flat_offset("food")
-        self.mask[food : food + 2] = True
-        observation = np.full((1, NH.num_observations), self.value, np.float32)
-        privileged = np.zeros((1, NUM_PRIVILEGED), np.float32)
-        return {"observation": observation, "privileged": privileged, "action_mask": self.mask.astype(np.int8)}
+from sb3_pvp.policies import AutoregressivePolicy
+from tests.policies.guessing_game import NH, SPACE, GuessingGame
 
 
 @pytest.fixture(scope="module")
 def model() -> MaskablePPO:
     """A model that has learnt a little on an environment that raises on illegal actions."""
     env = DummyVecEnv([GuessingGame] * 8)
-    model = MaskablePPO(
-        MaskedMultiInputPolicy, env, n_steps=128, batch_size=256, n_epochs=4, learning_rate=1e-3, seed=0
-    )
+    model = MaskablePPO(AutoregressivePolicy, env, n_steps=128, batch_size=256, n_epochs=4, learning_rate=1e-3, seed=0)
     return model.learn(8192)
 
 
@@ -87,15 +41,6 @@ def test_it_learns_and_acts_legally(model: MaskablePPO) -> None:
             observation, reward, done, _, _ = env.step(action)
             total += reward
     assert total / 20 > 15  # guessing brings 10 of 20
-
-
-def test_roll_out_and_learning_agree_on_log_probabilities() -> None:
-    env = DummyVecEnv([GuessingGame] * 4)
-    model = MaskablePPO(MaskedMultiInputPolicy, env, n_steps=16, batch_size=64, n_epochs=1, learning_rate=0.0, seed=1)
-    model.learn(192)  # several roll-outs, so the statistics have changed in between
-    data = next(model.rollout_buffer.get(64))
-    _, log_probs, _ = model.policy.evaluate_actions(data.observations, data.actions, data.action_masks)
-    th.testing.assert_close(log_probs, data.old_log_prob, atol=1e-5, rtol=1e-5)
 
 
 def test_masks_come_from_the_observation_unless_passed(model: MaskablePPO, observation: dict[str, Any]) -> None:
@@ -132,7 +77,9 @@ def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
 ) -> None:
     other = observation | {"privileged": observation["privileged"] + 1}
     one, two = (model.policy.obs_to_tensor(each)[0] for each in (observation, other))
-    assert model.policy.get_distribution(one).logits.equal(model.policy.get_distribution(two).logits)
+    actions = model.policy.get_distribution(one).mode()
+    log_probs = [model.policy.get_distribution(seen).log_prob(actions) for seen in (one, two)]
+    assert log_probs[0].equal(log_probs[1])
     assert not model.policy.predict_values(one).equal(model.policy.predict_values(two))
 
 
@@ -150,10 +97,67 @@ def test_bad_input_is_refused(model: MaskablePPO, observation: Any, masks: Any, 
 
 
 def test_wrong_spaces_are_refused() -> None:
-    with pytest.raises(ValueError, match="Dict observation space"):
-        MaskedMultiInputPolicy(SPACE["observation"], NH.action_space, lambda _: 0.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="contract NhEnv"):
-        MaskedMultiInputPolicy(SPACE, spaces.MultiDiscrete([2, 2]), lambda _: 0.0)
+    box = spaces.Box(-1.0, 1.0, (3,))
+    for observation_space, action_space, arguments, message in (
+        (SPACE, spaces.MultiDiscrete([2, 2]), {"contract": "NhEnv"}, "contract NhEnv"),
+        (box, spaces.Box(-1.0, 1.0, (2,)), {}, "action space"),
+        (spaces.Discrete(3), spaces.Discrete(2), {}, "Box"),
+        (spaces.Dict({"privileged": box}), spaces.Discrete(2), {}, "no public part"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AutoregressivePolicy(observation_space, action_space, lambda _: 0.0, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"activation": "rellu"}, "relu"),
+        ({"net_arch": {"pi": [8]}}, "vf"),
+        ({"net_arch": [8, 0]}, "positive integer"),
+        ({"net_arch": {"layers": [{"size": 8, "dropout": 0.1}]}}, "either a size or a dropout"),
+        ({"net_arch": {"layers": [{"dropout": 1.5}]}}, "dropout"),
+        ({"net_arch": {"layers": [{"size": 8, "activation": "sigmoid"}]}}, "activation"),
+        ({"head_arch": {"layers": [{"size": 8, "repat": 2}]}}, "repeat"),
+        ({"head_arch": [[8], [8]]}, "2 architectures for 12 heads"),
+        ({"share_features_extractor": True}, "privileged"),
+        ({"contract": "NhEnvv"}, "NhEnv"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, **arguments)
+
+
+def test_the_contract_is_found_by_the_spaces() -> None:
+    policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0)
+    assert policy.contract == NH
+    assert policy.head_ids == [head.id for head in NH.heads]
+    free = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, contract=None)
+    assert free.contract is None and free.head_ids == [str(head) for head in range(NH.num_heads)]
+
+
+def test_networks_have_the_shapes_of_the_reference_network() -> None:
+    """The numbers of training.md §3.12, obtained there by building it."""
+    core = {"net_arch": [512, 512], "head_arch": [128, 128]}
+    policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, **core)  # type: ignore[arg-type]
+    widths = [policy.heads.layers(head)[0][0].shape[1] for head in range(NH.num_heads)]
+    assert widths == [512, 516, 519, 522, 526, 531, 533, 535, 537, 539, 544, 551]
+    own = [weight.numel() + bias.numel() for head in range(NH.num_heads) for weight, bias in policy.heads.layers(head)]
+    others = [p.numel() for part in (policy.actor, policy.critic, policy.value_net) for p in part.parameters()]
+    assert sum(own) + sum(others) == 1_774_894
+
+
+def test_weights_start_orthogonal_with_the_gains_of_the_reference() -> None:
+    """training.md §3.9: sqrt(2) for hidden layers, 0.01 for logits, 1 for values, and no biases."""
+    policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, net_arch=[32], head_arch=[16, 8])
+    gains = [(policy.actor[0].weight, 2**0.5), (policy.critic[0].weight, 2**0.5), (policy.value_net.weight, 1.0)]
+    for head in range(NH.num_heads):
+        *hidden, (logits, _) = policy.heads.layers(head)
+        gains += [(weight, 2**0.5) for weight, _ in hidden] + [(logits, 0.01)]
+    for weight, gain in gains:
+        expected = gain * th.ones(min(weight.shape))
+        th.testing.assert_close(th.linalg.svdvals(weight), expected, atol=1e-4 * gain, rtol=1e-4)
+    assert not any(parameter.any() for name, parameter in policy.named_parameters() if "bias" in name)
 
 
 def test_a_saved_model_acts_alike_where_sb3_pvp_was_not_imported(
@@ -172,11 +176,11 @@ def test_a_saved_model_acts_alike_where_sb3_pvp_was_not_imported(
 
 
 def test_saved_models_name_the_public_import_path() -> None:
-    assert pickle.dumps(MaskedMultiInputPolicy).count(b"sb3_pvp.policies\x94") == 1
+    assert pickle.dumps(AutoregressivePolicy).count(b"sb3_pvp.policies\x94") == 1
 
 
 def test_the_policy_alone_can_be_saved(model: MaskablePPO, observation: dict[str, Any], tmp_path: Path) -> None:
     model.policy.save(str(tmp_path / "policy.pt"))
-    policy = MaskedMultiInputPolicy.load(str(tmp_path / "policy.pt"))
+    policy = AutoregressivePolicy.load(str(tmp_path / "policy.pt"))
     expected = model.predict(observation, deterministic=True)[0]
     assert policy.predict(observation, deterministic=True)[0].tolist() == expected.tolist()
