@@ -73,7 +73,7 @@ def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> fl
 
 def _number(name: str, value: Any) -> float | int:
     allowed = RANGES[name]
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    number = nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not allowed.low <= number <= allowed.high:  # nor is NaN
         raise _wrong(name, value)
     return round(number) if allowed.integer else number

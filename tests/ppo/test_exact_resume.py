@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
 from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNormalize
 
 from sb3_pvp import PvpPPO
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
 
 ROLLOUT = 4 * 16
 SETTINGS: dict[str, Any] = {
@@ -30,41 +33,65 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def new_model(env: Any, **kwargs: Any) -> PvpPPO:
-    return PvpPPO("MultiInputPolicy", env, **(SETTINGS | kwargs))
+def new_model(env: Any, policy: Any = "MultiInputPolicy", **kwargs: Any) -> PvpPPO:
+    return PvpPPO(policy, env, **(SETTINGS | kwargs))
+
+
+def assert_same_learner(one: PvpPPO, other: PvpPPO) -> None:
+    mine, yours = one.policy.state_dict(), other.policy.state_dict()
+    assert mine.keys() == yours.keys()
+    assert all(th.equal(mine[name], yours[name]) for name in mine)
+    names = ("num_timesteps", "trained_rollouts", "num_updates", "reward_normalizer", "ent_coef", "_n_updates")
+    assert {name: getattr(one, name) for name in names} == {name: getattr(other, name) for name in names}
 
 
 def assert_same_run(one: PvpPPO, other: PvpPPO) -> None:
-    for mine, yours in zip(one.policy.parameters(), other.policy.parameters(), strict=True):
-        assert th.equal(mine, yours)
-    names = ("num_timesteps", "trained_rollouts", "num_updates", "reward_normalizer", "ent_coef", "_n_updates")
-    assert {name: getattr(one, name) for name in names} == {name: getattr(other, name) for name in names}
+    assert_same_learner(one, other)
     assert list(one.ep_info_buffer or ()) == list(other.ep_info_buffer or ())
 
 
-def bare(env: GuessingGame) -> GuessingGame:
-    return env
+def bare(seed: int = 0) -> PvpPPO:
+    return new_model(GuessingGame(seed=seed))
 
 
-def wrapped(env: GuessingGame) -> VecNormalize:
-    return VecNormalize(VecMonitor(VecFrameStack(env, 2)), norm_obs_keys=["observation"])
+def wrapped(seed: int = 0) -> PvpPPO:
+    env = VecMonitor(VecFrameStack(GuessingGame(seed=seed), 2))
+    return new_model(VecNormalize(env, norm_obs_keys=["observation"]))
 
 
-@pytest.mark.parametrize("wrap", [bare, wrapped])
-def test_continues_in_another_process(tmp_path: Path, wrap: Any) -> None:
-    whole = new_model(wrap(GuessingGame())).learn(6 * ROLLOUT)
-    new_model(wrap(GuessingGame())).learn(2 * ROLLOUT).save(tmp_path / "half")
+def fights(seed: int = 0) -> PvpPPO:
+    """The real thing: fights against the bot, in gear that is drawn by chance, with a policy that has statistics."""
+    env = NhVecEnv(4, seed=seed, reset_params={"randomizeGear": True}, frame_ages=(0, 1))
+    return new_model(env, policy=AutoregressivePolicy)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of runs that were saved after two roll-outs, and during the third, and were continued in another process."""
+    folder = tmp_path_factory.mktemp("runs")
+    for make in (bare, wrapped, fights):
+        callback = CheckpointCallback(2 * 16 + 5, str(folder), name_prefix=make.__name__)
+        make().learn(6 * ROLLOUT, callback=callback).save(folder / f"{make.__name__}_whole")
+        make().learn(2 * ROLLOUT).save(folder / f"{make.__name__}_half")
     script = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 import test_exact_resume as here
-env = here.{wrap.__name__}(here.GuessingGame(seed=99))
-model = here.PvpPPO.load({str(tmp_path / "half")!r}, env=env, device="cpu")
-model.learn(4 * here.ROLLOUT, reset_num_timesteps=False).save({str(tmp_path / "resumed")!r})
+for make in (here.bare, here.wrapped, here.fights):
+    for name in ("half", "148_steps"):
+        path = {str(folder)!r} + f"/{{make.__name__}}_{{name}}"
+        model = here.PvpPPO.load(path, env=make(seed=99).env, device="cpu")
+        model.learn(6 * here.ROLLOUT - model.num_timesteps, reset_num_timesteps=False).save(path)
 """
     subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", script], check=True)
-    resumed = PvpPPO.load(tmp_path / "resumed")
-    for mine, yours in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
-        assert th.equal(mine, yours)
+    return folder
+
+
+@pytest.mark.parametrize("make", ["bare", "wrapped", "fights"])
+@pytest.mark.parametrize("name", ["half", "148_steps"])
+def test_continues_in_another_process(runs: Path, make: str, name: str) -> None:
+    whole, continued = (PvpPPO.load(runs / f"{make}_{which}") for which in ("whole", name))
+    assert (whole.trained_rollouts, whole.num_timesteps) == (6, 6 * ROLLOUT)
+    assert_same_learner(whole, continued)
 
 
 def resume(path: Path, steps: int, env: Any = None, **kwargs: Any) -> PvpPPO:
