@@ -52,7 +52,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
     Args:
         world: see `NhEnv`.
         reset_params: see `NhEnv`; for both seats.
-        rewards: see `NhEnv`.
+        rewards: see `NhEnv`; schedules stay at their first value.
         frame_ages: see `NhEnv`.
         death_match: see `NhEnv`.
         max_episode_ticks: see `NhEnv`.
