@@ -143,6 +143,9 @@ class World(Protocol):
     """F fights of two seats; arrays are views that `reset` and `step` overwrite in place.
 
     A seat is driven by a learner, by an opponent policy, or by the world itself (its ``baseline`` bot).
+
+    A world that can be put back to any moment also has ``get_state()`` and ``set_state(state)``, as `SimWorld` has;
+    without them environments cannot be resumed exactly.
     """
 
     contract: Contract

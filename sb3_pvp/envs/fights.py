@@ -243,12 +243,17 @@ class Fights:
         }
         return arrays if self._noise is None else {**arrays, "noise": (self._noise, ("words",))}
 
-    def _world_options(self, seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _world_options(
+        self, seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        """One mapping for each fight, or for all if they start alike, as they do when the last ones have ended."""
         for given in options:
             for name in given:
                 require_known("reset option", name, RESET_OPTIONS)
         bots = (None, WORLD_BOT if self._opponent is None else None)
         common = {"bots": bots, "death_match": self.settings.death_match}
+        if not any(options) and not any(seed is not None for seed in seeds):
+            return common
         return [
             {**common, **given, **({} if seed is None else {"seed": seed})}
             for seed, given in zip(seeds, options, strict=True)
