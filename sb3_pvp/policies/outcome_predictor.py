@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from sb3_pvp.policies.frame_statistics import FrameStatistics
 HIDDEN_SIZES = (64, 64)
 #: The outputs of the network.
 LOST, WON = range(2)
+_PLAIN = ("shape", "learning_rate", "rng")
 
 
 class OutcomePredictor:
@@ -88,14 +90,18 @@ class OutcomePredictor:
         self._optimizer = th.optim.Adam(self._network.parameters(), lr=self.learning_rate)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the torch objects, whose content goes along as NumPy arrays."""
-        state = {name: value for name, value in vars(self).items() if name not in ("_network", "_optimizer")}
+        """Plain values and NumPy arrays: what is in a file depends neither on torch nor on other classes."""
         contents = {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
-        return state | {"contents": _converted(contents, th.Tensor, lambda tensor: tensor.numpy().copy())}
+        return {
+            **{name: value for name, value in vars(self).items() if name in _PLAIN},
+            "statistics": asdict(self.statistics),
+            "contents": _converted(contents, th.Tensor, lambda tensor: tensor.numpy().copy()),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         contents = _converted(state["contents"], np.ndarray, lambda array: th.from_numpy(array.copy()))
-        vars(self).update({name: value for name, value in state.items() if name != "contents"})
+        vars(self).update({name: state[name] for name in _PLAIN})
+        self.statistics = FrameStatistics(**state["statistics"])
         self._build(0)
         self._network.load_state_dict(contents["network"])
         self._optimizer.load_state_dict(contents["optimizer"])

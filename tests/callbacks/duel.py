@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium as gym
@@ -56,6 +57,18 @@ class Duel(gym.Env[Any, Any]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         return np.array([True, True, True, self.steps % 2 == 0, False])
+
+
+class ResumableDuels(DummyVecEnv):
+    """A vectorised environment of them that can be put back."""
+
+    _state = ("envs", "buf_obs", "buf_dones", "buf_rews", "buf_infos")
+
+    def get_state(self) -> dict[str, Any]:
+        return copy.deepcopy({name: getattr(self, name) for name in self._state})
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        vars(self).update(copy.deepcopy(state))
 
 
 def duels(number: int = 4, **kwargs: Any) -> DummyVecEnv:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duel import Duel, duels
+from duel import Duel, ResumableDuels, duels
 from logged import remember
 from sb3_contrib import MaskablePPO
 
@@ -40,7 +40,7 @@ class Recorded(OutcomePredictorCallback):
 def state_of(predictor: OutcomePredictor) -> Any:
     state = predictor.__getstate__()
     numbers = [value.ravel() for value in state["contents"]["network"].values()]
-    return np.concatenate([*numbers, state["statistics"].mean, [state["rng"].bit_generator.state["state"]["state"]]])
+    return np.concatenate([*numbers, state["statistics"]["mean"], [state["rng"].bit_generator.state["state"]["state"]]])
 
 
 def test_it_learns_and_tells() -> None:
@@ -139,6 +139,18 @@ def test_a_loaded_model_goes_on_with_its_predictor(tmp_path: Path) -> None:
         states.append(state_of(loaded.outcome_predictor))  # type: ignore[attr-defined]
         assert (states[-1] != before).any()
     np.testing.assert_array_equal(*states)
+
+
+def test_a_resumed_run_teaches_the_same(tmp_path: Path) -> None:
+    straight = PvpPPO(AutoregressivePolicy, ResumableDuels([Duel] * 4), **SMALL)  # type: ignore[arg-type]
+    straight.learn(5 * ROLLOUT, callback=OutcomePredictorCallback())
+    stopped = PvpPPO(AutoregressivePolicy, ResumableDuels([Duel] * 4), **SMALL)  # type: ignore[arg-type]
+    stopped.learn(3 * ROLLOUT, callback=OutcomePredictorCallback())
+    stopped.save(tmp_path / "fighter.zip")
+    resumed = PvpPPO.load(tmp_path / "fighter.zip", env=ResumableDuels([Duel] * 4))
+    resumed.learn(2 * ROLLOUT, reset_num_timesteps=False, callback=OutcomePredictorCallback(seed=9))
+    ours, theirs = (state_of(model.outcome_predictor) for model in (straight, resumed))  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_learning_is_not_disturbed() -> None:
