@@ -5,16 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from zipfile import is_zipfile
 
+import torch
 from sb3_contrib import MaskablePPO
 
-# What training needs and acting does not; rl-zoo3 pickles its own classes here.
-_TRAINING_ONLY = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
+# What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
+# global random generators back to where they were when that fighter's training began.
+_TRAINING_ONLY = {
+    "learning_rate": 0.0,
+    "lr_schedule": lambda _: 0.0,
+    "clip_range": lambda _: 0.0,
+    "seed": None,
+    "training_state": None,
+}
 
 
 def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
-    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``MaskablePPO.load``.
+    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
 
-    Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError`` if the file is
+    The global random generators are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError`` if the file is
     no model of this package.
     """
     if not Path(path).is_file():
@@ -22,7 +30,8 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
     if not is_zipfile(path):
         raise ValueError(f"{path} is not a model: models are zip files written by model.save()")
     try:
-        model = MaskablePPO.load(path, device=device, custom_objects=_TRAINING_ONLY)
+        with torch.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
+            model = MaskablePPO.load(path, device=device, custom_objects=_TRAINING_ONLY)
     except Exception as error:  # whatever unpickling a foreign file runs into
         raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
     if not type(model.policy).__module__.startswith("sb3_pvp."):

@@ -1,5 +1,6 @@
 """A run that is saved, loaded and continued equals one that was never interrupted."""
 
+import random
 import subprocess
 import sys
 import warnings
@@ -13,9 +14,10 @@ import torch as th
 from ppo_games import GuessingGame
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNormalize
 
-from sb3_pvp import PvpPPO
+from sb3_pvp import PvpPPO, load
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
@@ -67,7 +69,7 @@ def fights(seed: int = 0) -> PvpPPO:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of runs that were saved after two roll-outs, and during the third, and were continued in another process."""
+    """Files of runs that were saved after two roll-outs, or in the third, and were continued in another process."""
     folder = tmp_path_factory.mktemp("runs")
     for make in (bare, wrapped, fights):
         callback = CheckpointCallback(2 * 16 + 5, str(folder), name_prefix=make.__name__)
@@ -175,13 +177,18 @@ def test_a_new_run_starts_afresh(tmp_path: Path) -> None:
     assert model.trained_rollouts == 2
 
 
-def test_loading_to_act_leaves_the_random_generators_alone(tmp_path: Path) -> None:
-    new_model(GuessingGame()).learn(ROLLOUT).save(tmp_path / "model")
-    th.manual_seed(1)
-    expected = th.rand(3)
-    th.manual_seed(1)
-    PvpPPO.load(tmp_path / "model")
-    assert th.equal(th.rand(3), expected)
+@pytest.mark.parametrize("load_to_act", [PvpPPO.load, load])
+def test_loading_to_act_leaves_the_random_generators_alone(
+    tmp_path: Path, load_to_act: Callable[[Path], MaskablePPO]
+) -> None:
+    new_model(GuessingGame(), policy=AutoregressivePolicy).learn(ROLLOUT).save(tmp_path / "model.zip")
+    drawn = []
+    for action in (None, load_to_act):
+        set_random_seed(1)
+        if action is not None:
+            action(tmp_path / "model.zip")
+        drawn.append((th.rand(2).tolist(), np.random.random(), random.random()))  # noqa: NPY002
+    assert drawn[0] == drawn[1]
 
 
 def test_stock_sb3_loads_the_file_without_this_package_being_imported(tmp_path: Path) -> None:
