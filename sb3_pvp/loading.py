@@ -22,8 +22,8 @@ _TRAINING_ONLY = {
 def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
     """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
 
-    The global random generators are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError`` if the file is
-    no model of this package.
+    The global random generators are left alone. Loading unpickles: only load files that you trust. Raises
+    ``FileNotFoundError``, or ``ValueError`` if the file is no model of this package.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no model file {path}")
