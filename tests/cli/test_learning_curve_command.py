@@ -117,10 +117,10 @@ def test_it_stops_at_the_win_rate_and_at_the_limit_of_steps(tmp_path: Path, monk
 
 @pytest.mark.usefixtures("quick")
 def test_evaluations_are_closer_at_the_beginning_and_are_no_training(tmp_path: Path) -> None:
-    CurveRun(tmp_path / "often", changes=TINY).train(Budget(cpu_minutes=50 / 60, evaluate_every=10 / 60, fights=4))
-    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "often")] == [0, 10, 20, 30, 40, 50]
-    CurveRun(tmp_path / "early", changes=TINY).train(Budget(cpu_minutes=40 / 60, evaluate_every=1, fights=4))
-    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "early")] == [0, 15, 30, 40]
+    CurveRun(tmp_path / "often", changes=TINY).train(Budget(cpu_minutes=8 / 60, evaluate_every=4 / 60, fights=4))
+    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "often")] == [0, 4, 8]
+    CurveRun(tmp_path / "early", changes=TINY).train(Budget(cpu_minutes=18 / 60, evaluate_every=1, fights=4))
+    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "early")] == [0, 15, 18]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
