@@ -198,13 +198,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
-        actions, log_probs = self._sampler.act(latent, masks, deterministic)
+        actions, joint = self._sampler.act(latent, masks, deterministic)
         self.observation_normalizer.observe(raw)
         self.heads.normalizer.observe(self.rules.one_hot(actions))
         if th.is_grad_enabled():
             joint = self.heads(latent, masks, actions)[0].sum(1)
-        else:
-            joint = log_probs.gather(-1, actions[..., None]).sum((1, 2))
         shape = self.action_space.shape or ()
         return actions.reshape(-1, *shape), self._values(features), joint
 

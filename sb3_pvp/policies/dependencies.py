@@ -23,6 +23,7 @@ class DependencyRules(nn.Module):
         forbids: float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
         permits: float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
         columns: int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
+        membership: float ``(A, heads)``: 1 where an entry belongs to a head.
     """
 
     forbids: th.Tensor
@@ -31,6 +32,7 @@ class DependencyRules(nn.Module):
     penalties: th.Tensor
     columns: th.Tensor
     offsets: th.Tensor
+    membership: th.Tensor
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
         super().__init__()
@@ -45,7 +47,8 @@ class DependencyRules(nn.Module):
         columns = np.full((len(head_sizes), self.widest), self.num_flat)
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
-        for name, values in (("penalties", penalties), ("columns", columns), ("offsets", np.array(self.starts))):
+        derived = {"penalties": penalties, "columns": columns, "offsets": np.array(self.starts)}
+        for name, values in (derived | {"membership": _membership(head_sizes)}).items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
@@ -65,6 +68,25 @@ class DependencyRules(nn.Module):
             legal &= (chosen @ self.permits > 0) | ~self.asks_any
         return th.where(legal, 0.0, self.penalties)
 
+    def num_legal(self, penalty: th.Tensor) -> th.Tensor:
+        """How many legal entries each head has, float ``(batch, heads)``, given the penalties ``(batch, A)``."""
+        return (penalty == 0).float() @ self.membership
+
+    def log_probs_without_choice(self, penalty: th.Tensor, num_legal: th.Tensor, actions: th.Tensor) -> th.Tensor:
+        """Log-probabilities ``(batch, heads)`` of actions where heads have no choice: 0, or hugely negative."""
+        own = penalty.gather(1, actions + self.offsets)
+        return own - FORBIDDEN_FIRST * (num_legal == 0)
+
+    def pick(self, flat: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
+        """The flat values ``(batch, A)`` of these choices, ``(choices, widest head)``; what pads is forbidden."""
+        return nn.functional.pad(flat, (0, 1), value=FORBIDDEN)[rows[:, None], self.columns[heads]]
+
+    @staticmethod
+    def open_choices(num_legal: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Where a head has more than one legal entry: heads and rows, ints ``(choices,)`` each, in order of heads."""
+        heads, rows = (num_legal.T > 1).nonzero().unbind(1)
+        return heads, rows
+
     @property
     def has_any(self) -> bool:
         """Whether there are rules that ask for one of several choices."""
@@ -72,8 +94,12 @@ class DependencyRules(nn.Module):
 
     def _forbids(self, tables: DependencyTables) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         # An entry that requires a sub-action is forbidden by every other choice of that head.
-        head_of = np.repeat(np.arange(len(self.head_sizes)), self.head_sizes)
-        others = (head_of[:, None] == head_of) & ~np.eye(self.num_flat, dtype=bool)
+        membership = _membership(self.head_sizes)
+        others = membership @ membership.T - np.eye(self.num_flat)
         forbids: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-        forbids = others.astype(float) @ tables.require_all.T + tables.require_none.T
+        forbids = others @ tables.require_all.T + tables.require_none.T
         return forbids
+
+
+def _membership(head_sizes: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)

@@ -30,9 +30,12 @@ class BatchedLinear(nn.Module):
 class HeadGroup(nn.Module):
     """The heads of equal architecture with hidden layers; logits are padded to ``num_logits``."""
 
+    local: th.Tensor
+
     def __init__(self, heads: Sequence[int], num_inputs: int, layers: Sequence[Layer], num_logits: int) -> None:
         super().__init__()
         self.heads = list(heads)
+        self.register_buffer("local", _places(heads), persistent=False)
         modules: list[nn.Module] = []
         for layer in layers:
             if layer.is_linear:
@@ -41,23 +44,27 @@ class HeadGroup(nn.Module):
             modules += after_linear(layer)
         modules.append(BatchedLinear(len(heads), num_inputs, num_logits))
         self.network = nn.ModuleList(modules)
-        self.num_logits = num_logits
 
-    def forward(self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, has_choice: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, heads, num_logits)`` where ``has_choice``, bool ``(batch, heads)``; zeros elsewhere.
+    def forward(
+        self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
+    ) -> th.Tensor:
+        """Logits ``(choices, num_logits)`` of single choices.
 
         Args:
             latent: ``(batch, trunk)``.
             extra: ``(batch, extra inputs)``.
-            visible: ``(heads, extra inputs)``, which of those each head sees.
-            has_choice: bool ``(batch, heads)``.
+            visible: ``(all heads, extra inputs)``, which of those each head sees.
+            heads: the head of each choice, int ``(choices,)``, ascending; all of them in this group.
+            rows: the row of the batch of each choice, int ``(choices,)``.
         """
-        heads, rows, used = tiles(has_choice)
-        hidden = th.cat([latent[rows], extra[rows] * visible[heads][:, None]], 2)
+        tile_heads, slots = tiles(self.local[heads], len(self.heads))
+        tile_rows = rows.new_zeros(len(tile_heads), TILE)
+        tile_rows.view(-1)[slots] = rows
+        visible = visible[self.heads][tile_heads][:, None]
+        hidden = th.cat([latent[tile_rows], extra[tile_rows] * visible], 2)
         for module in self.network:
-            hidden = module(hidden, heads) if isinstance(module, BatchedLinear) else module(hidden)
-        logits = latent.new_zeros(*has_choice.shape, self.num_logits)
-        return logits.index_put((rows[used], heads[:, None].expand_as(rows)[used]), hidden[used])
+            hidden = module(hidden, tile_heads) if isinstance(module, BatchedLinear) else module(hidden)
+        return hidden.flatten(0, 1)[slots]
 
     def linear_layers(self) -> list[BatchedLinear]:
         """The batched layers in order; the last one makes the logits."""
@@ -73,10 +80,12 @@ class JointLogits(nn.Module):
 
     columns: th.Tensor
     row_heads: th.Tensor
+    local: th.Tensor
 
     def __init__(self, heads: Sequence[int], num_inputs: int, sizes: Sequence[int], num_logits: int) -> None:
         super().__init__()
         self.heads = list(heads)
+        self.register_buffer("local", _places(heads), persistent=False)
         self.weight = nn.Parameter(th.zeros(sum(sizes), num_inputs))
         self.bias = nn.Parameter(th.zeros(sum(sizes)))
         starts = [sum(sizes[:index]) for index in range(len(sizes))]
@@ -88,31 +97,38 @@ class JointLogits(nn.Module):
         row_heads = [head for head, size in zip(heads, sizes, strict=True) for _ in range(size)]
         self.register_buffer("row_heads", th.tensor(row_heads, dtype=th.int64), persistent=False)
 
-    def forward(self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, heads, num_logits)``; arguments as of `HeadGroup`, but with ``visible`` of all heads."""
+    def forward(
+        self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
+    ) -> th.Tensor:
+        """Logits ``(choices, num_logits)`` of single choices; arguments as of `HeadGroup`."""
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
         logits = th.addmm(self.bias, latent, of_latent.T) + extra @ (of_extra * visible[self.row_heads]).T
-        return nn.functional.pad(logits, (0, 1))[:, self.columns]
+        return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[self.local[heads]]]
 
 
-def tiles(wanted: th.Tensor, size: int = TILE) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-    """Cuts the wanted rows of each head into tiles.
+def tiles(heads: th.Tensor, num_heads: int, size: int = TILE) -> tuple[th.Tensor, th.Tensor]:
+    """Cuts choices into tiles of one head each; the last tile of a head need not be full.
 
     Args:
-        wanted: bool ``(batch, heads)``.
-        size: rows of a tile.
+        heads: the head of each choice, int ``(choices,)``, ascending.
+        num_heads: how many heads there are.
+        size: choices that fit into a tile.
 
     Returns:
-        The head of each tile, int ``(tiles,)``; its rows, int ``(tiles, size)``; and which of them are used, bool
-        ``(tiles, size)``: the last tile of a head is filled up with row 0.
+        The head of each tile, int ``(tiles,)``, and where each choice lies in the tiles laid end to end, int
+        ``(choices,)``.
     """
-    counts = wanted.sum(0)
+    counts = heads.bincount(minlength=num_heads)
     tiles_of_head = (counts + size - 1) // size
-    heads = th.repeat_interleave(th.arange(len(counts), device=wanted.device), tiles_of_head)
-    # Place of every tile's first row within the rows of its head, and whether that row exists.
-    first_tile = tiles_of_head.cumsum(0) - tiles_of_head
-    places = (th.arange(len(heads), device=wanted.device) - first_tile[heads])[:, None] * size
-    used = places + th.arange(size, device=wanted.device) < counts[heads][:, None]
-    rows = th.zeros(used.shape, dtype=th.int64, device=wanted.device)
-    rows[used] = wanted.T.nonzero()[:, 1]
-    return heads, rows, used
+    tile_heads = th.repeat_interleave(th.arange(num_heads, device=heads.device), tiles_of_head)
+    # Every head leaves this many slots empty before the first choice of the next one.
+    gaps = tiles_of_head * size - counts
+    slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
+    return tile_heads, slots
+
+
+def _places(heads: Sequence[int]) -> th.Tensor:
+    """The place of each head in the list, at the position of the head; 0 for those that are not in it."""
+    places = th.zeros(max(heads, default=-1) + 1, dtype=th.int64)
+    places[list(heads)] = th.arange(len(heads))
+    return places

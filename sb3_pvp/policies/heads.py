@@ -15,12 +15,14 @@ from typing import cast
 import torch as th
 from torch import nn
 
-from sb3_pvp.policies.dependencies import FORBIDDEN, DependencyRules
+from sb3_pvp.policies.dependencies import DependencyRules
 from sb3_pvp.policies.head_groups import HeadGroup, JointLogits
 from sb3_pvp.policies.layers import Layer
 from sb3_pvp.policies.normalization import RunningNormalizer
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
+# A log-probability whose probability is next to nothing, but no subnormal number, which processors are slow with.
+SMALLEST = -80.0
 
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
@@ -64,11 +66,7 @@ class AutoregressiveHeads(nn.Module):
         )
         direct = [head for head, layers in enumerate(architectures) if not layers]
         self.direct = JointLogits(direct, total, [rules.head_sizes[head] for head in direct], rules.widest)
-        order = [head for group in self.groups for head in group.heads] + direct
-        self.register_buffer("_order", th.tensor(order).argsort(), persistent=False)
         self._initialize()
-
-    _order: th.Tensor
 
     @property
     def groups(self) -> list[HeadGroup]:
@@ -87,19 +85,17 @@ class AutoregressiveHeads(nn.Module):
             Log-probabilities ``(batch, heads)`` of each head's action given those before it, and the entropies
             ``(batch, heads)`` of each head given the same.
         """
-        log_probs = self.log_probs(latent, masks, actions)
-        entropies = -(log_probs.exp() * log_probs).sum(-1)
-        return log_probs.gather(-1, actions[..., None]).squeeze(-1), entropies
-
-    def log_probs(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """Log-probabilities ``(batch, heads, widest head)`` of every entry, given the ``actions`` of earlier heads."""
         chosen = self.rules.one_hot(actions)
-        penalty = self.pad(self.rules.penalty(masks, chosen))
-        return (self._logits(latent, self.extra_inputs(masks, chosen), penalty) + penalty).log_softmax(-1)
-
-    def pad(self, flat: th.Tensor) -> th.Tensor:
-        """Brings flat penalties ``(batch, A)`` into the shape ``(batch, heads, widest head)``; padding is forbidden."""
-        return nn.functional.pad(flat, (0, 1), value=FORBIDDEN)[:, self.rules.columns]
+        penalty = self.rules.penalty(masks, chosen)
+        num_legal = self.rules.num_legal(penalty)
+        heads, rows = self.rules.open_choices(num_legal)
+        logits = self._logits(latent, self.extra_inputs(masks, chosen), heads, rows)
+        log_probs = (logits + self.rules.pick(penalty, heads, rows)).log_softmax(-1)
+        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
+        entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
+        certain = self.rules.log_probs_without_choice(penalty, num_legal, actions)
+        none = latent.new_zeros(actions.shape)
+        return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
 
     def encode(self, chosen: th.Tensor) -> th.Tensor:
         """One-hot encodings as heads see them (training.md §3.8)."""
@@ -136,13 +132,18 @@ class AutoregressiveHeads(nn.Module):
             own_weight.copy_(weight)
             own_bias.copy_(bias)
 
-    def _logits(self, latent: th.Tensor, extra: th.Tensor, penalty: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, heads, widest head)``; zeros where a head has no choice."""
-        has_choice = (penalty == 0).sum(-1) > 1
-        parts = [group(latent, extra, self.visible[group.heads], has_choice[:, group.heads]) for group in self.groups]
-        if self.direct.heads:
-            parts.append(self.direct(latent, extra, self.visible))
-        return parts[0] if len(parts) == 1 else th.cat(parts, 1)[:, self._order]
+    def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
+        """Logits ``(choices, widest head)`` of single choices, given their heads, ascending, and their rows."""
+        networks = [network for network in (*self.groups, self.direct) if network.heads]
+        if len(networks) == 1:
+            logits: th.Tensor = networks[0](latent, extra, self.visible, heads, rows)
+            return logits
+        logits = latent.new_zeros(len(heads), self.rules.widest)
+        for network in networks:
+            own = th.isin(heads, th.tensor(network.heads, device=heads.device)).nonzero().squeeze(1)
+            part = network(latent, extra, self.visible, heads[own], rows[own])
+            logits = logits.index_put((own,), part)
+        return logits
 
     def _visible(self) -> th.Tensor:
         head_of = th.repeat_interleave(th.arange(len(self.rules.head_sizes)), th.tensor(self.rules.head_sizes))

@@ -105,8 +105,7 @@ class HeadSampler:
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
 
         Returns:
-            Actions, int ``(batch, heads)``, and the log-probabilities of all entries given the chosen ones before
-            them, ``(batch, heads, widest head)``.
+            Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
         """
         self._follow_weights()
         flat_masks = masks.float() if self._heads.future_masks else latent
@@ -114,21 +113,31 @@ class HeadSampler:
         direct = self._direct_logits(latent, flat_masks)
         noise = self._noise(base, deterministic)
         chosen = base.new_zeros(base.shape)
-        actions, scores = [], []
+        actions, penalties, scores = [], [], []
         for index, (head, own_base) in enumerate(zip(self._tables, self._split(base), strict=True)):
             before = chosen[:, : head.start]
-            logits = head.penalize(own_base, before)
+            penalty = head.penalize(own_base, before)
             if head.first is not None:
-                logits = _add_where_choice(head, logits, latent, before, flat_masks)
+                logits = _add_where_choice(head, penalty, latent, before, flat_masks)
             else:
-                logits = logits + direct[index]
+                logits = penalty + direct[index]
                 logits = logits if head.choices is None else logits.addmm_(before, head.choices)
             own_noise = noise[index]
             action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
             chosen[:, head.start : head.stop].scatter_(1, action, 1.0)
             actions.append(action)
+            penalties.append(penalty)
             scores.append(logits)
-        return th.cat(actions, 1), self._heads.pad(th.cat(scores, 1)).log_softmax(-1)
+        joint = th.cat(actions, 1)
+        return joint, self._joint_log_prob(joint, th.cat(penalties, 1), th.cat(scores, 1))
+
+    def _joint_log_prob(self, actions: th.Tensor, penalties: th.Tensor, scores: th.Tensor) -> th.Tensor:
+        """Log-probabilities ``(batch,)``, to which only those heads add that had a choice."""
+        rules = self._heads.rules
+        heads, rows = rules.open_choices(rules.num_legal(penalties))
+        log_probs = rules.pick(scores, heads, rows).log_softmax(-1)
+        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
+        return scores.new_zeros(len(scores)).index_add_(0, rows, picked)
 
     def _direct_logits(self, latent: th.Tensor, masks: th.Tensor) -> dict[int, th.Tensor]:
         """For each head without hidden layers its logits, as far as they do not depend on choices."""
