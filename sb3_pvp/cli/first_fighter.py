@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,12 +29,14 @@ def first_fighter(
     train(_train_arguments(n_timesteps, log_folder, seed))
     run = _latest_run(log_folder)
     typer.echo(f"Two times {episodes} fights for the win rates ...")
-    before = score_model(run / "initial_model.zip", episodes, seed)
-    after = score_model(run / f"{ENV_ID}.zip", episodes, seed)
+    env_kwargs = _default_hyperparams().get("env_kwargs", {})
+    before = score_model(run / "initial_model.zip", episodes, seed, **env_kwargs)
+    after = score_model(run / f"{ENV_ID}.zip", episodes, seed, **env_kwargs)
     curve = plot_learning_curve(run, before)
     typer.echo(f"\nBefore training: {before}\nAfter training:  {after}\n")
     typer.echo(f"Learning curve: {curve}\nModel:          {run / ENV_ID}.zip")
-    typer.echo(f"Fight again:    sb3-pvp evaluate {run / ENV_ID}.zip --episodes {episodes} --seed {seed}")
+    again = f"sb3-pvp evaluate {run / ENV_ID}.zip --episodes {episodes} --seed {seed}"
+    typer.echo(f"Fight again:    {again} --env-kwargs '{json.dumps(env_kwargs)}'")
 
 
 def plot_learning_curve(run: Path, before: Score) -> Path:

@@ -53,7 +53,8 @@ def test_core_is_what_the_original_system_calls_core() -> None:
     multiplier = parse_schedule(weights.player_died_with_food_multiplier)
     assert [multiplier(0), multiplier(0, scale=1.0)] == pytest.approx([1.2**1.5, 2.2**1.5])
     callbacks = [next(iter(each)) if isinstance(each, dict) else each for each in core["callback"]]
-    assert [name.rsplit(".")[-1] for name in callbacks] == ["NoveltyRewardCallback", "OutcomePredictorCallback"]
+    names = [name.rsplit(".")[-1] for name in callbacks]
+    assert names == ["NoveltyRewardCallback", "OutcomePredictorCallback", "FightMetricsCallback"]
 
 
 def test_the_stock_spelling_and_the_command_line_come_to_the_same(tmp_path: Path) -> None:
