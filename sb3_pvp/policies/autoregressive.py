@@ -142,16 +142,20 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         )
         self._sampler = HeadSampler(self.action_net)
         self.action_dist = AutoregressiveDistribution(self.action_net, self._sampler)
+        self._initialize()
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+        self.optimizer.register_step_post_hook(self._sampler.forget)
+
+    def _initialize(self) -> None:
+        """Orthogonal weights, zero biases (training.md §3.9); the heads have done that for themselves."""
         for module, gain in (
             (self.extractors, sqrt(2)),
             (self.actor, sqrt(2)),
             (self.critic, sqrt(2)),
-            (self.value_net, 1.0),
+            (self.value_net, 1),
         ):
             for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
                 self.init_weights(linear, gain)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self._sampler.forget)
 
     def _build_extractors(self, layers: Sequence[Layer]) -> None:
         shared = bool(self._arguments["share_features_extractor"])
@@ -161,7 +165,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             )
         actor = make_network(self.features.num_public, layers)
         self.extractors = nn.ModuleList([actor, actor if shared else make_network(self.features.features_dim, layers)])
-        self._shared_extractor = shared
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Copies of optimisers have no hooks.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.optimizer.register_step_post_hook(self._sampler.forget)
 
     @property
     def features(self) -> NormalizedFeatures:
