@@ -53,8 +53,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: standardise the choices that heads see.
         normalize_observations: standardise the observations.
         future_masks: heads see the masks of the heads after them.
-        contract: name or file of the contract whose rules between heads hold; ``"auto"``: the registered one with
-            these heads and observations, if there is one; ``None``: no rules.
+        contract: name, file or `Contract` whose rules between heads hold; ``"auto"``: the registered one with these
+            heads and observations, if there is one; ``None``: no rules. Names and files are looked up again when a
+            saved model is loaded; only a `Contract` travels with it.
         optimizer_class: as in SB3.
         optimizer_kwargs: as in SB3; the default is Adam with ``eps=1e-5``, fused.
 
@@ -80,7 +81,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: bool = True,
         normalize_observations: bool = True,
         future_masks: bool = False,
-        contract: str | None = "auto",
+        contract: str | Contract | None = "auto",
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -280,6 +281,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         if self.training and not mode:
             self.observation_normalizer.update()
             self.heads.normalizer.update()
+            # Whatever optimiser was used: not all leave a trace in what they change.
+            self._sampler.forget()
         super().set_training_mode(mode)
 
     @property

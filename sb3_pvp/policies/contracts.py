@@ -8,16 +8,18 @@ from sb3_pvp.policies.features import NormalizedFeatures
 AUTO = "auto"
 
 
-def find_contract(name: str | None, head_sizes: tuple[int, ...], features: NormalizedFeatures) -> Contract | None:
+def find_contract(
+    name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
+) -> Contract | None:
     """The contract of that name or file; for ``"auto"`` the registered one with these heads and observations, if any.
 
-    Raises ``ValueError`` if the heads are not the contract's, or if several contracts fit.
+    A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
     """
     if name is None:
         return None
     if name == AUTO:
         return _matching(head_sizes, features.num_public // features.num_frames)
-    contract = load_contract(name)
+    contract = name if isinstance(name, Contract) else load_contract(name)
     if contract.head_sizes != head_sizes:
         raise ValueError(
             f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,14 +166,33 @@ def test_a_saved_model_acts_alike_where_sb3_pvp_was_not_imported(
 ) -> None:
     model.save(tmp_path / "fighter")
     np.savez(tmp_path / "observation", **observation)
-    program = (
-        "import sys, numpy as np\n"
-        "from sb3_contrib import MaskablePPO\n"
-        "model = MaskablePPO.load(sys.argv[1] + '/fighter.zip', device='cpu')\n"
-        "print(model.predict(dict(np.load(sys.argv[1] + '/observation.npz')), deterministic=True)[0].tolist())\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == str(model.predict(observation, deterministic=True)[0].tolist())
+    program = """
+import sys
+import numpy as np
+from sb3_contrib import MaskablePPO
+
+assert not [name for name in sys.modules if name.startswith("sb3_pvp")]
+model = MaskablePPO.load(sys.argv[1] + "/fighter.zip", device="cpu")
+seen = dict(np.load(sys.argv[1] + "/observation.npz"))
+print(model.predict(seen, deterministic=True)[0].tolist())
+print(model.predict(seen["observation"][0], deterministic=True, action_masks=seen["action_mask"])[0].tolist())
+"""
+    # Run elsewhere, so that the package is an installed one and no folder beside the program.
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    expected = model.predict(observation, deterministic=True)[0].tolist()
+    assert run.stdout.splitlines() == [str(expected)] * 2
+
+
+def test_a_contract_of_ones_own_travels_with_the_model(observation: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {"contract": replace(NH, name="Mine")}
+    env = DummyVecEnv([GuessingGame])
+    model = MaskablePPO(AutoregressivePolicy, env, n_steps=8, batch_size=8, policy_kwargs=arguments, seed=0).learn(16)
+    model.save(tmp_path / "fighter")
+    loaded = MaskablePPO.load(tmp_path / "fighter")
+    assert loaded.policy.contract == arguments["contract"]
+    expected = model.predict(observation, deterministic=True)[0]
+    assert loaded.predict(observation, deterministic=True)[0].tolist() == expected.tolist()
 
 
 def test_saved_models_name_the_public_import_path() -> None:
