@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sb3_pvp.envs.checks import require_known
+from sb3_pvp.rsps import RemoteWorld
+from sb3_pvp.rsps.address import is_address, parse_address
 from sb3_pvp.world import World
 
 #: Called with ``num_fights``, ``seed`` and ``reset_params``.
@@ -22,9 +24,11 @@ WORLDS: dict[str, WorldFactory] = {"sim": _sim_world}
 
 
 def check_world_name(world: str | WorldFactory) -> None:
-    """Raises `ValueError` unless ``world`` is a known name or a factory."""
-    if not callable(world):
-        require_known("world", world, WORLDS)
+    """Raises `ValueError` unless ``world`` is a known name, the address of a server or a factory."""
+    if isinstance(world, str) and is_address(world):
+        parse_address(world)
+    elif not callable(world):
+        require_known("world", world, (*WORLDS, "rsps://host:port"))
 
 
 def make_world(
@@ -33,11 +37,14 @@ def make_world(
     """Builds a world of ``num_fights`` fights.
 
     Args:
-        world: ``"sim"``, the embedded world, or a callable that returns a `World` when it is called with the keyword
-            arguments ``num_fights``, ``seed`` and ``reset_params``.
+        world: ``"sim"``, the embedded world; ``"rsps://host:port"``, a server (`sb3_pvp.rsps.RemoteWorld`); or a
+            callable that returns a `World` when it is called with the keyword arguments ``num_fights``, ``seed`` and
+            ``reset_params``.
         seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
         reset_params: how fights start, under the names of the wire (protocol.md §3).
     """
     check_world_name(world)
-    factory = world if callable(world) else WORLDS[world]
-    return factory(num_fights=num_fights, seed=seed, reset_params=dict(reset_params or {}))
+    options: dict[str, Any] = {"num_fights": num_fights, "seed": seed, "reset_params": dict(reset_params or {})}
+    if callable(world):
+        return world(**options)
+    return RemoteWorld(world, **options) if is_address(world) else WORLDS[world](**options)

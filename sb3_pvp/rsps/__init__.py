@@ -1,5 +1,9 @@
-"""The remote environment protocol: the embedded world behind a TCP socket that speaks JSON lines (``protocol.md``)."""
+"""The remote environment protocol, JSON lines over TCP (``protocol.md``): the embedded world behind a socket that
+speaks it, and a world whose fights are on a server that speaks it."""
 
+from sb3_pvp.rsps.address import RemoteSettings
+from sb3_pvp.rsps.client_errors import RemoteError
+from sb3_pvp.rsps.remote_world import RemoteWorld
 from sb3_pvp.rsps.server import run_server, serve
 
-__all__ = ["run_server", "serve"]
+__all__ = ["RemoteError", "RemoteSettings", "RemoteWorld", "run_server", "serve"]

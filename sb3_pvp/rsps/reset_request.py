@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.rsps.errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.rsps.messages import body_object, flag, text
 
@@ -65,6 +66,21 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("allowSmite", "allowRedemption", "allowMovingIfCanAttack"), flag),
     **dict.fromkeys(("onlySwitchPrayerWhenAboutToAttack", "onlySwitchGearWhenAttackSoon"), flag),
 }
+
+
+def checked_reset_params(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the parameters that a client is going to send: a name that does not exist is a `ValueError` with the
+    nearest one that does, a value that a server refuses a `RequestError`."""
+    names = [*_READERS, "fightType"]
+    for name in fields:
+        if name not in names:
+            raise unknown_name("reset parameter", str(name), names)
+    for name, read in _READERS.items():
+        if name in fields:
+            read(fields[name], name)
+    if fields.get("randomBuildOptions", True) == []:
+        raise RequestError(ARITHMETIC, "randomBuildOptions is empty")
+    return dict(fields)
 
 
 def _reset_params(fields: dict[str, Any]) -> dict[str, Any]:

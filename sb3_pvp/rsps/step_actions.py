@@ -25,6 +25,15 @@ DETAIL_HEADS = {
 }
 
 
+#: Those of `DETAIL_HEADS` that a server refuses as long as that head is 0.
+ATTACKS = ("mage_attack", "ranged_attack", "melee_attack")
+
+
+def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
+    """Head and choice of each attack, and the head that says which kind of attack."""
+    return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in ATTACKS]
+
+
 def parse_actions(body: Any) -> list[int | None] | None:
     """The numbers of ``body["action"]``, ``None`` where there are none; `RequestError` for what cannot be a number."""
     if body is None:

@@ -1,0 +1,158 @@
+"""What a server answers to a `reset` or a `step`, as arrays (``protocol.md`` §2.5 and §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.rsps.client_errors import Lost, Refused
+from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Outcome, Style, camel_case
+
+_FIELDS = META_DTYPE.names or ()
+_STYLES = {name: style for style, name in STYLE_NAMES.items()}
+_IN_GROUP = {name for group in OPTIONAL_FIELDS.values() for name in group}
+#: How outcomes are called on the wire; an unfinished fight has none there.
+_OUTCOMES = {outcome.name: outcome for outcome in Outcome if outcome is not Outcome.RUNNING}
+
+#: What the two sides of a fight have in common: a field, and what it is called from the other side.
+MIRRORED = {
+    "episode_ticks": "episode_ticks",
+    "distance": "distance",
+    "current_health_percent": "current_target_health_percent",
+    "damage_generated_on_target_scale": "damage_generated_on_player_scale",
+    "extra_damage_dealt_on_target_scale": "extra_damage_dealt_on_player_scale",
+    "player_attack_style_type": "target_attack_style_type",
+    "current_player_prayer_type": "current_target_prayer_type",
+    "player_frozen_ticks": "target_frozen_ticks",
+    "food_count": "target_food_count",
+    "remaining_food_scale": "target_remaining_food_scale",
+    "remaining_brew_scale": "target_remaining_brew_scale",
+    "player_healed_scale": "target_healed_scale",
+}
+
+
+def quiet_meta(episode_ticks: int = 0) -> NDArray[np.void]:
+    """The record of a tick in which nothing happened, to somebody in perfect health; no reward comes from it."""
+    record = np.zeros((), META_DTYPE)
+    record["episode_ticks"] = episode_ticks
+    for name in _FIELDS:
+        if name in STYLE_FIELDS:
+            record[name] = Style.NONE
+        elif name.endswith("_level_scale") or name in (
+            "current_health_percent",
+            "current_target_health_percent",
+            "current_prayer_percent",
+        ):
+            record[name] = 1.0
+    return record
+
+
+def mirrored_meta(record: NDArray[np.void]) -> NDArray[np.void]:
+    """The same tick from the opponent's side, as far as it can be known."""
+    other = quiet_meta()
+    for name, counterpart in MIRRORED.items():
+        other[name], other[counterpart] = record[counterpart], record[name]
+    return other
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a seat sees: float32 ``(D,)``, bool ``(A,)`` and a `META_DTYPE` record."""
+
+    obs: NDArray[np.float32]
+    masks: NDArray[np.bool_]
+    meta: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class FightReply:
+    """A decoded reply; ``target`` is the opponent's view, if the server sent it."""
+
+    own: View
+    target: View | None
+    outcome: Outcome
+
+    @property
+    def episode_ticks(self) -> int:
+        """Ticks since the episode began."""
+        return int(self.own.meta["episode_ticks"])
+
+
+def parse_reply(line: bytes, request: str) -> Any:
+    """The body of a reply line, ``None`` if it has none; `Refused` for an error reply, `Lost` if it is no reply."""
+    try:
+        reply = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise Lost(f"the answer to a {request} is not JSON: {error}") from error
+    if not isinstance(reply, dict):
+        raise Lost(f"the answer to a {request} is no JSON object")
+    if reply.get("error"):
+        raise Refused(request, str(reply.get("message", "")))
+    return reply.get("body")
+
+
+class ReplyDecoder:
+    """Decodes the replies of a server that plays a contract."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+
+    def decode(self, body: Any) -> FightReply:
+        """Raises `Lost`, with what is wrong, for a body that does not fit the contract."""
+        try:
+            meta = decode_meta(body["meta"])
+            own = View(self._obs(body["obs"]), self._masks(body["actionMasks"]), meta)
+            return FightReply(own, self._target(body["meta"], meta), _outcome(body.get("terminalState")))
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise Lost(f"a reply does not fit the contract {self._contract.name}: {error!s:.200}") from error
+
+    def _target(self, body: Mapping[str, Any], meta: NDArray[np.void]) -> View | None:
+        if "targetObs" not in body or "targetActionMasks" not in body:
+            return None
+        return View(self._obs(body["targetObs"]), self._masks(body["targetActionMasks"]), mirrored_meta(meta))
+
+    def _obs(self, values: Any) -> NDArray[np.float32]:
+        obs = np.array(values, np.float32)
+        if obs.shape != (self._contract.num_observations,):
+            raise ValueError(f"{self._contract.num_observations} observations were expected, {obs.size} came")
+        if not np.isfinite(obs).all():
+            raise ValueError("an observation is not finite")
+        return obs
+
+    def _masks(self, heads: Any) -> NDArray[np.bool_]:
+        if tuple(map(len, heads)) != self._contract.head_sizes:
+            raise ValueError(f"masks of heads with {self._contract.head_sizes} choices were expected")
+        flat = [choice for head in heads for choice in head]
+        if not all(isinstance(choice, bool) for choice in flat):
+            raise ValueError("masks must be true or false")
+        return np.array(flat, np.bool_)
+
+
+def _outcome(name: Any) -> Outcome:
+    return Outcome.RUNNING if name is None else _OUTCOMES[name]
+
+
+def decode_meta(fields: Mapping[str, Any]) -> NDArray[np.void]:
+    """A `META_DTYPE` record; `KeyError` for a field that must always be there and is not."""
+    values = tuple(read(fields) for read in _READERS)
+    return np.array(values, META_DTYPE)
+
+
+def _reader(name: str) -> Any:
+    """How one field of the record is read from the fields on the wire."""
+    if name in OPTIONAL_FIELDS:
+        keys = [camel_case(member) for member in OPTIONAL_FIELDS[name]]
+        return lambda fields: any(key in fields for key in keys)
+    key, style, optional = camel_case(name), name in STYLE_FIELDS, name in _IN_GROUP
+    if style:
+        return lambda fields: _STYLES[fields.get(key, "null") if optional else fields[key]]
+    return lambda fields: fields.get(key, 0) if optional else fields[key]
+
+
+_READERS = tuple(_reader(name) for name in _FIELDS)

@@ -1,0 +1,92 @@
+"""A connection of one agent: one request at a time, one line each way."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sb3_pvp.rsps.address import RemoteSettings
+from sb3_pvp.rsps.client_errors import Lost, NoServer
+
+#: Bytes of a reply line. Real ones have at most about ten thousand.
+MAX_REPLY = 1 << 20
+
+
+class LineConnection(asyncio.Protocol):
+    """Replies carry no number, so a line that nobody waits for makes all later ones doubtful: it ends the connection.
+
+    Once anything went wrong every request raises `Lost` with the first fault.
+    """
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._buffer = b""
+        self._fault: str | None = None
+
+    @classmethod
+    async def open(cls, settings: RemoteSettings) -> LineConnection:
+        """Connects; `NoServer` if nobody accepts within the time-out."""
+        connecting = asyncio.get_running_loop().create_connection(cls, settings.host, settings.port)
+        try:
+            _, connection = await asyncio.wait_for(connecting, settings.connect_timeout)
+        except (OSError, asyncio.TimeoutError) as error:
+            reason = str(error) or f"no answer within {settings.connect_timeout:g} s"
+            raise NoServer(
+                f"no server can be reached at {settings.place} ({reason}); start one, for example with: "
+                f"sb3-pvp sim-server --port {settings.port}"
+            ) from error
+        return connection
+
+    @property
+    def usable(self) -> bool:
+        """Nothing went wrong so far."""
+        return self._fault is None
+
+    async def ask(self, line: bytes, timeout: float) -> bytes:
+        """Sends a request line and returns the reply line; `Lost` if there is none within the time-out."""
+        if self._fault is not None or self._transport is None:
+            raise Lost(self._fault or "not connected")
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later(timeout, self._fail, f"no answer within {timeout:g} s")
+        self._transport.write(line)
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            self._fail("a request was given up")
+            raise
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._fail("the connection was closed")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remembers where to write to."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The request in flight fails."""
+        self._fail(f"the server closed the connection ({exc})" if exc else "the server closed the connection")
+
+    def data_received(self, data: bytes) -> None:
+        """Hands the line to whoever asked."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            if self._waiting is None or self._waiting.done():
+                self._fail("the server sent a line that nobody asked for")
+                return
+            self._waiting.set_result(line)
+        if len(self._buffer) > MAX_REPLY:
+            self._fail("the server sent an endless line")
+
+    def _fail(self, fault: str) -> None:
+        self._fault = self._fault or fault
+        self._buffer = b""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(Lost(self._fault))

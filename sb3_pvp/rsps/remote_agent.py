@@ -1,0 +1,123 @@
+"""One agent on a server: its connection, its log-in, and its count of ticks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.rsps.address import RemoteSettings
+from sb3_pvp.rsps.client_errors import Lost, Refused, RemoteError
+from sb3_pvp.rsps.client_replies import FightReply, ReplyDecoder, parse_reply
+from sb3_pvp.rsps.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
+from sb3_pvp.rsps.connection import LineConnection
+from sb3_pvp.rsps.guard import Guard
+
+#: For each log-out, which a server answers at once.
+LOGOUT_TIMEOUT = 5.0
+
+
+class RemoteAgent:
+    """Logs in, fights, and logs out. After a `Lost` it is good for nothing but `leave`.
+
+    Attributes:
+        id: its name on the server.
+        extra_ticks: how many ticks more than usual were played between its last two steps (rewards.md §3).
+    """
+
+    def __init__(self, agent_id: str, settings: RemoteSettings, contract: Contract, guard: Guard) -> None:
+        self.id = agent_id
+        self.extra_ticks = 0
+        self._settings = settings
+        self._contract = contract
+        self._decoder = ReplyDecoder(contract)
+        self._guard = guard
+        self._connection: LineConnection | None = None
+        self._logged_in = False
+        self._ticks = 0
+        self._steps = 0
+
+    async def reset(self, request: Reset) -> FightReply:
+        """Starts a fight, with a log-in right before it if that is still to be done."""
+        timeout = self._settings.reset_timeout
+        if self._connection is None:
+            self._connection = await LineConnection.open(self._settings)
+        if not self._logged_in:
+            await self._log_in(timeout)
+        reply = self._decoder.decode(await self._ask(request, timeout))
+        self._ticks, self._steps, self.extra_ticks = reply.episode_ticks, 0, 0
+        return reply
+
+    async def step(self, choices: list[int]) -> FightReply:
+        """Plays a tick. `Refused` if the server does not want the step, `Lost` if it does not answer it."""
+        reply = self._decoder.decode(await self._ask(Step(choices), self._settings.step_timeout))
+        passed = reply.episode_ticks - self._ticks
+        if passed < 1:
+            raise Lost("a reply came twice")
+        # A reset takes several ticks, so the first step tells nothing.
+        self.extra_ticks = passed - 1 if self._steps else 0
+        self._steps += 1
+        self._ticks = reply.episode_ticks
+        return reply
+
+    async def leave(self) -> None:
+        """Logs out, over a fresh connection because the old one may be stuck, and hangs up."""
+        self.hang_up()
+        if self._logged_in:
+            await log_out(self._settings, [self])
+
+    def hang_up(self) -> None:
+        """Closes the connection; the agent stays logged in."""
+        if self._connection is not None:
+            self._connection.close()
+
+    @property
+    def is_logged_in(self) -> bool:
+        """A log-in was sent and no log-out was answered."""
+        return self._logged_in
+
+    def logged_out(self) -> None:
+        """A log-out was answered."""
+        self._logged_in = False
+        self._guard.forget(self.id)
+
+    async def _log_in(self, timeout: float) -> None:
+        # If a run that was killed left the same agent behind, a world that waits for it answers nothing but this.
+        with contextlib.suppress(Refused):
+            await self._ask(Logout(), timeout)
+        self._guard.watch(self.id)
+        self._logged_in = True
+        try:
+            await self._ask(Login(self._contract.name), timeout)
+        except Refused as error:
+            if "No value present" in error.message:
+                raise RemoteError(
+                    f"the server at {self._settings.place} does not play the contract {self._contract.name}"
+                ) from error
+            raise
+
+    async def _ask(self, request: AgentRequest, timeout: float) -> Any:
+        assert self._connection is not None
+        line = await self._connection.ask(request_line(request, self.id), timeout)
+        return parse_reply(line, request.action)
+
+
+async def log_out(settings: RemoteSettings, agents: Iterable[RemoteAgent]) -> None:
+    """Logs agents out over one fresh connection; gives up if the server does not answer."""
+    with contextlib.suppress(Lost):
+        connection = await LineConnection.open(settings)
+        try:
+            for agent in agents:
+                line = await connection.ask(request_line(Logout(), agent.id), LOGOUT_TIMEOUT)
+                with contextlib.suppress(Refused):
+                    parse_reply(line, "logout")
+                agent.logged_out()
+        finally:
+            connection.close()
+
+
+async def retry_pause(settings: RemoteSettings, attempt: int) -> None:
+    """The wait before the next attempt."""
+    await asyncio.sleep(min(settings.backoff * 2 ** min(attempt, 20), 5.0))

@@ -1,0 +1,150 @@
+"""Plays the fights of a remote world on an event loop of its own, in a background thread.
+
+The thread lets an agent's reset follow its log-in at once, whatever the learner is doing: a synchronous world would
+wait for it (``protocol-observed.md``, surprise 1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.rsps.address import RemoteSettings
+from sb3_pvp.rsps.agent_ids import AgentIds
+from sb3_pvp.rsps.guard import Guard
+from sb3_pvp.rsps.remote_agent import LOGOUT_TIMEOUT, log_out
+from sb3_pvp.rsps.remote_fight import FightOptions, RemoteFight, Surroundings
+
+_T = TypeVar("_T")
+
+#: How long fights whose start is deferred, and outcomes, are waited for while nothing else can be done ...
+PATIENCE = 1.0
+#: ... and once it was seen that the server does not go on before every agent has sent its step.
+SHARED_PATIENCE = 0.02
+
+
+class RemoteRunner:
+    """F fights and the thread that plays them. Its methods are called from one other thread.
+
+    Attributes:
+        fights: read them between calls only.
+    """
+
+    def __init__(self, settings: RemoteSettings, contract: Contract, num_fights: int) -> None:
+        self._settings = settings
+        self._guard = Guard(settings.host, settings.port)
+        ids = AgentIds(num_fights, settings.first_id)
+        self._around = Surroundings(settings, contract, ids, self._guard)
+        self.fights = [RemoteFight(index, self._around) for index in range(num_fights)]
+        defer = settings.defer_resets
+        self._defer = num_fights > 1 if defer is None else defer
+        self._patience = PATIENCE if defer is None else SHARED_PATIENCE
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rsps-client", daemon=True)
+        self._thread.start()
+
+    def reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:
+        """Starts new fights; raises `RemoteError` if that cannot be done."""
+        self._run(self._reset(options, seeds))
+
+    def step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
+        """Plays a tick of these fights and returns those in which anything happened.
+
+        Raises `RemoteError` if a fight cannot be started.
+        """
+        return self._run(self._step(choices))
+
+    def shut_down(self) -> None:
+        """Logs all agents out and ends the thread; later calls do nothing."""
+        # A forked child has the objects, but not the thread, and its parent's agents are none of its business.
+        if self._loop.is_closed() or os.getpid() != self._process:
+            return
+        try:
+            self._run(self._shut_down())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._guard.close()
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:
+        for index, fight_options in options.items():
+            if index in seeds:
+                self.fights[index].seed(seeds[index])
+            self.fights[index].begin(fight_options)
+        await self._wait_for_starts([self.fights[index] for index in options])
+
+    async def _step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
+        fights = {index: self.fights[index] for index in choices}
+        playing = {index: fight for index, fight in fights.items() if fight.is_ready and not fight.is_over}
+        waiting = {index: fight for index, fight in fights.items() if not fight.is_ready and not fight.is_over}
+        for fight in fights.values():
+            if fight.is_over and fight.agents:
+                fight.leave()  # Nobody resets it, so nobody shall have to wait for its agents.
+        await asyncio.gather(*(fight.tick(choices[index]) for index, fight in playing.items()))
+        await self._wait_for_farewells(playing.values())
+        if waiting:
+            await self._wait_for_starts(list(waiting.values()), others_play=bool(playing))
+        return {*playing, *(index for index, fight in waiting.items() if fight.is_ready)}
+
+    async def _wait_for_farewells(self, fights: Iterable[RemoteFight]) -> None:
+        farewells = {fight.farewell: fight for fight in fights if fight.farewell is not None}
+        if farewells:
+            done, pending = await asyncio.wait(farewells, timeout=self._patience)
+            if pending:
+                self._patience = SHARED_PATIENCE
+            for task in pending:
+                farewells[task].stop_listening()
+            for task in done:
+                task.result()
+
+    async def _wait_for_starts(self, fights: list[RemoteFight], others_play: bool = False) -> None:
+        """Waits until these fights have started, or, if starts are deferred, until it is time to go on without them."""
+        starts = {fight.preparation for fight in fights if fight.preparation is not None}
+        if not self._defer:
+            await asyncio.wait(starts)
+        elif others_play:
+            await asyncio.wait(starts, timeout=0)
+        else:
+            await self._wait_a_little(fights, starts)
+        for start in starts:
+            if start.done():
+                start.result()
+
+    async def _wait_a_little(self, fights: list[RemoteFight], starts: set[asyncio.Task[None]]) -> None:
+        _, pending = await asyncio.wait(starts, timeout=self._patience)
+        if pending:
+            self._patience = SHARED_PATIENCE
+        # Without a connection it is not the other agents that the server waits for.
+        while not any(fight.is_ready or fight.waits_for_server for fight in self.fights):
+            done, _ = await asyncio.wait(starts, timeout=PATIENCE)
+            if done:
+                return
+
+    async def _shut_down(self) -> None:
+        agents = []
+        for fight in self.fights:
+            mine = fight.take_agents()
+            fight.leave()
+            for agent in mine:
+                agent.hang_up()
+            agents += [agent for agent in mine if agent.is_logged_in]
+        if agents:
+            await log_out(self._settings, agents)
+        if self._around.departures:
+            await asyncio.wait(self._around.departures, timeout=LOGOUT_TIMEOUT)
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

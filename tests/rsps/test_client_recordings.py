@@ -1,0 +1,143 @@
+"""The client against recorded sessions of the reference server: it says what was said, and understands the answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sb3_pvp.contract import load_contract
+from sb3_pvp.rsps import RemoteWorld
+from sb3_pvp.rsps.client_replies import ReplyDecoder
+from sb3_pvp.rsps.replies import MetaEncoder
+from sb3_pvp.world import Outcome
+from tests.rsps.replay import Recording, ReplayServer
+from tests.rsps.served import handler_server
+
+FOLDER = Path(__file__).parents[1] / "data" / "recordings"
+CONTRACT = load_contract("NhEnv")
+#: More recordings to play, if there are any.
+MORE = Path(os.environ.get("SB3_PVP_RECORDINGS", FOLDER))
+SESSIONS = {path.name: path for folder in (MORE, FOLDER) for path in sorted(folder.rglob("*-*.jsonl.gz"))}
+PATHS = [path for name, path in SESSIONS.items() if name.startswith(("baseline-", "selfplay-"))]
+OWN_PARAMS = ("agent", "target", "episodeId")
+
+
+def reset_options(request: dict[str, Any], against_bot: bool) -> dict[str, Any]:
+    body = request["body"]
+    params = {name: value for name, value in body["resetParams"].items() if name not in OWN_PARAMS}
+    return {
+        "reset_params": params,
+        "bots": (None, "baseline" if against_bot else None),
+        "training": body["training"],
+        "death_match": body["deathMatch"],
+        "maintain_target_environment": body["maintainTargetEnvironment"],
+    }
+
+
+def comparable(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what is drawn by chance, and without the action of the last step of a fight, which has no effect."""
+    shown = []
+    for request, follower in zip(requests, [*requests[1:], {}], strict=True):
+        request = json.loads(json.dumps(request))
+        if request["action"] == "reset":
+            request["body"]["resetParams"]["episodeId"] = "?"
+        if request["action"] == "step" and follower.get("action") != "step":
+            request["body"] = "?"
+        shown.append(request)
+    return shown
+
+
+def replay(path: Path) -> tuple[Recording, ReplayServer, list[list[tuple[Any, ...]]]]:
+    """Plays a recording again. The third result: for each fight what the world showed after its reset and steps."""
+    recording = Recording(path)
+    server = ReplayServer(recording)
+    agents = sorted(recording.requests, key=int)
+    resets = [request for request in recording.requests[agents[0]] if request["action"] == "reset"]
+    fights: list[list[tuple[Any, ...]]] = []
+    with handler_server(server.handle) as port:
+        world = RemoteWorld(f"rsps://127.0.0.1:{port}?first_id={agents[0]}&reset_timeout=5&step_timeout=5")
+        for number, reset in enumerate(resets):
+            world.reset(options=reset_options(reset, len(agents) == 1))
+            fights.append([shown(world)])
+            play(world, [recording.actions(agent)[number] for agent in agents], fights[-1])
+        world.close()
+    return recording, server, fights
+
+
+def play(world: RemoteWorld, steps: list[list[list[int]]], log: list[tuple[Any, ...]]) -> None:
+    """Both agents' steps; the one that was answered later has one step less, and begins a tick later."""
+    ticks = max(map(len, steps))
+    steps = [[[0] * 12] * (ticks - len(each)) + each for each in steps]
+    for tick in range(ticks - 1):
+        joint = [each[tick] for each in steps] + [[0] * 12] * (2 - len(steps))
+        world.step(np.array([joint]))
+        log.append(shown(world))
+
+
+def shown(world: RemoteWorld) -> tuple[Any, ...]:
+    return world.obs[0].copy(), world.masks[0].copy(), world.meta[0].copy(), tuple(map(Outcome, world.outcome[0]))
+
+
+def flat(heads: list[list[bool]]) -> list[bool]:
+    return [choice for head in heads for choice in head]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_the_same_requests_are_sent_and_every_answer_is_shown(path: Path) -> None:
+    recording, server, fights = replay(path)
+    for agent, requests in recording.requests.items():
+        assert comparable(server.received[agent]) == comparable(requests)
+
+    for seat, agent in enumerate(sorted(recording.requests, key=int)):
+        bodies = iter(recording.bodies(agent))
+        for fight in fights:
+            late = len(recording.requests) == 2 and len(recording.actions(agent)[0]) < len(fight)
+            # What a late agent is answered first is what it sees after the first tick.
+            for obs, masks, meta, _ in fight[late:]:
+                body = next(bodies)
+                assert np.array_equal(obs[seat], np.array(body["obs"], np.float32))
+                assert masks[seat].tolist() == flat(body["actionMasks"])
+                assert meta[seat]["episode_ticks"] == body["meta"]["episodeTicks"]
+                if len(recording.requests) == 1 and "targetObs" in body["meta"]:
+                    assert np.array_equal(obs[1], np.array(body["meta"]["targetObs"], np.float32))
+            assert fight[-1][3][seat].name == next(bodies)["terminalState"]
+            assert all(outcomes[seat] is Outcome.RUNNING for *_, outcomes in fight[:-1])
+
+
+def test_before_the_later_agent_is_answered_the_earlier_one_shows_what_it_sees() -> None:
+    recording, _, ((first, *_),) = replay(FOLDER / "selfplay-04-core_random1.jsonl.gz")
+    early = recording.bodies("141")[0]
+    assert np.array_equal(first[0][1], np.array(early["obs"], np.float32))
+    assert np.array_equal(first[0][0], np.array(early["meta"]["targetObs"], np.float32))
+    assert first[1][0].tolist() == flat(early["meta"]["targetActionMasks"])
+
+
+def recorded_replies() -> list[Any]:
+    replies = []
+    for path in PATHS:
+        with gzip.open(path, "rt") as file:
+            for entry in map(json.loads, file):
+                message = json.loads(entry["line"]) if entry.get("dir") == "<" else {}
+                if isinstance(message.get("body"), dict) and "obs" in message["body"]:
+                    replies.append(message["body"])
+    return replies
+
+
+def test_a_decoded_reply_encodes_to_what_was_sent() -> None:
+    decoder, encoder = ReplyDecoder(CONTRACT), MetaEncoder()
+    replies = recorded_replies()[::9]
+    assert len(replies) > 200
+    for body in replies:
+        reply = decoder.decode(body)
+        (encoded,) = encoder.encode(reply.own.meta[np.newaxis])
+        sent = {name: value for name, value in body["meta"].items() if not name.startswith("target") or name[6] != "O"}
+        sent.pop("targetActionMasks", None)
+        again = json.loads(encoded)
+        assert again.keys() == sent.keys()
+        assert all(again[name] == pytest.approx(value, abs=1e-6) for name, value in sent.items())
