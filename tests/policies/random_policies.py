@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,7 @@ import torch as th
 from gymnasium import spaces
 from hypothesis import strategies as st
 
-from sb3_pvp.contract import Contract, SubAction
+from sb3_pvp.contract import Contract
 from sb3_pvp.policies import AutoregressivePolicy
 
 ACTIVATIONS = st.sampled_from(["relu", "tanh", "gelu"])
@@ -121,24 +118,8 @@ def random_batch(
 
 
 def make_policy(contract: Contract, space: spaces.Dict, **arguments: Any) -> AutoregressivePolicy:
-    """A policy for a contract that is registered nowhere: it is told the file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "contract.json"
-        path.write_text(json.dumps(_content(contract)))
-        return AutoregressivePolicy(space, contract.action_space, lambda _: 0.0, contract=str(path), **arguments)
-
-
-def _content(contract: Contract) -> dict[str, Any]:
-    """A contract in the format of its files."""
-    heads = [{"id": head.id, "about": "", "choices": list(map(_choice, head.actions))} for head in contract.heads]
-    observations = [{"id": each.id, "about": "", "kind": "float"} for each in contract.observations]
-    header = {"format": "sb3_pvp.contract", "version": 1, "name": contract.name}
-    return header | {"heads": heads, "observations": observations}
-
-
-def _choice(action: SubAction) -> dict[str, Any]:
-    rules = {"all": action.require_all, "any": action.require_any, "none": action.require_none}
-    return {"id": action.id, "about": ""} | {name: list(ids) for name, ids in rules.items()}
+    """A policy for a contract that is registered nowhere."""
+    return AutoregressivePolicy(space, contract.action_space, lambda _: 0.0, contract=contract, **arguments)
 
 
 def _activations(architecture: Any, default: str) -> list[str]:
