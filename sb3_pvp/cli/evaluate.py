@@ -54,6 +54,7 @@ def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True
     from sb3_pvp.envs import NhVecEnv
     from sb3_pvp.evaluation import evaluate_model
     from sb3_pvp.loading import load
+    from sb3_pvp.rsps import RemoteError
 
     with bad_usage_if_refused():
         model = load(path)
@@ -63,6 +64,8 @@ def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True
     set_random_seed(seed)
     try:
         return evaluate_model(model, env, episodes, deterministic)
+    except RemoteError as error:
+        raise UsageError(str(error)) from error
     finally:
         env.close()
 

@@ -64,6 +64,8 @@ class Fights:
         self.world = make_world(settings.world, num_fights, reset_params=settings.reset_params)
         self.contract = self.world.contract
         self.opponent_name = opponent_name(settings.opponent)
+        if settings.opponent == WORLD_BOT:
+            self.opponent_name = getattr(self.world, "bot_name", WORLD_BOT)
         self._opponent = make_opponent(settings.opponent, self.contract)
         self._opponent_state: NDArray[Any] | None = None
         self._episode_start = np.ones(num_fights, bool)

@@ -31,7 +31,8 @@ class RemoteSettings:
         reset_timeout: for the start of a fight, once the log-in was sent.
         step_timeout: for the answer to a step.
         attempts: how often in a row a fight may fail to start before that is an error. To get over a restart of the
-            server, give more: the waits between them double from ``backoff`` up to 5 seconds.
+            server, give more: the waits between them double from ``backoff`` up to 5 seconds. Where nobody listens at
+            the start, one attempt is enough.
         backoff: the first wait between two attempts.
         defer_resets: start fights without waiting for them. Until such a fight has started its observations are zeros
             and its actions without effect. A synchronous server needs it as soon as it has other agents, since it

@@ -34,6 +34,8 @@ class Guard:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SCRIPT), str(os.getpid())],
                 stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,  # so that Ctrl-C does not reach it
             )
         self._watched.add(agent_id)

@@ -14,6 +14,7 @@ from sb3_pvp.rsps.client_replies import FightReply, ReplyDecoder, parse_reply
 from sb3_pvp.rsps.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
 from sb3_pvp.rsps.connection import LineConnection
 from sb3_pvp.rsps.guard import Guard
+from sb3_pvp.world import Outcome
 
 #: For each log-out, which a server answers at once.
 LOGOUT_TIMEOUT = 5.0
@@ -47,6 +48,8 @@ class RemoteAgent:
         if not self._logged_in:
             await self._log_in(timeout)
         reply = self._decoder.decode(await self._ask(request, timeout))
+        if reply.outcome is not Outcome.RUNNING:
+            raise Lost("the reset was answered with the end of the fight before")
         self._ticks, self._steps, self.extra_ticks = reply.episode_ticks, 0, 0
         return reply
 

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.address import RemoteSettings
 from sb3_pvp.rsps.agent_ids import AgentIds
 from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError
-from sb3_pvp.rsps.client_replies import FightReply, View, mirrored_meta, quiet_meta
+from sb3_pvp.rsps.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
 from sb3_pvp.rsps.client_requests import Reset
 from sb3_pvp.rsps.guard import Guard
 from sb3_pvp.rsps.remote_agent import RemoteAgent, retry_pause
@@ -38,6 +39,13 @@ SAME_TICK_SECONDS = 0.1
 REFUSALS = 3
 
 _T = TypeVar("_T")
+#: What decides a fight, in the values of a record.
+_DECISIVE = itemgetter(
+    *map(
+        POSITION.__getitem__,
+        ("current_health_percent", "current_target_health_percent", "food_count", "target_food_count"),
+    )
+)
 _OTHER_SIDE = {Outcome.WON: Outcome.LOST, Outcome.LOST: Outcome.WON}
 
 
@@ -325,12 +333,12 @@ class RemoteFight:
             self._farewell = _task(self._hear_the_end())
 
     def _decided(self, view: View) -> Outcome:
-        meta = view.meta
-        if meta["current_target_health_percent"] <= 0:
+        health, target_health, food, target_food = _DECISIVE(view.meta)
+        if target_health <= 0:
             return Outcome.WON
-        if meta["current_health_percent"] <= 0:
+        if health <= 0:
             return Outcome.LOST
-        if not self._options.death_match and min(meta["food_count"], meta["target_food_count"]) == 0:
+        if not self._options.death_match and min(food, target_food) == 0:
             return Outcome.TIED
         return Outcome.RUNNING
 
@@ -362,7 +370,9 @@ class RemoteFight:
         logger.warning("fight %d broke off: %s", self._index, fault)
         self.outcomes = [outcome] * NUM_SEATS
         self.reason = reason
-        self.views = [View(view.obs, view.masks, quiet_meta(int(view.meta["episode_ticks"]))) for view in self.views]
+        self.views = [
+            View(view.obs, view.masks, quiet_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
+        ]
         self.leave()
         if not self._around.settings.truncate_on_desync:
             raise RemoteError(f"a fight broke off: {fault}")

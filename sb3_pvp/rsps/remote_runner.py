@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.address import RemoteSettings
 from sb3_pvp.rsps.agent_ids import AgentIds
+from sb3_pvp.rsps.client_errors import RemoteError
 from sb3_pvp.rsps.guard import Guard
 from sb3_pvp.rsps.remote_agent import LOGOUT_TIMEOUT, log_out
 from sb3_pvp.rsps.remote_fight import FightOptions, RemoteFight, Surroundings
@@ -76,6 +77,9 @@ class RemoteRunner:
             self._guard.close()
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        if os.getpid() != self._process:
+            work.close()
+            raise RemoteError("a forked process cannot play in its parent's remote world: make a world of its own")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:

@@ -30,8 +30,10 @@ ATTACKS = ("mage_attack", "ranged_attack", "melee_attack")
 
 
 def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
-    """Head and choice of each attack, and the head that says which kind of attack."""
-    return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in ATTACKS]
+    """Head and choice of each attack, and the head that says which kind of attack; none where there are no kinds."""
+    heads = {head.id for head in contract.heads}
+    attacks = [attack for attack in ATTACKS if DETAIL_HEADS[attack] in heads]
+    return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
 
 
 def parse_actions(body: Any) -> list[int | None] | None:

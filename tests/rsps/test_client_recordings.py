@@ -15,7 +15,7 @@ from sb3_pvp.contract import load_contract
 from sb3_pvp.rsps import RemoteWorld
 from sb3_pvp.rsps.client_replies import ReplyDecoder
 from sb3_pvp.rsps.replies import MetaEncoder
-from sb3_pvp.world import Outcome
+from sb3_pvp.world import META_DTYPE, Outcome
 from tests.rsps.replay import Recording, ReplayServer
 from tests.rsps.served import handler_server
 
@@ -135,7 +135,7 @@ def test_a_decoded_reply_encodes_to_what_was_sent() -> None:
     assert len(replies) > 200
     for body in replies:
         reply = decoder.decode(body)
-        (encoded,) = encoder.encode(reply.own.meta[np.newaxis])
+        (encoded,) = encoder.encode(np.array([reply.own.meta], META_DTYPE))
         sent = {name: value for name, value in body["meta"].items() if not name.startswith("target") or name[6] != "O"}
         sent.pop("targetActionMasks", None)
         again = json.loads(encoded)
