@@ -36,7 +36,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
 
     Args:
         opponent: ``"baseline"`` (the world's own bot), ``"noop"``, ``"stayalive"``, ``"scripted"``, or an `Opponent`.
-        world: ``"sim"``, the embedded world, or a factory (`sb3_pvp.envs.worlds.make_world`).
+        world: ``"sim"``, the embedded world; ``"rsps://host:port"``, a server (`sb3_pvp.rsps.RemoteWorld`, options:
+            `sb3_pvp.rsps.RemoteSettings`); or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
         rewards: changes to the weights in `sb3_pvp.envs.rewards.RewardWeights`, numbers or schedules, e.g.
             ``{"damage_dealt": 0.1}``.

@@ -21,7 +21,7 @@ class FightSettings:
 
     Attributes:
         opponent: see `sb3_pvp.envs.opponents.OPPONENTS`, or an object with their `predict`.
-        world: ``"sim"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
+        world: ``"sim"``, an address ``"rsps://host:port"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3).
         rewards: see `RewardWeights`; a mapping changes some of its defaults.
         frame_ages: which frames are stacked, in ticks before the newest; or how many, from the newest on.

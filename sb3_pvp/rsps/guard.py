@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 _SCRIPT = Path(__file__).with_name("guard_process.py")
-_CLOSE_TIMEOUT = 10.0
+_CLOSE_TIMEOUT = 1.0
 
 
 class Guard:
@@ -55,11 +55,9 @@ class Guard:
             process.stdin.close()
         if not self._watched:
             process.kill()
-        try:
+        # It may go on for a minute with agents that cannot be logged out yet.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_CLOSE_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     def _tell(self, sign: str, agent_id: str) -> None:
         if self._process is None or self._process.stdin is None:

@@ -29,9 +29,11 @@ def main(parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     agents = watch(parent)
     deadline = time.monotonic() + LIMIT
-    for (host, port), agent_id in agents:
-        if time.monotonic() < deadline:
-            log_out((host, port), agent_id)
+    # A server that stands still carries out the log-ins it was sent later; until then it does not know the agents.
+    while agents and time.monotonic() < deadline:
+        agents = [(place, agent_id) for place, agent_id in agents if not log_out(place, agent_id)]
+        if agents:
+            time.sleep(POLL_SECONDS)
 
 
 def watch(parent: int) -> list[tuple[Place, str]]:
@@ -58,16 +60,18 @@ def watch(parent: int) -> list[tuple[Place, str]]:
     return list(agents)
 
 
-def log_out(place: Place, agent_id: str) -> None:
-    """Sends the log-out and waits for its answer; a server that is gone needs none."""
+def log_out(place: Place, agent_id: str) -> bool:
+    """Sends the log-out and returns whether it was done; a server that is gone needs none."""
     line = json.dumps({"action": "logout", "body": None, "meta": {"id": agent_id}}).encode() + b"\n"
     try:
         with socket.create_connection(place, TIMEOUT) as connection:
             connection.settimeout(TIMEOUT)
             connection.sendall(line)
-            connection.recv(1)
+            return b"error" not in connection.recv(64)
+    except ConnectionError:
+        return True
     except OSError:
-        pass
+        return False
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,8 @@ from sb3_pvp.world import Outcome
 
 #: For each log-out, which a server answers at once.
 LOGOUT_TIMEOUT = 5.0
+#: Between two log-outs of an agent whose log-in is still to be carried out.
+LOGOUT_PAUSE = 0.5
 
 
 class RemoteAgent:
@@ -37,6 +40,7 @@ class RemoteAgent:
         self._guard = guard
         self._connection: LineConnection | None = None
         self._logged_in = False
+        self._login_answered = False
         self._ticks = 0
         self._steps = 0
 
@@ -66,9 +70,18 @@ class RemoteAgent:
         return reply
 
     async def leave(self) -> None:
-        """Logs out, over a fresh connection because the old one may be stuck, and hangs up."""
+        """Logs out, over a fresh connection because the old one may be stuck, and hangs up.
+
+        A server that stands still knows nobody whose log-in it has not answered, and carries it out later: then the
+        log-out is sent again and again, for as long as a reset may take.
+        """
         self.hang_up()
-        if self._logged_in:
+        if not self._logged_in:
+            return
+        await log_out(self._settings, [self])
+        deadline = time.monotonic() + self._settings.reset_timeout
+        while self._logged_in and not self._login_answered and time.monotonic() < deadline:
+            await asyncio.sleep(LOGOUT_PAUSE)
             await log_out(self._settings, [self])
 
     def hang_up(self) -> None:
@@ -81,10 +94,11 @@ class RemoteAgent:
         """A log-in was sent and no log-out was answered."""
         return self._logged_in
 
-    def logged_out(self) -> None:
-        """A log-out was answered."""
-        self._logged_in = False
-        self._guard.forget(self.id)
+    def logged_out(self, known: bool) -> None:
+        """A log-out was answered; ``known``: the server had the agent, and not only maybe a log-in still to come."""
+        if known or self._login_answered:
+            self._logged_in = False
+            self._guard.forget(self.id)
 
     async def _log_in(self, timeout: float) -> None:
         # If a run that was killed left the same agent behind, a world that waits for it answers nothing but this.
@@ -94,7 +108,9 @@ class RemoteAgent:
         self._logged_in = True
         try:
             await self._ask(Login(self._contract.name), timeout)
+            self._login_answered = True
         except Refused as error:
+            self._login_answered = True
             if "No value present" in error.message:
                 raise RemoteError(
                     f"the server at {self._settings.place} does not play the contract {self._contract.name}"
@@ -114,9 +130,11 @@ async def log_out(settings: RemoteSettings, agents: Iterable[RemoteAgent]) -> No
         try:
             for agent in agents:
                 line = await connection.ask(request_line(Logout(), agent.id), LOGOUT_TIMEOUT)
-                with contextlib.suppress(Refused):
+                try:
                     parse_reply(line, "logout")
-                agent.logged_out()
+                    agent.logged_out(known=True)
+                except Refused:
+                    agent.logged_out(known=False)
         finally:
             connection.close()
 

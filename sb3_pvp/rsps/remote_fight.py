@@ -194,7 +194,7 @@ class RemoteFight:
                 self.leave_agents()
                 refusals, attempt = refusals + isinstance(error, Refused), attempt + 1
                 self._check_hope(error, refusals, attempt)
-                logger.warning("fight %d: %s; attempt %d follows", self._index, error, attempt + 1)
+                logger.info("fight %d: %s; attempt %d follows", self._index, error, attempt + 1)
             await retry_pause(self._around.settings, attempt - 1)
 
     def _check_hope(self, error: RemoteError, refusals: int, attempt: int) -> None:

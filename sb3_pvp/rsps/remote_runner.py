@@ -20,7 +20,7 @@ from sb3_pvp.rsps.address import RemoteSettings
 from sb3_pvp.rsps.agent_ids import AgentIds
 from sb3_pvp.rsps.client_errors import RemoteError
 from sb3_pvp.rsps.guard import Guard
-from sb3_pvp.rsps.remote_agent import LOGOUT_TIMEOUT, log_out
+from sb3_pvp.rsps.remote_agent import log_out
 from sb3_pvp.rsps.remote_fight import FightOptions, RemoteFight, Surroundings
 
 _T = TypeVar("_T")
@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 PATIENCE = 1.0
 #: ... and once it was seen that the server does not go on before every agent has sent its step.
 SHARED_PATIENCE = 0.02
+#: How long `RemoteRunner.shut_down` waits for log-outs that are under way; the guard sees to what is left then.
+DEPARTURE_SECONDS = 1.0
 
 
 class RemoteRunner:
@@ -147,7 +149,7 @@ class RemoteRunner:
         if agents:
             await log_out(self._settings, agents)
         if self._around.departures:
-            await asyncio.wait(self._around.departures, timeout=LOGOUT_TIMEOUT)
+            await asyncio.wait(self._around.departures, timeout=DEPARTURE_SECONDS)
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

@@ -47,6 +47,14 @@ def outcomes(world: RemoteWorld) -> list[tuple[Outcome, ...]]:
     return [tuple(Outcome(value) for value in fight) for fight in world.outcome]
 
 
+def assert_nobody_left(port: int) -> None:
+    """Somebody logs everybody out before long."""
+    deadline = time.monotonic() + 30
+    while logged_in(port) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert logged_in(port) == []
+
+
 def test_a_fight_against_the_bot_ends_in_the_tick_of_death(port: int) -> None:
     world = remote(port, 3)
     for _ in range(2):
@@ -296,6 +304,51 @@ def test_environments_in_lock_step_share_a_synchronous_world() -> None:
         assert logged_in(port) == []
 
 
+def test_who_waits_for_a_synchronous_world_in_vain_is_told_what_to_do() -> None:
+    server = SynchronousServer()
+    with handler_server(server.handle) as port:
+        silent = remote(port)
+        silent.reset(options=BOT)  # and sends no step
+        with pytest.raises(RemoteError, match="add \\?defer_resets=true"):
+            remote(port, 1, "reset_timeout=0.2&attempts=2&backoff=0.01").reset(options=BOT)
+        # Now the world goes on, and the log-ins that nobody waits for any more are carried out.
+        silent.step(no_op(silent))
+        silent.close()
+        assert_nobody_left(port)
+
+
+def test_a_fight_that_goes_on_after_all(port: int) -> None:
+    class Undead(LivingWorld):
+        def _heal(self) -> None:
+            super()._heal()
+            if self.meta["episode_ticks"].max() == 3:
+                self.meta["current_health_percent"][:, 0] = 0.0
+
+    with world_server(Undead) as undead:
+        world = remote(undead)
+        world.reset(options=BOT)
+        world.step(no_op(world))
+        world.step(no_op(world))
+        # The step that asked for the end was a tick of the fight.
+        assert outcomes(world) == [(Outcome.RUNNING,) * 2]
+        assert world.meta["episode_ticks"][0, 0] == 4
+        world.step(no_op(world))
+        assert outcomes(world) == [(Outcome.WON, Outcome.LOST)]
+        world.close()
+
+
+def test_attacks_without_a_kind_are_not_sent(port: int) -> None:
+    world = remote(port)
+    world.reset(options=BOT)
+    actions = no_op(world)
+    for attack in (1, 2, 3):
+        actions[0, 0, 0] = attack
+        world.step(actions)
+    assert outcomes(world) == [(Outcome.RUNNING,) * 2]
+    assert world.obs[0, 0, 2] == 0
+    world.close()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -348,8 +401,4 @@ def test_a_process_that_is_killed_leaves_nobody_behind(port: int, number: int) -
     assert len(logged_in(port)) == 4
     process.send_signal(number)
     process.wait()
-    for _ in range(200):
-        if not logged_in(port):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still logged in: {logged_in(port)}")
+    assert_nobody_left(port)

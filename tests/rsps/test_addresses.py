@@ -1,0 +1,74 @@
+"""Addresses of remote worlds, and the names of agents there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sb3_pvp.rsps.address import RemoteSettings, is_address, parse_address
+from sb3_pvp.rsps.agent_ids import AgentIds
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("rsps://game.example:43", RemoteSettings("game.example", 43)),
+        ("rsps://[::1]:43", RemoteSettings("::1", 43)),
+        ("rsps://10.0.0.1", RemoteSettings("10.0.0.1", 7070)),
+        ("rsps://", RemoteSettings()),
+        (
+            "rsps://h:1?target=Some%20Name&step_timeout=2.5&attempts=9&defer_resets=no&first_id=7",
+            RemoteSettings("h", 1, "Some Name", step_timeout=2.5, attempts=9, defer_resets=False, first_id=7),
+        ),
+    ],
+)
+def test_addresses(address: str, expected: RemoteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REMOTE_ENV_PORT", raising=False)
+    assert is_address(address)
+    assert parse_address(address) == expected
+
+
+def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTE_ENV_PORT", "7071")
+    assert parse_address("rsps://localhost").port == 7071
+    assert parse_address("rsps://localhost:5").port == 5
+    monkeypatch.setenv("REMOTE_ENV_PORT", "many")
+    with pytest.raises(ValueError, match="REMOTE_ENV_PORT must be a number"):
+        parse_address("rsps://localhost")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("rsps://h:x", "rsps://host:port"),
+        ("rsps://h:70000", "rsps://host:port"),
+        ("rsps://h:0", "from 1 to 65535"),
+        ("rsps://h:1/path", "rsps://host:port"),
+        ("rsps://me@h:1", "rsps://host:port"),
+        ("rsps://h:1?step_timout=1", "did you mean 'step_timeout'"),
+        ("rsps://h:1?step_timeout=long", "step_timeout .* cannot be 'long'"),
+        ("rsps://h:1?step_timeout=0", "more than 0"),
+        ("rsps://h:1?defer_resets=maybe", "cannot be 'maybe'"),
+    ],
+)
+def test_wrong_addresses(address: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_address(address)
+
+
+@given(st.integers(1, 50))
+def test_ids_are_decimal_numbers_of_32_bits_and_never_given_twice(num_fights: int) -> None:
+    ids = AgentIds(num_fights)
+    given_out = [ids.first(fight, seat) for fight in range(num_fights) for seat in range(2)]
+    given_out += [ids.fresh() for _ in range(5)]
+    assert len(set(given_out)) == len(given_out)
+    assert all(str(int(agent)) == agent and 0 < int(agent) < 2**31 for agent in given_out)
+    # The smaller number of a pair draws its build: consecutive fights draw all of them in turn.
+    smaller = [min(int(ids.first(fight, seat)) for seat in range(2)) for fight in range(num_fights)]
+    assert smaller == list(range(smaller[0], smaller[0] + num_fights))
+
+
+def test_another_run_has_other_ids() -> None:
+    assert AgentIds(1).first(0, 0) != AgentIds(1).first(0, 0)
+    assert AgentIds(3, first=10).first(2, 1) == "15"
