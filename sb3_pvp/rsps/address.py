@@ -25,8 +25,8 @@ class RemoteSettings:
         host: name or address.
         port: by default the environment variable ``REMOTE_ENV_PORT``, else 7070.
         target: whom the agents fight where the world plays the other seat: ``baseline``, the server's bot;
-            ``attacker``, the first player who attacks; or a player's name. What a player sees is not known: such an
-            opponent's observations are zeros.
+            ``attacker``, the first player who attacks (give ``reset_timeout`` the time that this may take); or a
+            player's name. What a player sees may not be known: such an opponent's observations are zeros.
         connect_timeout: for a connection.
         reset_timeout: for the start of a fight, once the log-in was sent.
         step_timeout: for the answer to a step.

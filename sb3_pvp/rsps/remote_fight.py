@@ -12,21 +12,17 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
-from sb3_pvp.rsps.address import RemoteSettings
-from sb3_pvp.rsps.agent_ids import AgentIds
 from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError
 from sb3_pvp.rsps.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
 from sb3_pvp.rsps.client_requests import Reset
-from sb3_pvp.rsps.guard import Guard
+from sb3_pvp.rsps.fight_setup import FightOptions, Surroundings
 from sb3_pvp.rsps.remote_agent import RemoteAgent, retry_pause
 from sb3_pvp.world import NUM_SEATS, DesyncReason, Outcome
 
@@ -47,29 +43,6 @@ _DECISIVE = itemgetter(
     )
 )
 _OTHER_SIDE = {Outcome.WON: Outcome.LOST, Outcome.LOST: Outcome.WON}
-
-
-@dataclass(frozen=True)
-class FightOptions:
-    """How a fight is started; one mapping of reset parameters for each seat."""
-
-    seat_reset_params: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
-    against_world: bool = False
-    training: bool = True
-    death_match: bool = True
-    maintain_target_environment: bool = True
-
-
-@dataclass
-class Surroundings:
-    """What the fights of a world share. ``connected`` says whether there ever was a connection."""
-
-    settings: RemoteSettings
-    contract: Contract
-    ids: AgentIds
-    guard: Guard
-    connected: bool = False
-    departures: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class RemoteFight:
@@ -383,18 +356,3 @@ def _task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
     return task
-
-
-def sanitised(choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
-    """The joint actions ``(F, 2, heads)`` without attacks whose kind is not chosen: these do nothing, but a server
-    refuses them (protocol-observed.md, surprise 5).
-
-    Args:
-        choices: what the seats chose.
-        details: head, choice of this head, and the head that must then not be 0.
-    """
-    allowed = choices.copy()
-    for head, choice, detail in details:
-        empty = (allowed[..., head] == choice) & (allowed[..., detail] == 0)
-        allowed[empty, head] = 0
-    return allowed

@@ -19,14 +19,15 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.address import RemoteSettings
 from sb3_pvp.rsps.agent_ids import AgentIds
 from sb3_pvp.rsps.client_errors import RemoteError
+from sb3_pvp.rsps.fight_setup import FightOptions, Surroundings
 from sb3_pvp.rsps.guard import Guard
 from sb3_pvp.rsps.remote_agent import log_out
-from sb3_pvp.rsps.remote_fight import FightOptions, RemoteFight, Surroundings
+from sb3_pvp.rsps.remote_fight import RemoteFight
 
 _T = TypeVar("_T")
 
 #: How long fights whose start is deferred, and outcomes, are waited for while nothing else can be done ...
-PATIENCE = 1.0
+PATIENCE = 2.0
 #: ... and once it was seen that the server does not go on before every agent has sent its step.
 SHARED_PATIENCE = 0.02
 #: How long `RemoteRunner.shut_down` waits for log-outs that are under way; the guard sees to what is left then.

@@ -14,10 +14,10 @@ from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.rsps.address import RemoteSettings, parse_address
 from sb3_pvp.rsps.client_errors import RemoteError
 from sb3_pvp.rsps.errors import RequestError
-from sb3_pvp.rsps.remote_fight import FightOptions, sanitised
+from sb3_pvp.rsps.fight_setup import FightOptions
 from sb3_pvp.rsps.remote_runner import RemoteRunner
 from sb3_pvp.rsps.reset_request import BASELINE, checked_reset_params
-from sb3_pvp.rsps.step_actions import attack_details
+from sb3_pvp.rsps.step_actions import attack_details, sanitised
 from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome
 
 Options = Mapping[str, Any]

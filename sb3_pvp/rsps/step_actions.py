@@ -7,7 +7,11 @@ without its kind of attack, at the head where it meets it: the heads before keep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
@@ -34,6 +38,21 @@ def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
     heads = {head.id for head in contract.heads}
     attacks = [attack for attack in ATTACKS if DETAIL_HEADS[attack] in heads]
     return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
+
+
+def sanitised(choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """The joint actions ``(F, 2, heads)`` without attacks whose kind is not chosen: these do nothing, but a server
+    refuses them (protocol-observed.md, surprise 5).
+
+    Args:
+        choices: what the seats chose.
+        details: head, choice of this head, and the head that must then not be 0.
+    """
+    allowed = choices.copy()
+    for head, choice, detail in details:
+        empty = (allowed[..., head] == choice) & (allowed[..., detail] == 0)
+        allowed[empty, head] = 0
+    return allowed
 
 
 def parse_actions(body: Any) -> list[int | None] | None:

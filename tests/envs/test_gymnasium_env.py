@@ -165,7 +165,7 @@ def test_wrong_seeds_are_refused(seed: Any) -> None:
         ({"opponent": "basline"}, "unknown opponent 'basline' .*did you mean 'baseline'"),
         ({"opponent": 3}, "unknown opponent"),
         ({"world": "simm"}, "unknown world 'simm' .*did you mean 'sim'"),
-        ({"world": "rsps://localhost:7070"}, "unknown world 'rsps://localhost:7070'.*sim"),
+        ({"world": "http://localhost:7070"}, "unknown world 'http://localhost:7070'.*rsps://host:port, sim"),
         ({"reset_params": {"accountBuild": "MEDD"}}, "MEDD.*MED"),
         ({"reset_params": {"accountBild": "MED"}}, "accountBild.*accountBuild"),
         ({"reset_params": 3}, "reset_params must be a mapping"),

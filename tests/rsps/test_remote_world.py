@@ -140,6 +140,33 @@ def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: st
         assert logged_in(port) == []
 
 
+@pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
+def test_many_faults(port: int, options: dict[str, Any]) -> None:
+    proxy = FaultyProxy(port, "close", at=10**9)
+    with handler_server(proxy.handle) as proxy_port:
+        world = remote(proxy_port, 4, "reset_timeout=0.3&step_timeout=0.3&backoff=0.01&attempts=20")
+        world.reset(options=options)
+        proxy.share = 0.03
+        decided = broken = 0
+        for _ in range(120):
+            world.step(no_op(world))
+            over = np.flatnonzero(world.outcome[:, 0])
+            for fight in over:
+                if world.outcome[fight, 0] in BROKEN:
+                    broken += 1
+                    continue
+                decided += 1
+                assert sorted(world.outcome[fight].tolist()) == [Outcome.WON, Outcome.LOST]
+                assert world.meta["episode_ticks"][fight].tolist() == [DEATH_TICK] * 2
+            if over.size:
+                world.reset(over, options)
+        proxy.share = 0.0
+        assert proxy.spoiled > 10
+        assert broken > 5 and decided > 5
+        world.close()
+        assert_nobody_left(port)
+
+
 @pytest.mark.parametrize("fault", ["close", "silence", "garbage", "error"])
 @pytest.mark.parametrize("action", ["login", "reset"])
 def test_a_spoiled_start_is_tried_again(port: int, fault: str, action: str) -> None:
