@@ -11,6 +11,8 @@ from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.evaluation import Score, evaluate_model, wilson_interval
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.sim import SimWorld
+from tests.rsps.served import logged_in, world_server
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,15 @@ def test_json_has_the_promised_keys(model: Path, capsys: pytest.CaptureFixture[s
     assert result["win_rate"] == result["wins"] / 6
     assert result["ci95"][0] <= result["win_rate"] <= result["ci95"][1]
     assert result["mean_ticks"] > 1
+
+
+def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with world_server(SimWorld) as port:
+        result = evaluate(model, "--world", f"rsps://127.0.0.1:{port}", capsys=capsys)
+        assert result["broken"] == 0 and result["episodes"] == 6
+        assert logged_in(port) == []
+    refused = refusal(model, "--world", f"rsps://127.0.0.1:{port}", capsys=capsys)
+    assert "no server can be reached" in refused and "Traceback" not in refused
 
 
 def test_the_seed_decides_and_the_options_reach_the_fights(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
