@@ -14,13 +14,13 @@ from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp.cli.bench_report import Case
-from sb3_pvp.cli.bench_world import RANDOMISED
 from sb3_pvp.cli.plain_loop import PlainLoop
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.ppo.minibatches import Samples, read_buffer
 from sb3_pvp.ppo.update import PpoUpdate
+from sb3_pvp.world import RANDOMISED
 
 PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "numpy", "numba")
 CORE, EQUAL, STOCK = "Core network", "[64, 64]", "stock MaskablePPO [64, 64]"

@@ -12,15 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from sb3_pvp.cli.bench_report import Case, Row, Turn, make_row, positive_numbers, print_report, take_turn
+from sb3_pvp.world import RANDOMISED
 
-# Every build, randomised gear and fight type: the widest mix that the world knows.
-BUILDS = ["PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED"]
-RANDOMISED = {
-    "randomizeBuild": True,
-    "randomBuildOptions": BUILDS,
-    "randomizeGear": True,
-    "randomizeFightType": True,
-}
 _FIRST_TICK = """
 from sb3_pvp.sim import SimWorld
 world = SimWorld(num_fights=1)

@@ -19,16 +19,10 @@ from sb3_pvp.learning_curve.callback import Budget, CurveCallback
 from sb3_pvp.learning_curve.records import forget_evaluations_after, settle, write_atomically
 from sb3_pvp.learning_curve.variants import vary
 from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.world import RANDOMISED
 from sb3_pvp.zoo.hyperparams import ALGO, find_preset
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
-#: What fights are like unless the preset says otherwise: the widest mix that the world knows.
-RANDOMISED = {
-    "randomizeBuild": True,
-    "randomBuildOptions": ["PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED"],
-    "randomizeGear": True,
-    "randomizeFightType": True,
-}
 CHECKPOINT, HYPERPARAMS = "checkpoint.zip", "hyperparams.yml"
 #: As good as endless: the budget of CPU time ends a run.
 NO_LIMIT = 10**12
@@ -105,6 +99,7 @@ class CurveRun:
     def _hyperparams(self, hyperparams: dict[str, Any]) -> dict[str, Any]:
         hyperparams |= self.changes
         env_kwargs = dict(hyperparams.get("env_kwargs", {}))
+        # Fights are as mixed as the world knows, unless the preset says otherwise.
         env_kwargs["reset_params"] = {**RANDOMISED, **env_kwargs.get("reset_params", {})}
         return vary(self.variant, {**hyperparams, "env_kwargs": env_kwargs})
 

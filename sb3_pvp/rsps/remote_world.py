@@ -19,6 +19,7 @@ from sb3_pvp.rsps.remote_runner import RemoteRunner
 from sb3_pvp.rsps.reset_request import BASELINE, checked_reset_params
 from sb3_pvp.rsps.step_actions import attack_details, sanitised
 from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome
+from sb3_pvp.world_arguments import fight_numbers, joint_actions
 
 Options = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ class RemoteWorld:
             ValueError: for unknown or impossible options; nothing has changed then.
             RemoteError: if nobody listens, or the server starts no fight; the world is closed then.
         """
-        which = self._indices(fights)
+        which = fight_numbers(fights, self.num_fights).tolist()
         given = self._option_list(options, len(which))
         starts = {fight: self._fight_options(each) for fight, each in zip(which, given, strict=True)}
         seeds = {fight: _checked_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each}
@@ -118,8 +119,8 @@ class RemoteWorld:
             ValueError: for a wrong shape or kind of number, or a choice that does not exist; nothing has changed then.
             RemoteError: if a fight cannot be started; the world is closed then. Also before the first reset.
         """
-        which = self._indices(fights)
-        choices = sanitised(self._checked_actions(actions, len(which)), self._details)
+        which = fight_numbers(fights, self.num_fights).tolist()
+        choices = sanitised(joint_actions(actions, len(which), self.contract), self._details)
         if self._runner is None:
             raise RemoteError("no fights are running: reset the world first")
         try:
@@ -152,16 +153,6 @@ class RemoteWorld:
                 self.masks[index, seat] = view.masks
                 self.meta[index, seat] = view.meta
 
-    def _indices(self, fights: ArrayLike | None) -> list[int]:
-        if fights is None:
-            return list(range(self.num_fights))
-        indices = np.atleast_1d(np.asarray(fights))
-        if indices.dtype == np.bool_:
-            indices = np.flatnonzero(indices)
-        if indices.size and (indices.min() < 0 or indices.max() >= self.num_fights):
-            raise ValueError(f"fights must be numbers from 0 to {self.num_fights - 1}, not {fights!r}")
-        return [int(index) for index in indices]
-
     def _option_list(self, options: Options | Sequence[Options] | None, count: int) -> list[Options]:
         if options is None or isinstance(options, Mapping):
             shared = dict(options or {})
@@ -186,16 +177,6 @@ class RemoteWorld:
         first, second = map(_checked_params, seats)
         flags = {name: _flag(name, options[name]) for name in _FLAGS if name in options}
         return FightOptions((first, second), bots[1] is not None, **flags)
-
-    def _checked_actions(self, actions: ArrayLike, count: int) -> NDArray[np.int64]:
-        array = np.asarray(actions)
-        expected = (count, NUM_SEATS, self.contract.num_heads)
-        if array.shape != expected or array.dtype.kind not in "iu":
-            raise ValueError(f"actions must be integers of shape {expected}, not {array.dtype} {array.shape}")
-        sizes = np.array(self.contract.head_sizes)
-        if ((array < 0) | (array >= sizes)).any():
-            raise ValueError(f"every action must be from 0 to one less than its head's size {tuple(sizes.tolist())}")
-        return array.astype(np.int64, copy=False)
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -16,6 +16,7 @@ from sb3_pvp.sim.builds import BUILD_NAMES
 from sb3_pvp.sim.parameters import RESET, checked, checked_seed, to_reset, unknown
 from sb3_pvp.sim.state import FIGHT, LOGIN, SEAT
 from sb3_pvp.world import META_DTYPE, NUM_SEATS
+from sb3_pvp.world_arguments import fight_numbers, joint_actions
 
 Options = Mapping[str, Any]
 
@@ -55,7 +56,6 @@ class SimWorld:
         self.default_reset_params: dict[str, Any] = dict(reset_params or {})
         checked(self.default_reset_params)
         self._default_reset = to_reset({}, self.default_reset_params)
-        self._all = np.arange(num_fights, dtype=np.int64)
         self._threads = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
         self._num_threads = num_threads
         self._allocate()
@@ -84,16 +84,6 @@ class SimWorld:
         arrays = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
         return sum(array.nbytes for array in arrays) / self.num_fights
 
-    def _indices(self, fights: ArrayLike | None) -> NDArray[np.int64]:
-        if fights is None:
-            return self._all
-        indices = np.atleast_1d(np.asarray(fights))
-        if indices.dtype == np.bool_:
-            indices = np.flatnonzero(indices)
-        if indices.size and (indices.min() < 0 or indices.max() >= self.num_fights):
-            raise ValueError(f"fights must be numbers from 0 to {self.num_fights - 1}, not {fights!r}.")
-        return indices.astype(np.int64, copy=False)
-
     def reset(self, fights: ArrayLike | None = None, options: Options | Sequence[Options] | None = None) -> None:
         """Starts new episodes in these fights (all if ``None``).
 
@@ -103,7 +93,7 @@ class SimWorld:
             records from `login`, or ``None``). A shared ``seed`` seeds the k-th of these fights with ``seed + k``.
         :raises ValueError: for unknown or impossible options; nothing is changed then.
         """
-        which = self._indices(fights)
+        which = fight_numbers(fights, self.num_fights)
         resets = self._resets(len(which), options)
         logins = [self._logins(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
         self._words[which] = 0
@@ -148,24 +138,8 @@ class SimWorld:
             not enforced: what cannot be done does nothing.
         :raises ValueError: for a wrong shape or kind of number, or a sub-action that does not exist.
         """
-        which = self._indices(fights)
-        self._run(kernels.step_fights, which, self._checked_actions(actions, len(which)))
-
-    def _checked_actions(self, actions: ArrayLike, count: int) -> NDArray[np.int64]:
-        array = np.asarray(actions)
-        expected = (count, NUM_SEATS, self.contract.num_heads)
-        if array.shape != expected or array.dtype.kind not in "iu":
-            raise ValueError(f"actions must be integers of shape {expected}, not {array.dtype} {array.shape}.")
-        array = np.ascontiguousarray(array, np.int64)
-        if array.size and (array.min() < 0 or (array >= self._head_sizes).any()):
-            raise ValueError(
-                f"every action must be from 0 to one less than its head's size {self.contract.head_sizes}."
-            )
-        return array
-
-    @property
-    def _head_sizes(self) -> NDArray[np.int64]:
-        return np.array(self.contract.head_sizes, np.int64)
+        which = fight_numbers(fights, self.num_fights)
+        self._run(kernels.step_fights, which, joint_actions(actions, len(which), self.contract))
 
     def random_actions(self) -> NDArray[np.int64]:
         """A random legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""

@@ -63,8 +63,9 @@ def test_the_same_seed_gives_the_same_fights(opponent: str) -> None:
 
 def test_without_a_seed_fights_differ() -> None:
     assert play(NhEnv(), 5, 0) == play(NhEnv(), 5, 0)
-    first, second = (NhEnv(reset_params={"randomizeGear": True}).reset()[0]["observation"] for _ in range(2))
-    assert not np.array_equal(first, second)
+    first, *others = (NhEnv(reset_params={"randomizeGear": True}).reset()[0]["observation"] for _ in range(5))
+    # Two alone draw the same gear and place once in 75 times.
+    assert not all(np.array_equal(first, other) for other in others)
 
 
 @pytest.mark.parametrize(

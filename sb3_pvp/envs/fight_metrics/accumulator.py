@@ -11,13 +11,11 @@ from sb3_pvp.envs.fight_metrics.durations import EpisodeDurations
 from sb3_pvp.envs.fight_metrics.series import EPISODE_ROWS, PRIOR_DTYPE, Ticks
 from sb3_pvp.envs.fight_metrics.table import METRICS
 from sb3_pvp.envs.rewards import COMPONENTS, Tick
-from sb3_pvp.world import META_DTYPE, Outcome, World
+from sb3_pvp.world import META_BYTES, META_DTYPE, Outcome, World
 
 #: So many ticks of one fight are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
 CHUNK = 2048
 _LEARNER = 0
-# NumPy copies records field by field, and ten times as fast if it takes them for lumps of bytes.
-_LUMP = np.dtype((np.void, META_DTYPE.itemsize))
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 
 
@@ -33,7 +31,7 @@ class FightMetrics:
         shape = (max(CHUNK // num_fights, 1), num_fights)
         self._reasons = getattr(world, "desync_reason", np.zeros((num_fights, 1), np.uint8))
         self._durations = EpisodeDurations(num_fights)
-        self._meta, self._prior = np.zeros(shape, _LUMP), np.zeros(shape, PRIOR_DTYPE)
+        self._meta, self._prior = np.zeros(shape, META_BYTES), np.zeros(shape, PRIOR_DTYPE)
         self._has_prior, self._outcome = np.zeros(shape, bool), np.zeros(shape, np.uint8)
         self._components = np.zeros((len(COMPONENTS), *shape), np.float32)
         self._clear()
@@ -59,7 +57,7 @@ class FightMetrics:
         """
         self._durations.end_tick()
         row = self._filled
-        self._meta[row] = np.ascontiguousarray(tick.meta).view(_LUMP)
+        self._meta[row] = np.ascontiguousarray(tick.meta).view(META_BYTES)
         self._has_prior[row], self._outcome[row] = tick.has_previous, tick.outcome
         for name in PRIOR_DTYPE.names or ():
             self._prior[name][row] = tick.previous[name]

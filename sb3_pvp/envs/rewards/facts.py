@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.world import META_DTYPE, Outcome, Style
+from sb3_pvp.world import META_BYTES, META_DTYPE, Outcome, Style
 
 Array = NDArray[Any]
 
@@ -43,8 +43,7 @@ class Tick:
 
     def followed_by(self, meta: NDArray[np.void], outcome: NDArray[np.uint8], has_previous: NDArray[np.bool_]) -> Tick:
         """The next tick, with copies of the world's records: they stay when the world overwrites them."""
-        # NumPy copies records field by field, and ten times as fast if it takes them for lumps of bytes.
-        copied = meta.view(np.dtype((np.void, meta.itemsize))).copy().view(META_DTYPE)
+        copied = meta.view(META_BYTES).copy().view(META_DTYPE)
         return Tick(copied, self.meta, has_previous, outcome.copy())
 
 
