@@ -13,8 +13,10 @@ __all__ = ["PvpPPO", "__version__", "load"]
 
 __version__ = "0.1.0"
 
-if "NhEnv" not in gymnasium.registry:
-    gymnasium.register("NhEnv", entry_point="sb3_pvp.envs:NhEnv")
+# Every game is an environment with the name of its contract.
+for _contract in ("NhEnv", "DharokEnv"):
+    if _contract not in gymnasium.registry:
+        gymnasium.register(_contract, entry_point="sb3_pvp.envs:NhEnv", kwargs={"contract": _contract})
 
 
 # These need torch, and ``import sb3_pvp`` shall not: they are imported when they are first asked for.

@@ -61,7 +61,9 @@ class Fights:
 
     def __init__(self, num_fights: int, settings: FightSettings) -> None:
         self.settings = settings
-        self.world = make_world(settings.world, num_fights, reset_params=settings.reset_params)
+        self.world = make_world(
+            settings.world, num_fights, reset_params=settings.reset_params, contract=settings.contract
+        )
         self.contract = self.world.contract
         self.opponent_name = opponent_name(settings.opponent)
         if settings.opponent == WORLD_BOT:

@@ -28,14 +28,16 @@ _IDENTITY = {"kind": "NhEnv", "version": 1}
 
 
 class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
-    """One NH fight against ``opponent``, one step per game tick; the episode ends in the tick of a death.
+    """One fight against ``opponent``, one step per game tick; the episode ends in the tick of a death.
 
     Observations are ``{"observation": float32 (frames, 176), "privileged": float32 (frames, 93), "action_mask": int8
     (45,)}``; the privileged part is what only the opponent knows (for a critic). Actions are one choice for each of 12
-    heads; a choice that is masked does nothing.
+    heads; a choice that is masked does nothing. These are the sizes of NH fights; in the contract DharokEnv there are
+    40 observations, 15 of them privileged, and 6 heads with 17 choices.
 
     Args:
-        opponent: ``"baseline"`` (the world's own bot), ``"noop"``, ``"stayalive"``, ``"scripted"``, or an `Opponent`.
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"``, an `Opponent`, or, in NH fights, ``"stayalive"`` or
+            ``"scripted"``.
         world: ``"sim"``, the embedded world; ``"rsps://host:port"``, a server (`sb3_pvp.rsps.RemoteWorld`, options:
             `sb3_pvp.rsps.RemoteSettings`); or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
@@ -50,6 +52,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             or a schedule of arrays (`sb3_pvp.envs.mask_override`).
         render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
             are left out if the environment variable ``NO_COLOR`` is set.
+        contract: what is played: ``"NhEnv"`` or ``"DharokEnv"``, which Gymnasium knows under these names as well.
 
     Raises:
         ValueError: for an unknown name or a value out of range.
@@ -69,6 +72,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         noise: Mapping[str, Any] | None = None,
         action_mask_override: Any = None,
         render_mode: str | None = None,
+        contract: str = "NhEnv",
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(
@@ -81,6 +85,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             max_episode_ticks=max_episode_ticks,
             noise=noise,
             action_mask_override=action_mask_override,
+            contract=contract,
         )
         self.fights = Fights(1, self.settings)
         self.contract = self.fights.contract
@@ -134,7 +139,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """What each head may choose, bool ``(45,)``, the heads one after the other."""
+        """What each head may choose, bool ``(A,)``, the heads one after the other."""
         return self.fights.action_masks(0)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import require_known
-from sb3_pvp.envs.scripted import SCRIPTS, ScriptedOpponent
+from sb3_pvp.envs.scripted import SCRIPTS, ScriptedOpponent, check_script
 
 #: The opponent that the world itself plays; it is no agent and obeys no masks.
 WORLD_BOT = "baseline"
@@ -46,15 +46,17 @@ class Opponent(Protocol):
 OPPONENTS = (WORLD_BOT, *SCRIPTS)
 
 
-def check_opponent(opponent: str | Opponent) -> None:
-    """Raises `ValueError` unless ``opponent`` is a known name or an `Opponent`."""
+def check_opponent(opponent: str | Opponent, contract: Contract) -> None:
+    """Raises `ValueError` unless ``opponent`` is an `Opponent`, or a known name of one who can play this contract."""
     if not isinstance(opponent, Opponent):
         require_known("opponent", opponent, OPPONENTS)
+        if opponent in SCRIPTS:
+            check_script(str(opponent), contract)
 
 
 def make_opponent(opponent: str | Opponent, contract: Contract) -> Opponent | None:
     """The opponent with that name; ``None`` for the world's own bot, which needs no actions."""
-    check_opponent(opponent)
+    check_opponent(opponent, contract)
     if not isinstance(opponent, str):
         return opponent
     return None if opponent == WORLD_BOT else ScriptedOpponent(opponent, contract)

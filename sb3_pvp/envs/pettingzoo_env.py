@@ -44,7 +44,7 @@ class FlatMaskMultiDiscrete(spaces.MultiDiscrete):
 
 
 class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: ignore[misc]
-    """One NH fight between the agents ``"fighter_0"`` and ``"fighter_1"``, one step per game tick.
+    """One fight between the agents ``"fighter_0"`` and ``"fighter_1"``, one step per game tick.
 
     Observations, actions, rewards and the keys of ``info`` are those of `NhEnv`, for each agent. Both agents leave in
     the tick in which the fight ends.
@@ -57,6 +57,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         death_match: see `NhEnv`.
         max_episode_ticks: see `NhEnv`.
         render_mode: see `NhEnv`.
+        contract: see `NhEnv`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**NhEnv.metadata, "name": "nh_v0", "is_parallelizable": True}
@@ -70,12 +71,13 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
         render_mode: str | None = None,
+        contract: str = "NhEnv",
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(
-            "noop", world, reset_params or {}, rewards, frame_ages, death_match, max_episode_ticks
+            "noop", world, reset_params or {}, rewards, frame_ages, death_match, max_episode_ticks, contract=contract
         )
-        self.world = make_world(world, 1, reset_params=self.settings.reset_params)
+        self.world = make_world(world, 1, reset_params=self.settings.reset_params, contract=contract)
         self.contract = self.world.contract
         ages = check_frame_ages(self.settings.frame_ages)
         self._seats = [SeatObservations(self.world, seat, ages) for seat in range(NUM_SEATS)]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
+from sb3_pvp.contract.errors import ContractError
 from sb3_pvp.envs.checks import require_known
 from sb3_pvp.envs.random_words import uniform, words_from_seeds
 
@@ -123,12 +124,22 @@ def _attack(turn: Turn) -> None:
 SCRIPTS: dict[str, Callable[[Turn], None]] = {"noop": _noop, "stayalive": _stayalive, "scripted": _scripted}
 
 
+def check_script(name: str, contract: Contract) -> None:
+    """Raises `ValueError` unless the contract has all observations and sub-actions that the script uses."""
+    observation = np.zeros((1, contract.num_observations), np.float32)
+    masks = np.ones((1, contract.num_flat_actions), bool)
+    try:
+        SCRIPTS[name](Turn(contract, observation, masks, np.zeros(1)))  # a turn touches all ids, whatever it sees
+    except ContractError as error:
+        raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
+
+
 class ScriptedOpponent:
     """An opponent that follows one of `SCRIPTS`; it remembers nothing but its random numbers.
 
     Args:
         name: a key of `SCRIPTS`.
-        contract: the ids that the script uses; it must have those of NhEnv.
+        contract: the ids that the script uses.
         mask_bug: true: every entry but the first of a head looks available, as in the original plug-ins, which mistake
             an entry's number for its mask (scripted-bots.md, part B).
     """

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sb3_pvp.contract import load_contract
 from sb3_pvp.envs.checks import check_frame_ages
 from sb3_pvp.envs.opponents import Opponent, check_opponent
 from sb3_pvp.envs.rewards import RewardWeights, reward_weights
@@ -29,6 +30,7 @@ class FightSettings:
         max_episode_ticks: a longer fight is truncated; ``None``: never.
         noise: what is added to the learner's own observations, see `sb3_pvp.envs.noise.ObservationNoise`.
         action_mask_override: what the learner may never do, see `sb3_pvp.envs.mask_override.ActionMaskOverride`.
+        contract: what is played, the name of a registered contract.
     """
 
     opponent: str | Opponent = "baseline"
@@ -40,9 +42,10 @@ class FightSettings:
     max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
+    contract: str = "NhEnv"
 
     def __post_init__(self) -> None:
-        check_opponent(self.opponent)
+        check_opponent(self.opponent, load_contract(self.contract))
         check_world_name(self.world)
         limit = self.max_episode_ticks
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):

@@ -30,8 +30,9 @@ class FakeWorld:
         reset_params: Mapping[str, Any] | None = None,
         end_tick: int = -1,
         end: tuple[Outcome, Outcome] = (Outcome.WON, Outcome.LOST),
+        contract: str = "NhEnv",
     ) -> None:
-        self.contract = load_contract("NhEnv")
+        self.contract = load_contract(contract)
         self.num_fights = num_fights
         self.reset_params = dict(reset_params or {})
         self.end_tick, self.end = end_tick, end
@@ -113,7 +114,7 @@ class FakeWorld:
             self.outcome[fight] = np.where(dead[::-1], Outcome.WON, Outcome.LOST)
 
     def _report(self, fight: int, damage: NDArray[np.int64]) -> None:
-        meta, obs, index = self.meta[fight], self.obs[fight], self.contract.observation_index
+        meta, obs = self.meta[fight], self.obs[fight]
         health = self.hitpoints[fight] / MAX_HITPOINTS
         meta["current_health_percent"], meta["current_target_health_percent"] = health, health[::-1]
         meta["current_prayer_percent"] = 1.0
@@ -123,12 +124,16 @@ class FakeWorld:
         meta["distance"] = 1
         for name in ("attack", "strength", "defence", "ranged", "magic"):
             meta[f"{name}_level_scale"] = 1.0
-        obs[:, index("player_health_percent")] = health
-        obs[:, index("absolute_hitpoints_level")] = MAX_HITPOINTS
-        obs[:, index("absolute_prayer_level")] = 52
-        # Numbers that tell ticks and seats apart: the second is hidden from the opponent, the first is not.
-        obs[:, index("special_energy_percent")] = meta["episode_ticks"]
-        obs[:, index("food_count")] = 100 * meta["episode_ticks"] + np.arange(NUM_SEATS)
+        shown = {
+            "player_health_percent": health,
+            # Numbers that tell ticks and seats apart: the second is hidden from the opponent, the first is not.
+            "special_energy_percent": meta["episode_ticks"],
+            "food_count": 100 * meta["episode_ticks"] + np.arange(NUM_SEATS),
+        }
+        if self.contract.name == "NhEnv":
+            shown |= {"absolute_hitpoints_level": MAX_HITPOINTS, "absolute_prayer_level": 52}
+        for name, values in shown.items():
+            obs[:, self.contract.observation_index(name)] = values
         self.masks[fight, :, self.contract.flat_index("no_op_attack")] = meta["episode_ticks"] % 2 == 0
 
 
