@@ -11,6 +11,7 @@ from sb3_pvp.rsps.errors import RequestError
 from sb3_pvp.rsps.reset_request import ResetRequest
 
 if TYPE_CHECKING:
+    from sb3_pvp.rsps.arena import Arena
     from sb3_pvp.rsps.fights import Fight
 
 #: Sends a reply line to whoever asked.
@@ -51,6 +52,8 @@ class Agent:
     """One logged-in agent; connections come and go, the agent stays until it logs out."""
 
     id: str
+    #: Where agents of its type fight.
+    arena: Arena = field(repr=False)
     state: State = State.PENDING
     message: Message | None = None
     request: ResetRequest | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,8 +23,11 @@ class ServedWorld(World, Protocol):
         """What the fighter on this seat takes along to its next fight."""
 
 
-#: Makes a world of ``num_fights`` fights with a ``seed``.
-WorldFactory = Callable[[int, int], ServedWorld]
+class WorldFactory(Protocol):
+    """Makes a world of ``num_fights`` fights with a ``seed`` for agents of the ``contract`` of this name."""
+
+    def __call__(self, num_fights: int, seed: int, *, contract: str) -> ServedWorld:
+        """`ValueError` for a contract that the world does not know."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +41,11 @@ class Slot:
 class FightPool:
     """Gives out and takes back fights. Fight ``n`` of the pool is seeded with ``seed + n``."""
 
-    def __init__(self, make_world: WorldFactory, seed: int = 0, first_size: int = FIRST_SIZE) -> None:
+    def __init__(
+        self, make_world: WorldFactory, seed: int = 0, first_size: int = FIRST_SIZE, contract: str = "NhEnv"
+    ) -> None:
         self._make_world = make_world
+        self._contract = contract
         self._seed = seed
         self._next_size = first_size
         self._worlds: list[ServedWorld] = []
@@ -68,7 +73,8 @@ class FightPool:
             world.close()
 
     def _grow(self) -> None:
-        world = self._make_world(self._next_size, self._seed + sum(world.num_fights for world in self._worlds))
+        seed = self._seed + sum(world.num_fights for world in self._worlds)
+        world = self._make_world(self._next_size, seed, contract=self._contract)
         self._worlds.append(world)
         self._free.extend(Slot(world, fight) for fight in reversed(range(world.num_fights)))
         self._next_size *= 2

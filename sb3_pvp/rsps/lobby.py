@@ -6,23 +6,20 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.agents import Agent, Message, Reply, State
+from sb3_pvp.rsps.arena import Arena, Arenas
 from sb3_pvp.rsps.errors import (
     ENVIRONMENT,
     ILLEGAL_STATE,
-    NO_SUCH_ELEMENT,
     RequestError,
     message_already_queued,
     no_transition,
     not_logged_in,
 )
-from sb3_pvp.rsps.fight_pool import FightPool
 from sb3_pvp.rsps.fights import Fight
 from sb3_pvp.rsps.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
 from sb3_pvp.rsps.reset_request import BASELINE, ResetRequest, parse_reset
-from sb3_pvp.rsps.step_actions import ActionCheck, parse_actions
-from sb3_pvp.rsps.tick_player import TickPlayer
+from sb3_pvp.rsps.step_actions import parse_actions
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +30,11 @@ class Lobby:
     Fights are independent: each one ticks as soon as its agents have sent their messages.
     """
 
-    def __init__(self, contract: Contract, pool: FightPool, schedule: Callable[[], object]) -> None:
-        self._agent_type = contract.name
-        self._action_check = ActionCheck(contract)
-        self._player = TickPlayer(contract, pool)
+    def __init__(self, arenas: Arenas, schedule: Callable[[], object]) -> None:
+        self._arenas = arenas
         self._schedule = schedule
+        self._scheduled = False
         self._agents: dict[str, Agent] = {}
-        self._ready: list[Fight] = []
         self._handlers: dict[str, Callable[[Request, Reply], None]] = {
             "login": self._login,
             "logout": self._logout,
@@ -60,17 +55,17 @@ class Lobby:
 
     def play(self) -> None:
         """Plays one tick of every fight whose agents are ready."""
-        ready, self._ready = dict.fromkeys(self._ready), []
-        self._player.play([fight for fight in ready if fight.is_ready()])
+        self._scheduled = False
+        for arena in self._arenas:
+            arena.play_ready()
 
     def _login(self, request: Request, reply: Reply) -> None:
         agent_id = request.agent_id
         agent_type = body_object(request.body, "body").get("agentType")
-        if agent_type is None or text(agent_type, "agentType") != self._agent_type:
-            raise RequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {self._agent_type}")
+        arena = self._arenas["" if agent_type is None else text(agent_type, "agentType")]
         if agent_id in self._agents:
             raise RequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
-        self._agents[agent_id] = Agent(agent_id)
+        self._agents[agent_id] = Agent(agent_id, arena)
         reply(EMPTY_REPLY)
 
     def _logout(self, request: Request, reply: Reply) -> None:
@@ -103,7 +98,7 @@ class Lobby:
 
     def _start(self, agents: list[Agent]) -> None:
         try:
-            self._player.start(agents)
+            agents[0].arena.player.start(agents)
         except RequestError as error:
             for agent in agents:
                 agent.state = State.PENDING
@@ -116,10 +111,10 @@ class Lobby:
             raise message_already_queued()
         if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
             raise no_transition(agent.state.value, "STEP")
-        actions, error = self._action_check.playable(sent)
+        actions, error = agent.arena.action_check.playable(sent)
         agent.message = Message(reply, actions, error)
         agent.last_message_tick = agent.fight.episode_ticks(agent)
-        self._play_soon(agent.fight)
+        self._play_soon(agent.arena, agent.fight)
 
     def _debug(self, request: Request, reply: Reply) -> None:
         reply(body_reply([self._info(agent) for _, agent in sorted(self._agents.items())]))
@@ -130,7 +125,7 @@ class Lobby:
             "id": agent.id,
             "state": agent.state.value,
             "pendingMessage": agent.message is not None,
-            "envType": f"{self._agent_type.removesuffix('Env')}EnvironmentDescriptor",
+            "envType": f"{agent.arena.contract.name.removesuffix('Env')}EnvironmentDescriptor",
             "currentEpisodeTicks": 0 if fight is None else fight.episode_ticks(agent),
             "lastMessageTick": agent.last_message_tick,
             "isLoaded": True,
@@ -146,14 +141,15 @@ class Lobby:
 
     def _leave(self, agent: Agent) -> None:
         fight = agent.fight
-        self._player.leave(agent)
+        agent.arena.player.leave(agent)
         agent.request, agent.last_message_tick = None, 0
         if fight is not None:
             # The opponent may have been waiting for this agent only.
-            self._play_soon(fight)
+            self._play_soon(agent.arena, fight)
 
-    def _play_soon(self, fight: Fight) -> None:
+    def _play_soon(self, arena: Arena, fight: Fight) -> None:
         if fight.is_ready():
-            if not self._ready:
+            arena.ready.append(fight)
+            if not self._scheduled:
+                self._scheduled = True
                 self._schedule()
-            self._ready.append(fight)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sb3_pvp.rsps.arena import AGENT_TYPES, Arenas
 from sb3_pvp.rsps.errors import FramingError
-from sb3_pvp.rsps.fight_pool import FightPool, ServedWorld, WorldFactory
+from sb3_pvp.rsps.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import MAX_LINE, parse_request
 from sb3_pvp.world import NUM_SEATS
@@ -81,13 +82,13 @@ async def serve(
     the world is compiled. `OSError` if the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
-    pool = FightPool(make_world or _sim_world, seed)
-    lobby: Lobby = Lobby(pool.first_world.contract, pool, lambda: loop.call_soon(lobby.play))
+    arenas = Arenas(make_world or _sim_world, seed)
+    lobby: Lobby = Lobby(arenas, lambda: loop.call_soon(lobby.play))
     connections: set[Connection] = set()
     # Bound before the world is compiled, so that an address in use is noticed at once.
     server = await loop.create_server(lambda: Connection(lobby, connections), host, port, start_serving=False)
     try:
-        _warm_up(pool.first_world)
+        arenas[AGENT_TYPES[0]]  # compiles
         await server.start_serving()
         if on_listening is not None:
             on_listening(server.sockets[0].getsockname()[1])
@@ -96,7 +97,7 @@ async def serve(
         server.close()
         for connection in list(connections):
             connection.close()
-        pool.close()
+        arenas.close()
 
 
 def run_server(host: str = "127.0.0.1", port: int = 7070, seed: int = 0) -> None:
@@ -115,14 +116,12 @@ async def _serve_until_signal(host: str, port: int, seed: int) -> None:
         await task
 
 
-def _sim_world(num_fights: int, seed: int) -> ServedWorld:
+def _sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld:
     # Imported here, so that importing this package does not load Numba.
     from sb3_pvp.sim import SimWorld
 
-    return SimWorld(num_fights=num_fights, seed=seed)
-
-
-def _warm_up(world: ServedWorld) -> None:
-    """Plays a tick, so that the first client does not wait for the compiler."""
+    world = SimWorld(num_fights=num_fights, seed=seed, contract=contract)
+    # A tick, so that the first client does not wait for the compiler.
     world.reset()
-    world.step(np.zeros((world.num_fights, NUM_SEATS, world.contract.num_heads), np.int64))
+    world.step(np.zeros((num_fights, NUM_SEATS, world.contract.num_heads), np.int64))
+    return world

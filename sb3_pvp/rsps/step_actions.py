@@ -17,8 +17,11 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.rsps.messages import body_object
 
-#: The heads in the order in which the game takes them.
-EXECUTION_ORDER = ("prayer", "food", "potion", "karambwan", "gear", "veng", "attack", "movement")
+#: The heads in the order in which the game takes them (nh-actions.md §3, contract.md §6.3).
+EXECUTION_ORDER = {
+    "NhEnv": ("prayer", "food", "potion", "karambwan", "gear", "veng", "attack", "movement"),
+    "DharokEnv": ("food", "potion", "karambwan", "gear", "vengeance", "attack"),
+}
 
 #: Sub-actions that need the choice of one more head; everywhere else that head is ignored.
 DETAIL_HEADS = {
@@ -85,10 +88,13 @@ class ActionCheck:
     def __init__(self, contract: Contract) -> None:
         self._num_heads = contract.num_heads
         self._sizes = contract.head_sizes
-        self._order = [contract.head_index(head) for head in EXECUTION_ORDER]
+        self._order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
         self._attack = contract.head_index("attack")
+        heads = {head.id for head in contract.heads}
         self._details = {
-            contract.action_index(sub_action): contract.head_index(head) for sub_action, head in DETAIL_HEADS.items()
+            contract.action_index(sub_action): contract.head_index(head)
+            for sub_action, head in DETAIL_HEADS.items()
+            if head in heads
         }
 
     def no_op(self) -> list[int]:

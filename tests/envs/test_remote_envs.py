@@ -27,8 +27,8 @@ class Served:
         self.worlds: list[SimWorld] = []
         self.port = 0
 
-    def make_world(self, num_fights: int, seed: int) -> SimWorld:
-        self.worlds.append(SimWorld(num_fights, seed))
+    def make_world(self, num_fights: int, seed: int, *, contract: str) -> SimWorld:
+        self.worlds.append(SimWorld(num_fights, seed, contract=contract))
         return self.worlds[-1]
 
     @property

@@ -16,8 +16,8 @@ DEATH_TICK = 5
 class FakeWorld:
     """Seat 0 lacks PID and wins in tick `DEATH_TICK`; observation 0 is the tick, 1 the seat, 2 the last attack."""
 
-    def __init__(self, num_fights: int, seed: int) -> None:
-        self.contract = load_contract("NhEnv")
+    def __init__(self, num_fights: int, seed: int, *, contract: str = "NhEnv") -> None:
+        self.contract = load_contract(contract)
         self.num_fights = num_fights
         self.seed = seed
         self.obs = np.zeros((num_fights, 2, self.contract.num_observations), np.float32)

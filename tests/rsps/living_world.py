@@ -13,8 +13,8 @@ from tests.rsps.fake_world import FakeWorld
 class LivingWorld(FakeWorld):
     """Everybody is in full health until seat 1 dies in tick `DEATH_TICK`; ``played`` are all actions, per fight."""
 
-    def __init__(self, num_fights: int, seed: int) -> None:
-        super().__init__(num_fights, seed)
+    def __init__(self, num_fights: int, seed: int, *, contract: str = "NhEnv") -> None:
+        super().__init__(num_fights, seed, contract=contract)
         self.played: list[list[Any]] = [[] for _ in range(num_fights)]
 
     def reset(self, fights: Any = None, options: Any = None) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from sb3_pvp.rsps.fight_pool import FightPool
+from sb3_pvp.rsps.arena import Arenas
 from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import Request, parse_request
 from tests.rsps.living_world import LivingWorld
@@ -20,8 +20,7 @@ class SynchronousServer:
     """``ticks`` counts the ticks of the world."""
 
     def __init__(self) -> None:
-        pool = FightPool(LivingWorld, 0, 8)
-        self._lobby = Lobby(pool.first_world.contract, pool, lambda: None)
+        self._lobby = Lobby(Arenas(LivingWorld, 0, 8), lambda: None)
         self._arrivals: list[Message] = []
         #: Of each agent in the world: messages that are not handed on yet, and whether it waits for an answer.
         self._inbox: dict[str, list[tuple[int, Message]]] = {}

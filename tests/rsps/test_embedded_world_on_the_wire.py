@@ -46,7 +46,7 @@ def fight_to_the_end(wire: Wire, last: dict[str, Body]) -> list[dict[str, Body]]
 
 
 def test_two_fights_of_one_pair() -> None:
-    wire = Wire(make_world=lambda num_fights, seed: SimWorld(num_fights, seed))
+    wire = Wire(make_world=SimWorld)
     wire.login("1", "2")
     first, both = start(wire)
     assert first["obs"][PID] == 0

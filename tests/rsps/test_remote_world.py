@@ -74,8 +74,8 @@ def test_a_fight_against_the_bot_ends_in_the_tick_of_death(port: int) -> None:
 def test_both_seats_see_and_act() -> None:
     worlds: list[LivingWorld] = []
 
-    def make_world(num_fights: int, seed: int) -> LivingWorld:
-        worlds.append(LivingWorld(num_fights, seed))
+    def make_world(num_fights: int, seed: int, *, contract: str) -> LivingWorld:
+        worlds.append(LivingWorld(num_fights, seed, contract=contract))
         return worlds[-1]
 
     with world_server(make_world) as port:

@@ -29,8 +29,8 @@ class Client:
 
 @asynccontextmanager
 async def server(worlds: list[FakeWorld] | None = None) -> AsyncIterator[Callable[[], Awaitable[Client]]]:
-    def make_world(num_fights: int, seed: int) -> FakeWorld:
-        world = FakeWorld(num_fights, seed)
+    def make_world(num_fights: int, seed: int, *, contract: str) -> FakeWorld:
+        world = FakeWorld(num_fights, seed, contract=contract)
         if worlds is not None:
             worlds.append(world)
         return world

@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from sb3_pvp.rsps.fight_pool import FightPool, WorldFactory
+from sb3_pvp.rsps.arena import Arenas
+from sb3_pvp.rsps.fight_pool import WorldFactory
 from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import Request
 from tests.rsps.fake_world import FakeWorld
@@ -20,11 +21,11 @@ class Wire:
     def __init__(self, first_size: int = 4, make_world: WorldFactory | None = None) -> None:
         self.worlds: list[FakeWorld] = []
         self.scheduled = 0
-        pool = FightPool(make_world or self._make_world, seed=7, first_size=first_size)
-        self.lobby = Lobby(pool.first_world.contract, pool, self._schedule)
+        arenas = Arenas(make_world or self._make_world, seed=7, first_size=first_size)
+        self.lobby = Lobby(arenas, self._schedule)
 
-    def _make_world(self, num_fights: int, seed: int) -> FakeWorld:
-        self.worlds.append(FakeWorld(num_fights, seed))
+    def _make_world(self, num_fights: int, seed: int, *, contract: str) -> FakeWorld:
+        self.worlds.append(FakeWorld(num_fights, seed, contract=contract))
         return self.worlds[-1]
 
     def _schedule(self) -> None:
