@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import load_contract
 from sb3_pvp.sim import items
 from sb3_pvp.sim.compile import rule
-from sb3_pvp.sim.consumables import drink, eat, find_item, find_potion, note_brew, note_food
 from sb3_pvp.sim.equipment import equip_set
 from sb3_pvp.sim.movement import walk_beside, walk_to, walk_to_nearest_on_ring
+from sb3_pvp.sim.orders import cast_vengeance, drink_potion, eat_karambwan, eat_primary_food
 from sb3_pvp.sim.prayer import (
     PROTECT_FROM_MAGIC,
     PROTECT_FROM_MELEE,
@@ -23,10 +23,8 @@ from sb3_pvp.sim.prayer import (
 from sb3_pvp.sim.specials import press
 from sb3_pvp.sim.spells import BLOOD_BARRAGE, ICE_BARRAGE, strongest
 from sb3_pvp.sim.state import (
-    DEFENCE,
     MAGE_SET,
     MAGIC,
-    MAGIC_LEVEL,
     MELEE,
     MELEE_SET,
     NO_SPELL_SELECTED,
@@ -34,16 +32,13 @@ from sb3_pvp.sim.state import (
     RANGED_SET,
     SPEC_SET,
     TANK_SET,
-    VENGEANCE_TIMER,
     Fight,
     Seat,
 )
-from sb3_pvp.sim.stock import food_in_hand, take_stock
 
 head = load_contract("NhEnv").head_numbers
 action = load_contract("NhEnv").action_numbers
 
-VENGEANCE_LEVEL, VENGEANCE_DEFENCE, VENGEANCE_COOLDOWN = 94, 40, 50
 #: Overhead prayers by the number of the prayer head's sub-action.
 _OVERHEADS = np.zeros(6, dtype=np.int64)
 _OVERHEADS[action.mage_prayer] = PROTECT_FROM_MAGIC
@@ -62,30 +57,11 @@ _POTIONS[action.use_ranged_potion] = items.RANGING
 @rule
 def _consume(seat: Seat, food: int, potion: int, karambwan: int) -> None:
     if food == action.eat_primary_food:
-        edible = food_in_hand(take_stock(seat))
-        if edible >= 0:
-            note_food(seat, edible)
-            eat(seat, edible)
+        eat_primary_food(seat)
     if potion != action.no_potion:
-        if potion == action.use_brew and find_potion(seat, items.BREW, True) >= 0:
-            note_brew(seat)
-        drink(seat, _POTIONS[potion], True)
-    if karambwan == action.eat_karambwan and find_item(seat, items.KARAMBWAN) >= 0:
-        note_food(seat, items.KARAMBWAN)
-        eat(seat, items.KARAMBWAN)
-
-
-@rule
-def cast_vengeance(seat: Seat) -> None:
-    """Vengeance; with another spellbook the attempt only drops spell and target (nh-actions.md §5.11)."""
-    if not seat.lunar:
-        seat.spell = NO_SPELL_SELECTED
-        seat.targeting = 0
-        return
-    able = seat.level[MAGIC_LEVEL] >= VENGEANCE_LEVEL and seat.base[DEFENCE] >= VENGEANCE_DEFENCE
-    if able and not seat.vengeance and seat.timer[VENGEANCE_TIMER] == 0:
-        seat.vengeance = 1
-        seat.timer[VENGEANCE_TIMER] = VENGEANCE_COOLDOWN
+        drink_potion(seat, _POTIONS[potion])
+    if karambwan == action.eat_karambwan:
+        eat_karambwan(seat)
 
 
 @rule

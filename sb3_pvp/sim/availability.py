@@ -160,7 +160,7 @@ def hurt(me: Seat) -> bool:
 
 
 @rule
-def _drinks(me: Seat, stock: int, doses: int) -> bool:
+def drinks(me: Seat, stock: int, doses: int) -> bool:
     """POT: a dose is there and the potion timer is free."""
     return remaining(me, POTION_TIMER) == 0 and count(stock, doses) > 0
 
@@ -170,7 +170,7 @@ def brew(me: Seat, stock: int) -> bool:
     """A brew can be drunk and would raise defence or hitpoints."""
     base = me.base[DEFENCE]
     raises_defence = me.level[DEFENCE] < base + brew_defence_boost(base) - 1
-    return _drinks(me, stock, BREW_DOSES) and (raises_defence or me.level[HITPOINTS] <= me.base[HITPOINTS])
+    return drinks(me, stock, BREW_DOSES) and (raises_defence or me.level[HITPOINTS] <= me.base[HITPOINTS])
 
 
 @rule
@@ -179,7 +179,7 @@ def restore(me: Seat, stock: int) -> bool:
     lowered = False
     for skill in (ATTACK, STRENGTH, DEFENCE, RANGED_LEVEL, MAGIC_LEVEL, PRAYER):
         lowered |= me.level[skill] < me.base[skill]
-    return lowered and _drinks(me, stock, RESTORE_DOSES)
+    return lowered and drinks(me, stock, RESTORE_DOSES)
 
 
 @rule
@@ -196,14 +196,14 @@ def _combat_boosts(me: Seat, skill: int) -> bool:
 def combat_potion(me: Seat, stock: int) -> bool:
     """A super combat potion can be drunk and would raise some level by two or more."""
     raises = _combat_boosts(me, ATTACK) or _combat_boosts(me, STRENGTH) or _combat_boosts(me, DEFENCE)
-    return raises and _drinks(me, stock, COMBAT_DOSES)
+    return raises and drinks(me, stock, COMBAT_DOSES)
 
 
 @rule
 def ranging_potion(me: Seat, stock: int) -> bool:
     """A ranging potion can be drunk and would raise the ranged level by two or more."""
     raises = _boosts(me, RANGED_LEVEL, ranging_boost(me.base[RANGED_LEVEL]))
-    return raises and _drinks(me, stock, RANGING_DOSES)
+    return raises and drinks(me, stock, RANGING_DOSES)
 
 
 @rule

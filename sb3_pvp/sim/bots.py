@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sb3_pvp.sim import items
@@ -51,6 +53,8 @@ EMERGENCY_HP = 30
 SPECIAL_BELOW, MELEE_BELOW = 59, 45
 SPECIAL_ENERGY = 50
 RESTORE_BELOW = 50
+
+Think = Callable[[Fight, Seat, Seat], None]
 
 
 @rule
@@ -224,25 +228,36 @@ def _pot_up(me: Seat) -> None:
         drink(me, items.COMBAT, False)
 
 
-@rule
-def think(fight: Fight, me: Seat, foe: Seat) -> None:
-    """The brain, at the start of the bot's input phase, before its timers tick (A.1)."""
-    if me.attacked_ticks > 0:
-        me.attacked_ticks -= 1
-        me.enemy_known = 1
-    if me.enemy_known:
-        if not can_attack(me, foe, method_of(me)):
-            me.enemy_known = 0
-            me.attacked_ticks = 0
+def make_brain(act: Think) -> Think:
+    """The brain of a bot (A.1), as a rule; ``act`` is its list of actions against a known enemy.
+
+    It runs at the start of the bot's input phase, before its timers tick.
+    """
+
+    @rule
+    def brain(fight: Fight, me: Seat, foe: Seat) -> None:
+        if me.attacked_ticks > 0:
+            me.attacked_ticks -= 1
+            me.enemy_known = 1
+        if me.enemy_known:
+            if not can_attack(me, foe, method_of(me)):
+                me.enemy_known = 0
+                me.attacked_ticks = 0
+                return
+            act(fight, me, foe)
+        else:
+            me.prayers = 0
+        if me.dying:
             return
-        _fight(fight, me, foe)
-    else:
-        me.prayers = 0
-    if me.dying:
-        return
-    if me.level[HITPOINTS] < EMERGENCY_HP:
-        eat_if_low(me, me.level[HITPOINTS])
-    _pot_up(me)
+        if me.level[HITPOINTS] < EMERGENCY_HP:
+            eat_if_low(me, me.level[HITPOINTS])
+        _pot_up(me)
+
+    return brain
+
+
+#: The brain of the NH game's bot.
+think = make_brain(_fight)
 
 
 @rule

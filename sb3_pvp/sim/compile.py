@@ -48,7 +48,7 @@ def kernel(function: Function) -> Function:
 def _sources_digest() -> str:
     digest = hashlib.sha256()
     data = [*_PACKAGE.glob("data/*"), *_PACKAGE.parent.glob("contract/**/*.json")]
-    for path in sorted([*_PACKAGE.glob("*.py"), *data]):
+    for path in sorted([*_PACKAGE.rglob("*.py"), *data]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -74,7 +74,7 @@ class _SourceTreeLocator(_caching._SourceFileBackedLocatorMixin, _caching._Cache
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _SourceTreeLocator | None:
-        if Path(py_file).resolve().parent != _PACKAGE:
+        if _PACKAGE not in Path(py_file).resolve().parents:
             return None
         for locator_class in _caching.CacheImpl._locator_classes:
             if locator_class is not cls:

@@ -151,6 +151,12 @@ def combat_boost(base: int) -> int:
 
 
 @rule
+def combat_share(seat: Seat, skill: int) -> float:
+    """A level as a share of the highest that a super combat potion can make it (contract.md §4.1, "rel")."""
+    return float(seat.level[skill] / (seat.base[skill] + combat_boost(seat.base[skill])))
+
+
+@rule
 def ranging_boost(base: int) -> int:
     """floor(0.10 · base) + 4."""
     return base // 10 + 4

@@ -66,20 +66,28 @@ def equip_available(seat: Seat, gear_set: int) -> None:
 
 
 @rule
+def take_off(seat: Seat, slot: int) -> bool:
+    """Moves what is worn in a slot to the first free inventory slot; False if nothing is worn or no slot is free.
+
+    The sums of the bonuses stay as they are: call `sum_bonuses` afterwards.
+    """
+    free = find_item(seat, NO_ITEM)
+    if seat.worn[slot] < 0 or free < 0:
+        return False
+    seat.inventory[free] = seat.worn[slot]
+    seat.worn[slot] = NO_ITEM
+    if slot == WEAPON:
+        seat.special_on = 0
+    return True
+
+
+@rule
 def _take_off_others(seat: Seat, gear_set: int) -> None:
     changed = False
     for slot in range(NUM_SLOTS):
         item = seat.worn[slot]
-        if item < 0 or set_contains(seat, gear_set, item):
-            continue
-        free = find_item(seat, NO_ITEM)
-        if free < 0:
-            break
-        seat.inventory[free] = item
-        seat.worn[slot] = NO_ITEM
-        changed = True
-        if slot == WEAPON:
-            seat.special_on = 0
+        if item >= 0 and not set_contains(seat, gear_set, item) and take_off(seat, slot):
+            changed = True
     if changed:
         sum_bonuses(seat)
 

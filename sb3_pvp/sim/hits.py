@@ -56,6 +56,17 @@ def queue_damage(victim: Seat, amount: int) -> None:
 
 
 @rule
+def pending_damage(seat: Seat) -> int:
+    """All damage on its way to a seat: rolled totals of hits, and numbers that wait for a hitsplat."""
+    total = 0
+    for hit in range(seat.num_hits):
+        total += seat.hit_total[hit]
+    for place in range(seat.num_damage):
+        total += seat.damage[place]
+    return total
+
+
+@rule
 def queue_extra_damage(dealer: Seat, victim: Seat, amount: int) -> None:
     """Damage outside the attack pipeline, counted for its dealer when queued (protocol.md §4)."""
     queue_damage(victim, amount)

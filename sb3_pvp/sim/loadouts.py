@@ -71,7 +71,7 @@ def load(seat: Seat, build: int, randomize_gear: bool, gear_seed: int, baseline_
     _wear(seat, first_set)
     _pack(seat, first_set, supplies, filler)
     if baseline_bot:
-        _give_food_for_potions(seat)
+        give_food_for_potions(seat)
 
 
 @rule
@@ -184,7 +184,7 @@ def _sort_inventory(seat: Seat) -> None:
 
 
 @rule
-def _give_food_for_potions(seat: Seat) -> None:
+def give_food_for_potions(seat: Seat) -> None:
     """What a baseline bot carries instead of its brews and surplus restores (nh-actions.md §A)."""
     restores = 0
     for i in range(INVENTORY_SIZE):

@@ -13,8 +13,9 @@ from sb3_pvp.sim import availability as available
 from sb3_pvp.sim import items, stock
 from sb3_pvp.sim.availability import remaining, ticks_to_hit
 from sb3_pvp.sim.compile import rule
-from sb3_pvp.sim.consumables import combat_boost, ranging_boost
+from sb3_pvp.sim.consumables import combat_share, ranging_boost
 from sb3_pvp.sim.formulas import wielded_style
+from sb3_pvp.sim.hits import pending_damage
 from sb3_pvp.sim.movement import distance
 from sb3_pvp.sim.observe_loadout import write_base_levels, write_loadout, write_visible_gear
 from sb3_pvp.sim.observe_memory import write_remembered_gear, write_statistics
@@ -138,15 +139,10 @@ def _write_supplies(me: Seat, bag: int, out: NDArray[np.float32]) -> None:
 
 
 @rule
-def _combat_level(me: Seat, skill: int) -> float:
-    return float(me.level[skill] / (me.base[skill] + combat_boost(me.base[skill])))
-
-
-@rule
 def _write_levels(me: Seat, out: NDArray[np.float32]) -> None:
-    out[obs.strength_level] = _combat_level(me, STRENGTH)
-    out[obs.attack_level] = _combat_level(me, ATTACK)
-    out[obs.defense_level] = _combat_level(me, DEFENCE)
+    out[obs.strength_level] = combat_share(me, STRENGTH)
+    out[obs.attack_level] = combat_share(me, ATTACK)
+    out[obs.defense_level] = combat_share(me, DEFENCE)
     ranged = me.base[RANGED_LEVEL]
     out[obs.ranged_level] = me.level[RANGED_LEVEL] / (ranged + ranging_boost(ranged))
     out[obs.magic_level] = me.level[MAGIC_LEVEL] / me.base[MAGIC_LEVEL]
@@ -176,18 +172,8 @@ def _write_timers(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
 
 
 @rule
-def _pending_damage(seat: Seat) -> int:
-    total = 0
-    for hit in range(seat.num_hits):
-        total += seat.hit_total[hit]
-    for place in range(seat.num_damage):
-        total += seat.damage[place]
-    return total
-
-
-@rule
 def _write_hits(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
-    out[obs.pending_damage_on_target] = _pending_damage(foe) / foe.base[HITPOINTS]
+    out[obs.pending_damage_on_target] = pending_damage(foe) / foe.base[HITPOINTS]
     out[obs.ticks_until_hit_on_target] = ticks_to_hit(foe)
     out[obs.ticks_until_hit_on_player] = ticks_to_hit(me)
     out[obs.player_just_attacked] = me.just_attacked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -122,15 +122,20 @@ _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "target": (_text, ""),
 }
 RESET_PARAMETER_NAMES = tuple(_PARAMETERS)
+#: What the Dharok game takes; none of these has an effect on it (protocol.md §3.2).
+DHAROK_RESET_PARAMETER_NAMES = ("episodeId", "agent", "target")
 
 
-def checked(reset_params: Mapping[str, Any]) -> dict[str, Any]:
-    """All reset parameters with their defaults, checked; builds become numbers. Raises `ValueError`."""
+def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """All reset parameters with their defaults, checked; builds become numbers.
+
+    Raises `ValueError`, also for a name that is not among the ``known`` ones of the game.
+    """
     if not isinstance(reset_params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {reset_params!r}.")
     for name in reset_params:
-        if name not in _PARAMETERS:
-            raise unknown("reset parameter", name, _PARAMETERS)
+        if name not in known:
+            raise unknown("reset parameter", name, known)
     return {name: check(name, reset_params.get(name, default)) for name, (check, default) in _PARAMETERS.items()}
 
 
@@ -161,8 +166,11 @@ def checked_seed(seed: Any) -> int:
     return int(seed) & 0xFFFFFFFFFFFFFFFF
 
 
-def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any]) -> np.void:
-    """One `RESET` record from the options of `SimWorld.reset`; ``default_params`` fill in missing ``reset_params``."""
+def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], known: Collection[str]) -> np.void:
+    """One `RESET` record from the options of `SimWorld.reset`; ``default_params`` fill in missing ``reset_params``.
+
+    ``known`` are the names of the game's reset parameters.
+    """
     for name in options:
         if name not in OPTION_KEYS:
             raise unknown("reset option", name, OPTION_KEYS)
@@ -171,7 +179,7 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any]) -> n
         reset["seed"], reset["seed_known"] = checked_seed(options["seed"]), 1
     shared = options.get("reset_params", default_params)
     per_seat = options.get("seat_reset_params") or (shared, shared)
-    values = [checked(params) for params in per_seat]
+    values = [checked(params, known) for params in per_seat]
     bots = options.get("bots", (None, None))
     for k in range(2):
         if bots[k] not in BOT_NAMES:

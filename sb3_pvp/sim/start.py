@@ -46,20 +46,30 @@ def _gear_seed(fight: Fight, options: Reset) -> int:
 
 
 @rule
-def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bool) -> None:
-    """One seat's body, loadout and parameters; the record is all zeros but for what a login keeps."""
+def open_fight(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
+    """What a fight begins with; seat records are all zeros but for what a login keeps."""
+    fight.death_match = reset.death_match
+    fight.outcome[0] = RUNNING
+    fight.outcome[1] = RUNNING
+    fight.splat_counter = 0
+    for seat in (first, second):
+        for k in range(2):
+            fight.splat_counter = max(fight.splat_counter, seat.splat_serial[k])
+
+
+@rule
+def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
+    """Who drives a seat; a login that is not known yet draws its PID."""
     seat.driver = options.driver
-    seat.only_switch_prayer_when_about_to_attack = options.only_switch_prayer_when_about_to_attack
-    seat.only_switch_gear_when_attack_soon = options.only_switch_gear_when_attack_soon
-    seat.allow_smite = options.allow_smite
-    seat.allow_redemption = options.allow_redemption
-    seat.allow_moving_if_can_attack = options.allow_moving_if_can_attack
-    seat.lms_refill = 1 if fight.fight_type == LMS and refills else 0
     if not options.login_known:
         draw_pid(fight, seat)
         seat.running = 1
     seat.run_energy = FULL_RUN_ENERGY
-    load(seat, options.build, options.randomize_gear != 0, gear_seed, options.driver == BASELINE)
+
+
+@rule
+def make_fresh(seat: Seat) -> None:
+    """The body of a seat that has got its loadout, and empty memories."""
     sum_bonuses(seat)
     seat.attack_counter = NEVER_ATTACKED
     seat.energy = 100
@@ -67,6 +77,20 @@ def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bo
     seat.timer[STAT_TIMER] = STAT_PERIOD
     start_memory(seat)
     clear_tick(seat)
+
+
+@rule
+def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bool) -> None:
+    """One seat's parameters, loadout and body."""
+    seat.only_switch_prayer_when_about_to_attack = options.only_switch_prayer_when_about_to_attack
+    seat.only_switch_gear_when_attack_soon = options.only_switch_gear_when_attack_soon
+    seat.allow_smite = options.allow_smite
+    seat.allow_redemption = options.allow_redemption
+    seat.allow_moving_if_can_attack = options.allow_moving_if_can_attack
+    seat.lms_refill = 1 if fight.fight_type == LMS and refills else 0
+    log_in(fight, seat, options)
+    load(seat, options.build, options.randomize_gear != 0, gear_seed, options.driver == BASELINE)
+    make_fresh(seat)
 
 
 @rule
@@ -94,17 +118,21 @@ def _meet_bot(agent: Seat, bot: Seat) -> None:
 
 
 @rule
+def meet(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+    """Both fighters take their places and see each other."""
+    _place(fight, first, second, training)
+    _meet_bot(first, second)
+    _meet_bot(second, first)
+    refresh_hitsplats(first, second)
+    refresh_hitsplats(second, first)
+
+
+@rule
 def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     """Starts an episode; ``reset`` is a `parameters.RESET` record, of which drawn values are filled in."""
     _choose_builds(fight, reset)
     _choose_fight_type(fight, reset)
-    fight.death_match = reset.death_match
-    fight.outcome[0] = RUNNING
-    fight.outcome[1] = RUNNING
-    fight.splat_counter = 0
-    for seat in (first, second):
-        for k in range(2):
-            fight.splat_counter = max(fight.splat_counter, seat.splat_serial[k])
+    open_fight(fight, first, second, reset)
     seats = reset.seats
     gear_seed = _gear_seed(fight, seats[0])
     other_gear_seed = _gear_seed(fight, seats[1])
@@ -115,8 +143,4 @@ def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     maintained = reset.maintain_target_environment != 0
     _enter(fight, first, seats[0], gear_seed, maintained or seats[0].driver != BASELINE)
     _enter(fight, second, seats[1], other_gear_seed, maintained or seats[1].driver != BASELINE)
-    _place(fight, first, second, reset.training)
-    _meet_bot(first, second)
-    _meet_bot(second, first)
-    refresh_hitsplats(first, second)
-    refresh_hitsplats(second, first)
+    meet(fight, first, second, reset.training)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import actions
 from sb3_pvp.sim.attack import attempt, method_of, reach_of
-from sb3_pvp.sim.bots import after_landing, think, wander
+from sb3_pvp.sim.bots import Think, after_landing, wander
 from sb3_pvp.sim.compile import rule
 from sb3_pvp.sim.hits import land, remove_hit, show_damage, tick_lasting_effects, tick_poison
 from sb3_pvp.sim.movement import advance, follow, is_frozen, stop
@@ -32,6 +33,8 @@ from sb3_pvp.sim.stock import ANGLERFISH, KARAMBWANS, SHARKS, count, take_stock
 #: Outcomes as in `sb3_pvp.world.Outcome`.
 RUNNING, WON, LOST, TIED = range(4)
 STAT_PERIOD = 100
+Apply = Callable[[Fight, Seat, NDArray[np.int64]], None]
+Play = Callable[[Fight, Seat, Seat, NDArray[np.int64]], None]
 PID_SHORTEST, PID_LONGEST = 40, 60
 
 
@@ -62,17 +65,6 @@ def _count_down(seat: Seat) -> None:
         if seat.timer[k] > 0:
             seat.timer[k] -= 1
     seat.attack_counter -= 1
-
-
-@rule
-def _input(fight: Fight, me: Seat, foe: Seat, choice: NDArray[np.int64]) -> None:
-    """Phase D for one seat: brain, timers, action."""
-    me.ticks += 1
-    if me.driver == BASELINE:
-        think(fight, me, foe)
-    _count_down(me)
-    if me.driver == AGENT:
-        actions.apply(fight, me, choice)
 
 
 @rule
@@ -168,24 +160,40 @@ def end_tick(fight: Fight, first: Seat, second: Seat) -> None:
         fight.outcome[1] = _judge(fight, second, first)
 
 
-@rule
-def play(fight: Fight, first: Seat, second: Seat, choices: NDArray[np.int64]) -> None:
-    """One tick: tasks, inputs of both seats in PID order, then processing of both in the same order.
+def make_play(think: Think, apply: Apply) -> Play:
+    """One tick of a game, as a rule: ``think`` is the brain of its bot, ``apply`` is what an agent's orders do.
 
-    ``choices`` is (2, heads); the row of a seat that the world drives is ignored.
+    The rule takes the fight, both seats and their choices, (2, heads); the row of a seat that the world drives is
+    ignored.
     """
-    clear_tick(first)
-    clear_tick(second)
-    _tasks(first, second)
-    _tasks(second, first)
-    if first.pid <= second.pid:
-        _input(fight, first, second, choices[0])
-        _input(fight, second, first, choices[1])
-        _process(fight, first, second)
-        _process(fight, second, first)
-    else:
-        _input(fight, second, first, choices[1])
-        _input(fight, first, second, choices[0])
-        _process(fight, second, first)
-        _process(fight, first, second)
-    end_tick(fight, first, second)
+
+    @rule
+    def take_input(fight: Fight, me: Seat, foe: Seat, choice: NDArray[np.int64]) -> None:
+        """Phase D for one seat: brain, timers, action."""
+        me.ticks += 1
+        if me.driver == BASELINE:
+            think(fight, me, foe)
+        _count_down(me)
+        if me.driver == AGENT:
+            apply(fight, me, choice)
+
+    @rule
+    def play(fight: Fight, first: Seat, second: Seat, choices: NDArray[np.int64]) -> None:
+        """Tasks, inputs of both seats in PID order, then processing of both in the same order."""
+        clear_tick(first)
+        clear_tick(second)
+        _tasks(first, second)
+        _tasks(second, first)
+        if first.pid <= second.pid:
+            take_input(fight, first, second, choices[0])
+            take_input(fight, second, first, choices[1])
+            _process(fight, first, second)
+            _process(fight, second, first)
+        else:
+            take_input(fight, second, first, choices[1])
+            take_input(fight, first, second, choices[0])
+            _process(fight, second, first)
+            _process(fight, first, second)
+        end_tick(fight, first, second)
+
+    return play

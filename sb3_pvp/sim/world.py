@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp import snapshots
 from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.sim import kernels
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.parameters import RESET, checked, checked_seed, to_reset, unknown
+from sb3_pvp.sim.games import game_of
+from sb3_pvp.sim.legal_actions import choose_legal, requirements, scrambled
+from sb3_pvp.sim.parameters import RESET, checked, checked_seed, to_reset
 from sb3_pvp.sim.state import FIGHT, LOGIN, SEAT
 from sb3_pvp.world import META_DTYPE, NUM_SEATS
 from sb3_pvp.world_arguments import fight_numbers, joint_actions
@@ -33,8 +33,8 @@ class SimWorld:
 
     :param num_fights: number of fights F.
     :param seed: non-negative integer.
-    :param reset_params: default reset parameters of both seats, by their names on the wire (protocol.md §3.1).
-    :param contract: name of the contract; the rules implement ``"NhEnv"``.
+    :param reset_params: default reset parameters of both seats, by their names on the wire (protocol.md §3).
+    :param contract: name of the contract, which decides the game: ``"NhEnv"`` or ``"DharokEnv"``.
     :param num_threads: threads that share the fights of a call.
     :raises ValueError: for unknown names and impossible values, saying which exist.
     """
@@ -47,15 +47,16 @@ class SimWorld:
         contract: str = "NhEnv",
         num_threads: int = 1,
     ) -> None:
-        if contract != "NhEnv":
-            raise unknown("contract of the embedded world", contract, ["NhEnv"])
+        self._game = game_of(contract)
         if num_fights < 1 or num_threads < 1:
             raise ValueError("num_fights and num_threads must be at least 1.")
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
         self.default_reset_params: dict[str, Any] = dict(reset_params or {})
-        checked(self.default_reset_params)
-        self._default_reset = to_reset({}, self.default_reset_params)
+        checked(self.default_reset_params, self._game.reset_parameters)
+        self._default_reset = self._to_reset({})
+        self._head_sizes = np.array(self.contract.head_sizes, np.int64)
+        self._requirements = requirements(self.contract)
         self._threads = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
         self._num_threads = num_threads
         self._allocate()
@@ -75,8 +76,8 @@ class SimWorld:
     def seed(self, seed: int) -> None:
         """Seeds fight ``i`` with ``seed + i``, from its next reset on."""
         seeds = np.uint64(checked_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
-        self.fights["rng"] = kernels.scrambled(seeds)
-        self._choices[:] = kernels.scrambled(~seeds)
+        self.fights["rng"] = scrambled(seeds)
+        self._choices[:] = scrambled(~seeds)
 
     @property
     def nbytes_per_fight(self) -> float:
@@ -103,7 +104,7 @@ class SimWorld:
                 resets[k]["seats"][seat]["login_known"] = 1
                 for name in LOGIN.names or ():
                     self.state[which[k], seat][name] = login[name]
-        self._run(kernels.reset_fights, which, resets)
+        self._run(self._game.reset_fights, which, resets)
 
     def _resets(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
         if options is None:
@@ -111,10 +112,13 @@ class SimWorld:
         if not isinstance(options, Mapping):
             if len(options) != count:
                 raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset.")
-            return np.array([to_reset(each, self.default_reset_params) for each in options], RESET)
-        resets = np.repeat(to_reset(options, self.default_reset_params), count)
+            return np.array([self._to_reset(each) for each in options], RESET)
+        resets = np.repeat(self._to_reset(options), count)
         resets["seed"] += np.arange(count, dtype=np.uint64)
         return resets
+
+    def _to_reset(self, options: Options) -> np.void:
+        return to_reset(options, self.default_reset_params, self._game.reset_parameters)
 
     @staticmethod
     def _logins(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
@@ -129,7 +133,7 @@ class SimWorld:
 
     def build_name(self, fight: int) -> str:
         """The build that this fight is fought with, e.g. ``"MED"`` (seat 0's, where the two differ)."""
-        return BUILD_NAMES[int(self.state["build"][fight, 0])]
+        return self._game.build_names[int(self.state["build"][fight, 0])]
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
         """Plays one tick in these fights (all if ``None``), also in fights that are over.
@@ -139,12 +143,12 @@ class SimWorld:
         :raises ValueError: for a wrong shape or kind of number, or a sub-action that does not exist.
         """
         which = fight_numbers(fights, self.num_fights)
-        self._run(kernels.step_fights, which, joint_actions(actions, len(which), self.contract))
+        self._run(self._game.step_fights, which, joint_actions(actions, len(which), self.contract))
 
     def random_actions(self) -> NDArray[np.int64]:
         """A random legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""
         actions = np.zeros((self.num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
-        kernels.choose_legal(self.masks, self._choices, actions)
+        choose_legal(self.masks, self._head_sizes, self._requirements, self._choices, actions)
         return actions
 
     def get_state(self) -> snapshots.Snapshot:
