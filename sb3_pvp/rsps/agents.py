@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.rsps.errors import RequestError
+from sb3_pvp.rsps.messages import Request, error_reply
 from sb3_pvp.rsps.reset_request import ResetRequest
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class State(Enum):
     """The states of an agent, with their names on the wire."""
 
     PENDING = "PENDING"
+    #: Waits for the dead to be gone; on a server without a clock nobody has to.
+    PROCESSING_RESET = "PROCESSING_RESET"
     PENDING_TARGET_MATCH = "PENDING_TARGET_MATCH"
     #: The fight exists, the reset is answered in its next tick.
     RESET_COMPLETE = "RESET_COMPLETE"
@@ -32,11 +35,15 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Message:
-    """A `reset` or `step` that waits for its answer. ``error`` stopped the execution of the action."""
+    """A `reset` or `step` that waits for its answer. ``error`` stopped the execution of the action.
+
+    On a server with a clock, ``request`` is what was asked; it is looked at in the next tick.
+    """
 
     reply: Reply
     actions: list[int] | None = None
     error: RequestError | None = None
+    request: Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,23 @@ class Ending:
 
     outcome: str
     obs: bytes
+
+
+@dataclass(slots=True)
+class TickCounts:
+    """What a server with a clock counts for an agent (``protocol.md`` §5.2, §5.3). Points in time are numbers of ticks.
+
+    Attributes:
+        episode_start: the tick in which the episode's counter still was 0.
+        missed: ticks of this fight without a message.
+        dying_until: the tick in which it, or whom it fought last, is no longer dying.
+        wait: ticks before a reset is carried out.
+    """
+
+    episode_start: int = 0
+    missed: int = 0
+    dying_until: int = 0
+    wait: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +87,9 @@ class Agent:
     #: What it takes along from its last fight: who has PID, hitsplats, run energy.
     login: Any = field(default=None, repr=False)
     last_message_tick: int = 0
+    #: When it was last heard of, see `Lobby.log_out_silent`.
+    last_heard: float = 0.0
+    counts: TickCounts = field(default_factory=TickCounts, repr=False)
 
     @property
     def wants_target_view(self) -> bool:
@@ -74,3 +101,7 @@ class Agent:
         message, self.message = self.message, None
         if message is not None:
             message.reply(line)
+
+    def refuse(self, error: RequestError) -> None:
+        """Replies to the waiting message with an error."""
+        self.answer(error_reply(error))

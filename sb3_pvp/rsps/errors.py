@@ -38,3 +38,23 @@ def no_transition(state: str, trigger: str) -> RequestError:
     """A message that the agent's state does not allow, e.g. a `step` before the first `reset`."""
     text = f"No valid leaving transitions are permitted from state '{state}' for trigger '{trigger}'"
     return RequestError(ILLEGAL_STATE, text)
+
+
+def no_attackers() -> RequestError:
+    """A `reset` that waits for an attacker; the reference server refuses it only where the attacker is an agent."""
+    text = "the embedded world has no players who could attack; use baseline or another agent's id as target"
+    return RequestError(ENVIRONMENT, f"Cannot wait to be attacked by an agent: {text}")
+
+
+def different_types(agent_id: str, agent_type: str, target_id: str, target_type: str) -> RequestError:
+    """A `reset` with an agent of another type as target."""
+    return RequestError(
+        ENVIRONMENT,
+        f"agents of different types cannot fight: {agent_id} is a {agent_type} and its target {target_id} a "
+        f"{target_type}; log both in with the same agentType",
+    )
+
+
+def too_many_ticks(missed: int, agent_id: str) -> RequestError:
+    """A `step` after the agent was silent for too long in a world with a clock."""
+    return RequestError(ENVIRONMENT, f"Too many ticks since last step: {missed} for {agent_id}; reset to go on")

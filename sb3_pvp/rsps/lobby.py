@@ -1,4 +1,7 @@
-"""The agents of a server: what each request does to them (``protocol.md`` §2)."""
+"""The agents of a server: who is logged in, who waits for whom, and who was not heard of for too long.
+
+When messages take effect is what the two kinds of lobbies differ in: `SynchronousLobby` and `TickedLobby`.
+"""
 
 from __future__ import annotations
 
@@ -6,58 +9,66 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sb3_pvp.rsps.agents import Agent, Message, Reply, State
+from sb3_pvp.rsps.agents import Agent, Reply, State
 from sb3_pvp.rsps.arena import Arena, Arenas
 from sb3_pvp.rsps.errors import (
     ENVIRONMENT,
     ILLEGAL_STATE,
     RequestError,
-    message_already_queued,
-    no_transition,
+    different_types,
+    no_attackers,
     not_logged_in,
 )
 from sb3_pvp.rsps.fights import Fight
 from sb3_pvp.rsps.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
-from sb3_pvp.rsps.reset_request import BASELINE, ResetRequest, parse_reset
-from sb3_pvp.rsps.step_actions import parse_actions
+from sb3_pvp.rsps.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
 
 logger = logging.getLogger(__name__)
 
 
 class Lobby:
-    """All agents by id. `handle` takes requests; ``schedule`` is called when `play` has something to do.
+    """All agents by id, and what `login`, `logout` and `debug` do (``protocol.md`` §2)."""
 
-    Fights are independent: each one ticks as soon as its agents have sent their messages.
-    """
+    #: No fight waits for another one, nor for a clock; clients are told, since they may wait for their own fights then.
+    has_independent_fights = False
 
-    def __init__(self, arenas: Arenas, schedule: Callable[[], object]) -> None:
+    def __init__(self, arenas: Arenas) -> None:
         self._arenas = arenas
-        self._schedule = schedule
-        self._scheduled = False
         self._agents: dict[str, Agent] = {}
-        self._handlers: dict[str, Callable[[Request, Reply], None]] = {
-            "login": self._login,
-            "logout": self._logout,
-            "reset": self._reset,
-            "step": self._step,
-            "debug": self._debug,
-        }
+        self._now = 0.0
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Does what the request says; ``reply`` is called with the answer, now or in a later tick."""
+        """Does what the request says; ``reply`` is called with the answer, once, now or in a later tick."""
+        raise NotImplementedError
+
+    def log_out_silent(self, now: float, timeout: float) -> None:
+        """Logs out whoever has sent nothing for ``timeout`` seconds although nobody owes it an answer.
+
+        Unlike the reference server, which waits for ever, this frees the opponents of clients that stay silent or are
+        gone. ``now`` is the time in seconds since any moment; how often this is called is how exact it is.
+        """
+        self._now = now
+        for agent in list(self._agents.values()):
+            if agent.message is not None and agent.message.reply is not _nobody:
+                agent.last_heard = now
+            elif now - agent.last_heard >= timeout:
+                logger.info("agent %s was silent for %g s", agent.id, now - agent.last_heard)
+                self._log_out(agent)
+
+    def hang_up(self, reply: Reply) -> None:
+        """Nobody listens to ``reply`` any more: a connection is gone. Its agents stay, and so do their messages."""
+        for agent in self._agents.values():
+            if agent.message is not None and agent.message.reply == reply:
+                agent.message.reply = _nobody
+
+    def _carry_out(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
         try:
-            self._handlers[request.action](request, reply)
+            handler(request, reply)
         except RequestError as error:
-            reply(error_reply(error))
+            reply(error_reply(error, self.has_independent_fights))
         except Exception as error:  # A client must never be able to end the server.
             logger.exception("request failed: %s", request)
             reply(error_reply(RequestError("RuntimeException", str(error))))
-
-    def play(self) -> None:
-        """Plays one tick of every fight whose agents are ready."""
-        self._scheduled = False
-        for arena in self._arenas:
-            arena.play_ready()
 
     def _login(self, request: Request, reply: Reply) -> None:
         agent_id = request.agent_id
@@ -65,35 +76,79 @@ class Lobby:
         arena = self._arenas["" if agent_type is None else text(agent_type, "agentType")]
         if agent_id in self._agents:
             raise RequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
-        self._agents[agent_id] = Agent(agent_id, arena)
+        self._agents[agent_id] = Agent(agent_id, arena, last_heard=self._now)
         reply(EMPTY_REPLY)
 
     def _logout(self, request: Request, reply: Reply) -> None:
-        agent = self._agents.pop(request.agent_id, None)
+        agent = self._agents.get(request.agent_id)
         if agent is None:
             raise RequestError(ILLEGAL_STATE, f"No player found for: {request.agent_id}")
-        agent.answer(error_reply(RequestError(ENVIRONMENT, f"Agent logged out: {agent.id}")))
-        self._leave(agent)
+        self._log_out(agent)
         reply(EMPTY_REPLY)
 
-    def _reset(self, request: Request, reply: Reply) -> None:
-        agent = self._agent(request)
-        if agent.message is not None:
-            raise message_already_queued()
+    def _log_out(self, agent: Agent) -> None:
+        del self._agents[agent.id]
+        agent.refuse(RequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
         self._leave(agent)
-        agent.request = parse_reset(request.body)
-        agent.message = Message(reply)
-        agent.state = State.PENDING_TARGET_MATCH
-        if agent.request.target == BASELINE:
-            self._start([agent])
-        else:
-            self._match(agent, agent.request)
+
+    def _debug(self, request: Request, reply: Reply) -> None:
+        reply(body_reply([self._info(agent) for _, agent in sorted(self._agents.items())]))
+
+    def _info(self, agent: Agent) -> dict[str, Any]:
+        info = {
+            "id": agent.id,
+            "state": agent.state.value,
+            "pendingMessage": agent.message is not None,
+            "envType": f"{agent.arena.contract.name.removesuffix('Env')}EnvironmentDescriptor",
+            "currentEpisodeTicks": self._episode_ticks(agent),
+            "lastMessageTick": agent.last_message_tick,
+            "isLoaded": True,
+            "isTargetLoaded": agent.fight is not None and agent.fight.target_is_loaded(agent),
+        }
+        return info if agent.request is None else info | {"target": agent.request.target}
+
+    def _episode_ticks(self, agent: Agent) -> int:
+        return 0 if agent.fight is None else agent.fight.episode_ticks(agent)
+
+    def _agent(self, request: Request) -> Agent:
+        agent = self._agents.get(request.agent_id)
+        if agent is None:
+            raise not_logged_in(request.agent_id)
+        agent.last_heard = self._now
+        return agent
+
+    def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
+        """What the agent asks for; `RequestError` for what this server cannot do."""
+        request = parse_reset(body, agent.arena.contract.name)
+        if request.target == ATTACKER:
+            raise no_attackers()
+        target = self._agents.get(request.target)
+        if target is not None and target.arena is not agent.arena:
+            types = agent.arena.contract.name, target.arena.contract.name
+            error = different_types(agent.id, types[0], target.id, types[1])
+            if self._waits_for(target, agent):
+                self._stop_waiting(target, error)
+            raise error
+        return request
+
+    def _waits_for(self, agent: Agent, target: Agent) -> bool:
+        return (
+            agent.state is State.PENDING_TARGET_MATCH
+            and agent.request is not None
+            and agent.request.target == target.id
+        )
+
+    def _stop_waiting(self, agent: Agent, error: RequestError) -> None:
+        agent.state = State.PENDING
+        agent.refuse(error)
 
     def _match(self, agent: Agent, request: ResetRequest) -> None:
-        target = self._agents.get(request.target)
-        if target is None or target is agent or target.state is not State.PENDING_TARGET_MATCH:
+        """Starts the agent's fight if its opponent is there and ready."""
+        if request.target == BASELINE:
+            self._start([agent])
             return
-        if target.request is not None and target.request.target == agent.id:
+        target = self._agents.get(request.target)
+        if target is not None and target is not agent and self._waits_for(target, agent):
             self._start([target, agent])
 
     def _start(self, agents: list[Agent]) -> None:
@@ -101,43 +156,7 @@ class Lobby:
             agents[0].arena.player.start(agents)
         except RequestError as error:
             for agent in agents:
-                agent.state = State.PENDING
-                agent.answer(error_reply(error))
-
-    def _step(self, request: Request, reply: Reply) -> None:
-        agent = self._agent(request)
-        sent = parse_actions(request.body)
-        if agent.message is not None:
-            raise message_already_queued()
-        if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
-            raise no_transition(agent.state.value, "STEP")
-        actions, error = agent.arena.action_check.playable(sent)
-        agent.message = Message(reply, actions, error)
-        agent.last_message_tick = agent.fight.episode_ticks(agent)
-        self._play_soon(agent.arena, agent.fight)
-
-    def _debug(self, request: Request, reply: Reply) -> None:
-        reply(body_reply([self._info(agent) for _, agent in sorted(self._agents.items())]))
-
-    def _info(self, agent: Agent) -> dict[str, Any]:
-        fight = agent.fight
-        info = {
-            "id": agent.id,
-            "state": agent.state.value,
-            "pendingMessage": agent.message is not None,
-            "envType": f"{agent.arena.contract.name.removesuffix('Env')}EnvironmentDescriptor",
-            "currentEpisodeTicks": 0 if fight is None else fight.episode_ticks(agent),
-            "lastMessageTick": agent.last_message_tick,
-            "isLoaded": True,
-            "isTargetLoaded": fight is not None and fight.target_is_loaded(agent),
-        }
-        return info if agent.request is None else info | {"target": agent.request.target}
-
-    def _agent(self, request: Request) -> Agent:
-        agent = self._agents.get(request.agent_id)
-        if agent is None:
-            raise not_logged_in(request.agent_id)
-        return agent
+                self._stop_waiting(agent, error)
 
     def _leave(self, agent: Agent) -> None:
         fight = agent.fight
@@ -148,8 +167,8 @@ class Lobby:
             self._play_soon(agent.arena, fight)
 
     def _play_soon(self, arena: Arena, fight: Fight) -> None:
-        if fight.is_ready():
-            arena.ready.append(fight)
-            if not self._scheduled:
-                self._scheduled = True
-                self._schedule()
+        """Somebody of this fight has sent a message or left."""
+
+
+def _nobody(line: bytes) -> None:
+    """Takes the answers to those who have hung up."""

@@ -11,6 +11,7 @@ from sb3_pvp.rsps.errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, RequestEr
 from sb3_pvp.rsps.messages import body_object, flag, text
 
 BASELINE = "baseline"
+ATTACKER = "attacker"
 
 ACCOUNT_BUILDS = ("PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED")
 
@@ -26,8 +27,8 @@ class ResetRequest:
     reset_params: dict[str, Any]
 
 
-def parse_reset(body: Any) -> ResetRequest:
-    """Reads and checks the body; raises `RequestError`."""
+def parse_reset(body: Any, agent_type: str) -> ResetRequest:
+    """Reads and checks the body of an agent of this type; raises `RequestError`."""
     fields = body_object(body, "body")
     if fields.get("target") is None:
         raise RequestError(NULL_POINTER, "target is missing")
@@ -36,7 +37,7 @@ def parse_reset(body: Any) -> ResetRequest:
         training=_flag_or_false(fields, "training"),
         maintain_target_environment=_flag_or_false(fields, "maintainTargetEnvironment"),
         death_match=_flag_or_false(fields, "deathMatch"),
-        reset_params=_reset_params(body_object(fields.get("resetParams"), "resetParams")),
+        reset_params=_reset_params(body_object(fields.get("resetParams"), "resetParams"), agent_type),
     )
 
 
@@ -68,13 +69,17 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def checked_reset_params(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the parameters that a client is going to send: a name that does not exist is a `ValueError` with the
-    nearest one that does, a value that a server refuses a `RequestError`."""
-    names = [*_READERS, "fightType"]
+#: Contracts that know only some of the parameters (protocol.md §3.2).
+_PARAMETERS = {"DharokEnv": ("episodeId", "agent", "target")}
+
+
+def checked_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
+    """A copy of the parameters that a client is going to send: a name that the contract does not have is a
+    `ValueError` with the nearest one that it has, a value that a server refuses a `RequestError`."""
+    names = _PARAMETERS.get(contract, (*_READERS, "fightType"))
     for name in fields:
         if name not in names:
-            raise unknown_name("reset parameter", str(name), names)
+            raise unknown_name(f"reset parameter of {contract}", str(name), names)
     for name, read in _READERS.items():
         if name in fields:
             read(fields[name], name)
@@ -83,8 +88,9 @@ def checked_reset_params(fields: Mapping[str, Any]) -> dict[str, Any]:
     return dict(fields)
 
 
-def _reset_params(fields: dict[str, Any]) -> dict[str, Any]:
-    params = {name: read(fields[name], name) for name, read in _READERS.items() if fields.get(name) is not None}
+def _reset_params(fields: dict[str, Any], agent_type: str) -> dict[str, Any]:
+    names = [name for name in _PARAMETERS.get(agent_type, _READERS) if fields.get(name) is not None]
+    params = {name: _READERS[name](fields[name], name) for name in names}
     if params.get("randomizeBuild") and params.get("randomBuildOptions") == []:
         raise RequestError(ARITHMETIC, "/ by zero: randomBuildOptions is empty")
     # An empty list does no harm where no build is drawn, but the world would refuse it.

@@ -28,6 +28,7 @@ class TickPlayer:
         self._no_op = [0] * contract.num_heads
         self._has_pid = contract.observation_index("player_has_pid")
         self._target_health = contract.observation_index("target_health_percent")
+        self._target_health_is_late = contract.name == "NhEnv"
 
     def start(self, agents: list[Agent]) -> None:
         """Begins the fight of one agent against the bot, or of two against each other.
@@ -86,12 +87,13 @@ class TickPlayer:
             agent.answer(error_reply(RequestError("RuntimeException", str(error))))
 
     def _answer(self, fight: Fight, agent: Agent, snapshot: Snapshot, target_left: bool) -> None:
-        if agent.ending is not None:
-            self._end(fight, agent, snapshot, agent.ending)
-        elif target_left and agent.state is State.STEPPING:
-            self._end(fight, agent, snapshot, Ending(Outcome.TARGET_LOST.name, snapshot.obs[agent.seat]))
-        else:
+        if target_left and agent.state is State.STEPPING:
+            agent.state = State.TERMINAL
+            agent.ending = Ending(Outcome.TARGET_LOST.name, snapshot.obs[agent.seat])
+        if agent.ending is None:
             self._go_on(fight, agent, snapshot)
+        elif agent.message is not None:
+            self._end(fight, agent, snapshot, agent.ending)
 
     def _end(self, fight: Fight, agent: Agent, snapshot: Snapshot, ending: Ending) -> None:
         line = snapshot.reply(agent.seat, agent.wants_target_view, ending.obs, ending.outcome)
@@ -105,7 +107,7 @@ class TickPlayer:
         if outcome is not Outcome.RUNNING:
             agent.state = State.TERMINAL
             agent.ending = Ending(outcome.name, snapshot.obs[agent.seat])
-            own_obs = self._refreshed_obs(fight, agent.seat)
+            own_obs = self._refreshed_obs(fight, agent.seat) if self._target_health_is_late else None
         error = agent.message.error if agent.message is not None else None
         if error is not None:
             agent.answer(error_reply(error))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import Request, parse_request
+from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
 from tests.rsps.living_world import LivingWorld
 
 RESET_TICKS = 4
@@ -20,7 +20,7 @@ class SynchronousServer:
     """``ticks`` counts the ticks of the world."""
 
     def __init__(self) -> None:
-        self._lobby = Lobby(Arenas(LivingWorld, 0, 8), lambda: None)
+        self._lobby = SynchronousLobby(Arenas(LivingWorld, 0, 8), lambda: None)
         self._arrivals: list[Message] = []
         #: Of each agent in the world: messages that are not handed on yet, and whether it waits for an answer.
         self._inbox: dict[str, list[tuple[int, Message]]] = {}
@@ -33,7 +33,10 @@ class SynchronousServer:
             self._take(parse_request(line.strip()), writer.write)
             self._play()
 
-    def _take(self, request: Request, reply: Callable[[bytes], Any]) -> None:
+    def _take(self, request: Request, send: Callable[[bytes], Any]) -> None:
+        def reply(line: bytes) -> None:
+            send(line.replace(b',"independentFights":true', b""))  # They are not.
+
         if request.action == "login":
             self._arrivals.append((request, reply))
             return

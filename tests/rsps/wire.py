@@ -8,8 +8,8 @@ import orjson
 
 from sb3_pvp.rsps.arena import Arenas
 from sb3_pvp.rsps.fight_pool import WorldFactory
-from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.messages import Request
+from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
 from tests.rsps.fake_world import FakeWorld
 
 NO_OP = [0] * 12
@@ -22,7 +22,7 @@ class Wire:
         self.worlds: list[FakeWorld] = []
         self.scheduled = 0
         arenas = Arenas(make_world or self._make_world, seed=7, first_size=first_size)
-        self.lobby = Lobby(arenas, self._schedule)
+        self.lobby = SynchronousLobby(arenas, self._schedule)
 
     def _make_world(self, num_fights: int, seed: int, *, contract: str) -> FakeWorld:
         self.worlds.append(FakeWorld(num_fights, seed, contract=contract))

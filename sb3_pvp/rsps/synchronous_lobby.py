@@ -1,0 +1,73 @@
+"""A world that waits for its agents. Unlike the reference server's, each fight waits for its own agents only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sb3_pvp.rsps.agents import Message, Reply, State
+from sb3_pvp.rsps.arena import Arena, Arenas
+from sb3_pvp.rsps.errors import message_already_queued, no_transition
+from sb3_pvp.rsps.fights import Fight
+from sb3_pvp.rsps.lobby import Lobby
+from sb3_pvp.rsps.messages import Request
+from sb3_pvp.rsps.step_actions import parse_actions
+
+
+class SynchronousLobby(Lobby):
+    """A fight ticks as soon as its agents have sent their messages; what else is asked is answered at once.
+
+    ``schedule`` is called when `play` has something to do.
+    """
+
+    has_independent_fights = True
+
+    def __init__(self, arenas: Arenas, schedule: Callable[[], object]) -> None:
+        super().__init__(arenas)
+        self._schedule = schedule
+        self._is_scheduled = False
+        self._handlers: dict[str, Callable[[Request, Reply], None]] = {
+            "login": self._login,
+            "logout": self._logout,
+            "reset": self._reset,
+            "step": self._step,
+            "debug": self._debug,
+        }
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Does what the request says; ``reply`` is called with the answer, now or when the fight has ticked."""
+        self._carry_out(self._handlers[request.action], request, reply)
+
+    def play(self) -> None:
+        """Plays one tick of every fight whose agents are ready."""
+        self._is_scheduled = False
+        for arena in self._arenas:
+            arena.play_ready()
+
+    def _reset(self, request: Request, reply: Reply) -> None:
+        agent = self._agent(request)
+        if agent.message is not None:
+            raise message_already_queued()
+        self._leave(agent)
+        agent.request = wanted = self._reset_request(agent, request.body)
+        agent.message = Message(reply)
+        agent.state = State.PENDING_TARGET_MATCH
+        self._match(agent, wanted)
+
+    def _step(self, request: Request, reply: Reply) -> None:
+        agent = self._agent(request)
+        sent = parse_actions(request.body)
+        if agent.message is not None:
+            raise message_already_queued()
+        if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
+            raise no_transition(agent.state.value, "STEP")
+        actions, error = agent.arena.action_check.playable(sent)
+        agent.message = Message(reply, actions, error)
+        agent.last_message_tick = agent.fight.episode_ticks(agent)
+        self._play_soon(agent.arena, agent.fight)
+
+    def _play_soon(self, arena: Arena, fight: Fight) -> None:
+        if fight.is_ready():
+            arena.ready.append(fight)
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                self._schedule()
