@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -12,9 +13,15 @@ from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.rsps.reset_request import BASELINE
 
 SCHEME = "rsps"
+DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 7070
-#: The original system's variable for the port of the remote environment (protocol.md §7).
+#: Where the remote world is if an address does not say so: the original system's variable for the port (protocol.md
+#: §7), and one like it for the host, for which that system has an option.
 PORT_VARIABLE = "REMOTE_ENV_PORT"
+HOST_VARIABLE = "REMOTE_ENV_HOST"
+
+_POSITIVE = ("connect_timeout", "reset_timeout", "step_timeout", "attempts")
+_NOT_NEGATIVE = ("restart_timeout", "backoff", "desync_tick_threshold", "desync_tolerance_seconds")
 
 
 @dataclass(frozen=True)
@@ -22,21 +29,26 @@ class RemoteSettings:
     """How to reach a remote world. All times are seconds.
 
     Attributes:
-        host: name or address.
+        host: name or address; by default the environment variable ``REMOTE_ENV_HOST``, else ``localhost``.
         port: by default the environment variable ``REMOTE_ENV_PORT``, else 7070.
         target: whom the agents fight where the world plays the other seat: ``baseline``, the server's bot;
             ``attacker``, the first player who attacks (give ``reset_timeout`` the time that this may take); or a
             player's name. What a player sees may not be known: such an opponent's observations are zeros.
         connect_timeout: for a connection.
-        reset_timeout: for the start of a fight, once the log-in was sent.
+        reset_timeout: for one attempt to start a fight: connection, log-in and reset together.
         step_timeout: for the answer to a step.
-        attempts: how often in a row a fight may fail to start before that is an error. To get over a restart of the
-            server, give more: the waits between them double from ``backoff`` up to 5 seconds. Where nobody listens at
-            the start, one attempt is enough.
-        backoff: the first wait between two attempts.
+        attempts: how often in a row a fight may fail to start on a server that is there, before that is an error.
+            So no fight takes longer to start than ``attempts`` times ``reset_timeout``, pauses aside.
+        restart_timeout: how long a server that has been there may be gone before that is an error; give more to get
+            over a restart of the server. Where nobody listens at the start, that is an error at once.
+        backoff: the first wait between two attempts; the waits double up to 5 seconds.
         defer_resets: start fights without waiting for them. Until such a fight has started its observations are zeros
             and its actions without effect. A synchronous server needs it as soon as it has other agents, since it
-            starts no fight before every agent has sent its step. Default: where a world has several fights.
+            starts no fight before every agent has sent its step. Default: where a world has several fights, unless
+            the server says that its fights are independent, as ours does.
+        idle_logout: after so many seconds without a reset or a step all agents log out, so that an environment that
+            nobody uses does not stop a synchronous server for ever; the fights have broken off then. 0: never.
+            Default: 20, but never where fights are independent.
         desync_tick_threshold: a fight breaks off when the world played more ticks than this without us, beyond the
             usual one, between two steps (rewards.md §3).
         desync_tolerance_seconds: a fight breaks off when so much time lies between two steps; 0: never.
@@ -44,15 +56,17 @@ class RemoteSettings:
         first_id: number of the first agent, for one process only; by default drawn by chance.
     """
 
-    host: str = "localhost"
+    host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     target: str = BASELINE
     connect_timeout: float = 5.0
-    reset_timeout: float = 60.0
+    reset_timeout: float = 20.0
     step_timeout: float = 30.0
     attempts: int = 6
+    restart_timeout: float = 10.0
     backoff: float = 0.2
     defer_resets: bool | None = None
+    idle_logout: float | None = None
     desync_tick_threshold: int = 2
     desync_tolerance_seconds: float = 0.0
     truncate_on_desync: bool = True
@@ -61,9 +75,14 @@ class RemoteSettings:
     def __post_init__(self) -> None:
         if not 0 < self.port < 2**16:
             raise ValueError(f"the port of a remote world must be from 1 to 65535, got {self.port}")
-        for name in ("connect_timeout", "reset_timeout", "step_timeout", "attempts"):
-            if not getattr(self, name) > 0:
+        for name in _POSITIVE:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} of a remote world must be more than 0, got {getattr(self, name)}")
+        for name in _NOT_NEGATIVE:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} of a remote world must be 0 or more, got {getattr(self, name)}")
+        if self.idle_logout is not None and not 0 <= self.idle_logout < math.inf:
+            raise ValueError(f"idle_logout of a remote world must be 0 or more, got {self.idle_logout}")
 
     @property
     def place(self) -> str:
@@ -88,7 +107,8 @@ def parse_address(address: str) -> RemoteSettings:
     if port is None:
         port = _port_from_environment()
     options = dict(_option(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
-    return RemoteSettings(**{"host": host or RemoteSettings.host, "port": port, **options})
+    host = host or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST
+    return RemoteSettings(**{"host": host, "port": port, **options})
 
 
 def _bad_address(address: str, reason: str) -> ValueError:
@@ -116,6 +136,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "int | None": int,
     "float": float,
+    "float | None": float,
     "bool": _boolean,
     "bool | None": _boolean,
 }

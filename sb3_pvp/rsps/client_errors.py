@@ -11,13 +11,25 @@ class Lost(RemoteError):
     """A connection broke, stayed silent, or sent what is no reply: the fight on it cannot go on, another one can."""
 
 
+class Silent(Lost):
+    """No answer came within the time-out."""
+
+
 class NoServer(Lost):
-    """Nobody accepts connections."""
+    """Nobody accepts connections; ``is_gone``: the port is closed, so that no server runs behind it."""
+
+    def __init__(self, message: str, is_gone: bool) -> None:
+        super().__init__(message)
+        self.is_gone = is_gone
 
 
 class Refused(RemoteError):
-    """The server answered with an error; only the first line of its message, which may be a long stack trace."""
+    """The server answered with an error; only the first line of its message, which may be a long stack trace.
 
-    def __init__(self, request: str, message: str) -> None:
+    ``independent_fights``: the server says that its fights do not wait for each other.
+    """
+
+    def __init__(self, request: str, message: str, independent_fights: bool = False) -> None:
         self.message = next(iter(message.splitlines()), "").strip() or "no reason given"
+        self.independent_fights = independent_fights
         super().__init__(f"the server refused a {request}: {self.message}")

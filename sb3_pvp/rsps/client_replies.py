@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.client_errors import Lost, Refused
+from sb3_pvp.rsps.messages import INDEPENDENT_FIGHTS
 from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Outcome, Style, camel_case
 
 _FIELDS = META_DTYPE.names or ()
@@ -102,7 +103,7 @@ def parse_reply(line: bytes, request: str) -> Any:
     if not isinstance(reply, dict):
         raise Lost(f"the answer to a {request} is no JSON object")
     if reply.get("error"):
-        raise Refused(request, str(reply.get("message", "")))
+        raise Refused(request, str(reply.get("message", "")), reply.get(INDEPENDENT_FIGHTS) is True)
     return reply.get("body")
 
 

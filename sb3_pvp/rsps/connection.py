@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sb3_pvp.rsps.address import RemoteSettings
-from sb3_pvp.rsps.client_errors import Lost, NoServer
+from sb3_pvp.rsps.client_errors import Lost, NoServer, Silent
 
 #: Bytes of a reply line. Real ones have at most about ten thousand.
 MAX_REPLY = 1 << 20
@@ -21,7 +21,7 @@ class LineConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[bytes] | None = None
         self._buffer = b""
-        self._fault: str | None = None
+        self._fault: Lost | None = None
 
     @classmethod
     async def open(cls, settings: RemoteSettings) -> LineConnection:
@@ -33,7 +33,8 @@ class LineConnection(asyncio.Protocol):
             reason = str(error) or f"no answer within {settings.connect_timeout:g} s"
             raise NoServer(
                 f"no server can be reached at {settings.place} ({reason}); start one, for example with: "
-                f"sb3-pvp sim-server --port {settings.port}"
+                f"sb3-pvp sim-server --port {settings.port}",
+                is_gone=isinstance(error, ConnectionRefusedError),
             ) from error
         return connection
 
@@ -45,10 +46,10 @@ class LineConnection(asyncio.Protocol):
     async def ask(self, line: bytes, timeout: float) -> bytes:
         """Sends a request line and returns the reply line; `Lost` if there is none within the time-out."""
         if self._fault is not None or self._transport is None:
-            raise Lost(self._fault or "not connected")
+            raise self._fault or Lost("not connected")
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
-        timer = loop.call_later(timeout, self._fail, f"no answer within {timeout:g} s")
+        timer = loop.call_later(timeout, self._fail, f"no answer within {round(timeout, 1):g} s", Silent)
         self._transport.write(line)
         try:
             return await self._waiting
@@ -83,10 +84,10 @@ class LineConnection(asyncio.Protocol):
         if len(self._buffer) > MAX_REPLY:
             self._fail("the server sent an endless line")
 
-    def _fail(self, fault: str) -> None:
-        self._fault = self._fault or fault
+    def _fail(self, fault: str, kind: type[Lost] = Lost) -> None:
+        self._fault = self._fault or kind(fault)
         self._buffer = b""
         if self._transport is not None:
             self._transport.abort()
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(Lost(self._fault))
+            self._waiting.set_exception(self._fault)

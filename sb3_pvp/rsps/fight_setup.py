@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +12,11 @@ from typing import Any
 from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.address import RemoteSettings
 from sb3_pvp.rsps.agent_ids import AgentIds
+from sb3_pvp.rsps.client_errors import NoServer, RemoteError
+from sb3_pvp.rsps.client_replies import ReplyDecoder
 from sb3_pvp.rsps.guard import Guard
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -26,11 +32,37 @@ class FightOptions:
 
 @dataclass
 class Surroundings:
-    """What the fights of a world share. ``connected`` says whether there ever was a connection."""
+    """What the fights of a world share.
+
+    Attributes:
+        departures: log-outs that are under way.
+        fights_wait: set as soon as the server has shown that it is none whose fights are independent: in a synchronous
+            world they wait for each other, and a world with a clock waits for nobody.
+    """
 
     settings: RemoteSettings
     contract: Contract
     ids: AgentIds
     guard: Guard
-    connected: bool = False
     departures: set[asyncio.Task[None]] = field(default_factory=set)
+    fights_wait: asyncio.Event = field(default_factory=asyncio.Event)
+    _was_there: bool = False
+    _gone_since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.decoder = ReplyDecoder(self.contract)
+
+    def server_is_there(self) -> None:
+        """A connection was accepted."""
+        self._was_there, self._gone_since = True, None
+
+    def server_is_gone(self, error: NoServer) -> None:
+        """No connection was accepted: raises the error if it is of no use to wait for a restart of the server."""
+        limit, now = self.settings.restart_timeout, time.monotonic()
+        if not self._was_there or not limit:
+            raise error
+        if self._gone_since is None:
+            logger.warning("%s is gone; waiting up to %g s for its return", self.settings.place, limit)
+            self._gone_since = now
+        elif now - self._gone_since > limit:
+            raise RemoteError(f"{error}; it was gone for {limit:g} s (?restart_timeout=... waits longer)") from error

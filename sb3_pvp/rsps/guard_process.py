@@ -1,12 +1,14 @@
 """The process behind `sb3_pvp.rsps.guard`: logs agents out when the process that plays them is gone.
 
-It is started as a file, with the standard library only, so that it costs little. Its input is one JSON array per line,
-``["+" or "-", host, port, agent id]``; at the end of the input, or when its parent is another one, it logs out the
-agents that are left, each over a fresh connection, for an old one may be stuck (``protocol.md`` §8).
+It is started as a file, with the standard library only, so that it costs little. Its arguments are the process id of
+its parent, host and port of the server, and the journal (`sb3_pvp.rsps.journal`): descriptor and path. At the end of
+its input, or when its parent is another one, it logs out the agents that are left in the journal, each over a fresh
+connection, for an old one may be stuck (``protocol.md`` §8).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -15,64 +17,65 @@ import socket
 import sys
 import time
 
-Place = tuple[str, int]
+#: What an agent does, as the first letter of a line of a journal.
+ENTERING, INSIDE, GONE = "+", "=", "-"
 
 POLL_SECONDS = 1.0
 TIMEOUT = 5.0
 #: After so much time it gives up.
-LIMIT = 60.0
+LIMIT = 600.0
 
 
-def main(parent: int) -> None:
-    """Keeps the list until the parent is gone."""
+def agents_in(journal: int) -> dict[str, str]:
+    """Who is left in a journal, given as a descriptor: `ENTERING` or `INSIDE` for each agent."""
+    text = os.pread(journal, os.fstat(journal).st_size, 0).decode("ascii", "replace")
+    agents: dict[str, str] = {}
+    for line in text.split("\n")[:-1]:
+        if line[:1] == GONE:
+            agents.pop(line[1:], None)
+        else:
+            agents[line[1:]] = line[:1]
+    return agents
+
+
+def main(parent: int, host: str, port: int, journal: int, path: str) -> None:
+    """Waits until the parent is gone, and logs out its agents."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    agents = watch(parent)
+    wait_for_the_end(parent)
+    agents = agents_in(journal)
     deadline = time.monotonic() + LIMIT
-    # A server that stands still carries out the log-ins it was sent later; until then it does not know the agents.
+    # A server that stands still still carries out the log-ins it was sent; until then it does not know the agents.
     while agents and time.monotonic() < deadline:
-        agents = [(place, agent_id) for place, agent_id in agents if not log_out(place, agent_id)]
+        agents = {agent: sign for agent, sign in agents.items() if not log_out((host, port), agent, sign == INSIDE)}
         if agents:
             time.sleep(POLL_SECONDS)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
-def watch(parent: int) -> list[tuple[Place, str]]:
-    """The agents that are left when the input ends or the parent dies."""
-    agents: dict[tuple[Place, str], None] = {}
-    buffer = b""
-    while True:
-        if not select.select([0], [], [], POLL_SECONDS)[0]:
-            # A forked child of the parent may hold the other end of the pipe open.
-            if os.getppid() == parent:
-                continue
-            break
-        data = os.read(0, 1 << 16)
-        if not data:
-            break
-        *lines, buffer = (buffer + data).split(b"\n")
-        for line in lines:
-            sign, host, port, agent_id = json.loads(line)
-            key = ((host, port), agent_id)
-            if sign == "+":
-                agents[key] = None
-            else:
-                agents.pop(key, None)
-    return list(agents)
+def wait_for_the_end(parent: int) -> None:
+    """Returns when the input ends or the parent dies; a forked child of the parent may hold the pipe open."""
+    while os.getppid() == parent:
+        if select.select([0], [], [], POLL_SECONDS)[0] and not os.read(0, 1 << 16):
+            return
 
 
-def log_out(place: Place, agent_id: str) -> bool:
-    """Sends the log-out and returns whether it was done; a server that is gone needs none."""
-    line = json.dumps({"action": "logout", "body": None, "meta": {"id": agent_id}}).encode() + b"\n"
+def log_out(place: tuple[str, int], agent: str, inside: bool) -> bool:
+    """Sends the log-out and returns whether the agent is not on the server; a server that is gone has none."""
+    line = json.dumps({"action": "logout", "body": None, "meta": {"id": agent}}).encode() + b"\n"
     try:
-        with socket.create_connection(place, TIMEOUT) as connection:
+        with socket.create_connection(place, TIMEOUT) as connection, connection.makefile("rb") as replies:
             connection.settimeout(TIMEOUT)
             connection.sendall(line)
-            return b"error" not in connection.recv(64)
-    except ConnectionError:
+            reply = json.loads(replies.readline())
+    except ConnectionRefusedError:
         return True
-    except OSError:
+    except (OSError, ValueError):
         return False
+    # Refused: the server does not know the agent, or does not know it yet.
+    return isinstance(reply, dict) and (inside or not reply.get("error"))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -11,6 +11,9 @@ from sb3_pvp.rsps.errors import JSON_SYNTAX, NULL_POINTER, FramingError, Request
 
 ACTIONS = ("login", "logout", "reset", "step", "debug")
 
+#: In error replies: the fights of this server do not wait for each other, so that a client may wait for its own.
+INDEPENDENT_FIGHTS = "independentFights"
+
 #: Bytes of a request line without its line ending.
 MAX_LINE = 8192
 
@@ -72,9 +75,10 @@ def flag(value: Any, name: str) -> bool:
     raise RequestError(JSON_SYNTAX, f"{name} must be a boolean")
 
 
-def error_reply(error: Exception) -> bytes:
+def error_reply(error: Exception, independent_fights: bool = False) -> bytes:
     """The reply line of a refused request."""
-    return orjson.dumps({"error": True, "message": str(error)}) + b"\n"
+    note = {INDEPENDENT_FIGHTS: True} if independent_fights else {}
+    return orjson.dumps({"error": True, "message": str(error), **note}) + b"\n"
 
 
 def body_reply(body: Any) -> bytes:

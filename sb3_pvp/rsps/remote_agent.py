@@ -8,19 +8,18 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sb3_pvp.contract import Contract
 from sb3_pvp.rsps.address import RemoteSettings
-from sb3_pvp.rsps.client_errors import Lost, Refused, RemoteError
-from sb3_pvp.rsps.client_replies import FightReply, ReplyDecoder, parse_reply
+from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError
+from sb3_pvp.rsps.client_replies import FightReply, parse_reply
 from sb3_pvp.rsps.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
 from sb3_pvp.rsps.connection import LineConnection
-from sb3_pvp.rsps.guard import Guard
+from sb3_pvp.rsps.fight_setup import Surroundings
 from sb3_pvp.world import Outcome
 
 #: For each log-out, which a server answers at once.
 LOGOUT_TIMEOUT = 5.0
-#: Between two log-outs of an agent whose log-in is still to be carried out.
-LOGOUT_PAUSE = 0.5
+#: How long an agent whose log-in is still to be carried out is logged out again and again.
+DEPARTURE_LIMIT = 600.0
 
 
 class RemoteAgent:
@@ -31,13 +30,11 @@ class RemoteAgent:
         extra_ticks: how many ticks more than usual were played between its last two steps (rewards.md §3).
     """
 
-    def __init__(self, agent_id: str, settings: RemoteSettings, contract: Contract, guard: Guard) -> None:
+    def __init__(self, agent_id: str, around: Surroundings) -> None:
         self.id = agent_id
         self.extra_ticks = 0
-        self._settings = settings
-        self._contract = contract
-        self._decoder = ReplyDecoder(contract)
-        self._guard = guard
+        self._around = around
+        self._settings = around.settings
         self._connection: LineConnection | None = None
         self._logged_in = False
         self._login_answered = False
@@ -45,13 +42,14 @@ class RemoteAgent:
         self._steps = 0
 
     async def reset(self, request: Reset) -> FightReply:
-        """Starts a fight, with a log-in right before it if that is still to be done."""
-        timeout = self._settings.reset_timeout
+        """Starts a fight, with a log-in right before it if that is still to be done, within ``reset_timeout``."""
+        deadline = time.monotonic() + self._settings.reset_timeout
         if self._connection is None:
             self._connection = await LineConnection.open(self._settings)
+            self._around.server_is_there()
         if not self._logged_in:
-            await self._log_in(timeout)
-        reply = self._decoder.decode(await self._ask(request, timeout))
+            await self._log_in(deadline)
+        reply = self._around.decoder.decode(await self._ask_until(deadline, request))
         if reply.outcome is not Outcome.RUNNING:
             raise Lost("the reset was answered with the end of the fight before")
         self._ticks, self._steps, self.extra_ticks = reply.episode_ticks, 0, 0
@@ -59,7 +57,7 @@ class RemoteAgent:
 
     async def step(self, choices: list[int]) -> FightReply:
         """Plays a tick. `Refused` if the server does not want the step, `Lost` if it does not answer it."""
-        reply = self._decoder.decode(await self._ask(Step(choices), self._settings.step_timeout))
+        reply = self._around.decoder.decode(await self._ask(Step(choices), self._settings.step_timeout))
         passed = reply.episode_ticks - self._ticks
         if passed < 1:
             raise Lost("a reply came twice")
@@ -73,15 +71,15 @@ class RemoteAgent:
         """Logs out, over a fresh connection because the old one may be stuck, and hangs up.
 
         A server that stands still knows nobody whose log-in it has not answered, and carries it out later: then the
-        log-out is sent again and again, for as long as a reset may take.
+        log-out is sent again and again.
         """
         self.hang_up()
-        if not self._logged_in:
-            return
-        await log_out(self._settings, [self])
-        deadline = time.monotonic() + self._settings.reset_timeout
-        while self._logged_in and not self._login_answered and time.monotonic() < deadline:
-            await asyncio.sleep(LOGOUT_PAUSE)
+        deadline = time.monotonic() + DEPARTURE_LIMIT
+        attempt = 0
+        while self._logged_in and time.monotonic() < deadline:
+            if attempt:
+                await retry_pause(self._settings, attempt)
+            attempt += 1
             await log_out(self._settings, [self])
 
     def hang_up(self) -> None:
@@ -98,24 +96,38 @@ class RemoteAgent:
         """A log-out was answered; ``known``: the server had the agent, and not only maybe a log-in still to come."""
         if known or self._login_answered:
             self._logged_in = False
-            self._guard.forget(self.id)
+            self._around.guard.forget(self.id)
 
-    async def _log_in(self, timeout: float) -> None:
-        # If a run that was killed left the same agent behind, a world that waits for it answers nothing but this.
-        with contextlib.suppress(Refused):
-            await self._ask(Logout(), timeout)
-        self._guard.watch(self.id)
+    async def _log_in(self, deadline: float) -> None:
+        await self._free_the_name(deadline)
+        contract = self._around.contract.name
+        self._around.guard.watch(self.id)
         self._logged_in = True
         try:
-            await self._ask(Login(self._contract.name), timeout)
-            self._login_answered = True
+            await self._ask_until(deadline, Login(contract))
+            self._entered()
         except Refused as error:
-            self._login_answered = True
+            self._entered()
             if "No value present" in error.message:
-                raise RemoteError(
-                    f"the server at {self._settings.place} does not play the contract {self._contract.name}"
-                ) from error
+                place = self._settings.place
+                raise RemoteError(f"the server at {place} does not play the contract {contract}") from error
             raise
+
+    def _entered(self) -> None:
+        self._login_answered = True
+        self._around.guard.entered(self.id)
+
+    async def _free_the_name(self, deadline: float) -> None:
+        """Logs out whoever has the name: if a run that was killed left the same agent behind, a world that waits for it
+        answers nothing but this. Usually nobody has, and with that a server says whether its fights are independent."""
+        try:
+            await self._ask_until(deadline, Logout())
+        except Refused as error:
+            if "No player found" in error.message and not error.independent_fights:
+                self._around.fights_wait.set()
+
+    async def _ask_until(self, deadline: float, request: AgentRequest) -> Any:
+        return await self._ask(request, max(deadline - time.monotonic(), 0.0))
 
     async def _ask(self, request: AgentRequest, timeout: float) -> Any:
         assert self._connection is not None
@@ -124,9 +136,15 @@ class RemoteAgent:
 
 
 async def log_out(settings: RemoteSettings, agents: Iterable[RemoteAgent]) -> None:
-    """Logs agents out over one fresh connection; gives up if the server does not answer."""
+    """Logs agents out over one fresh connection; gives up if the server does not answer. One that is gone has none."""
+    agents = list(agents)
     with contextlib.suppress(Lost):
-        connection = await LineConnection.open(settings)
+        try:
+            connection = await LineConnection.open(settings)
+        except NoServer as error:
+            for agent in agents if error.is_gone else ():
+                agent.logged_out(known=True)
+            return
         try:
             for agent in agents:
                 line = await connection.ask(request_line(Logout(), agent.id), LOGOUT_TIMEOUT)
@@ -137,6 +155,18 @@ async def log_out(settings: RemoteSettings, agents: Iterable[RemoteAgent]) -> No
                     agent.logged_out(known=False)
         finally:
             connection.close()
+
+
+async def log_out_orphans(settings: RemoteSettings, agents: Iterable[str]) -> None:
+    """Logs out agents of a run that is gone; `Lost` if the server does not answer."""
+    connection = await LineConnection.open(settings)
+    try:
+        for agent_id in agents:
+            line = await connection.ask(request_line(Logout(), agent_id), LOGOUT_TIMEOUT)
+            with contextlib.suppress(Refused):
+                parse_reply(line, "logout")
+    finally:
+        connection.close()
 
 
 async def retry_pause(settings: RemoteSettings, attempt: int) -> None:

@@ -8,18 +8,19 @@ other one is answered is what it sees after that tick.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import time
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError
+from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError, Silent
 from sb3_pvp.rsps.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
 from sb3_pvp.rsps.client_requests import Reset
 from sb3_pvp.rsps.fight_setup import FightOptions, Surroundings
@@ -127,6 +128,16 @@ class RemoteFight:
         """All agents are connected; what is missing is an answer."""
         return bool(self.agents) and all(agent.is_logged_in for agent in self.agents)
 
+    def abandon(self, fault: str) -> bool:
+        """Nobody plays the fight any more: its agents log out, and it breaks off unless it is over. Returns whether it
+        broke off."""
+        begun = self.preparation is not None or bool(self.agents)
+        if begun and not self.is_over:
+            self._end_broken(Outcome.DESYNC, fault, DesyncReason.TIME)
+            return True
+        self.leave()
+        return False
+
     def leave(self) -> None:
         """Gives up the fight: its agents log out in the background."""
         for task in (*self._starts, self.preparation, self._farewell, self._parting):
@@ -158,30 +169,33 @@ class RemoteFight:
             if task is not None:
                 await asyncio.wait([task])
         self._parting = None
-        refusals = attempt = 0
-        while True:
+        failures: list[RemoteError] = []
+        for pauses in itertools.count():
             try:
                 await self._start()
                 return
-            except RemoteError as error:
+            except NoServer as error:
                 self.leave_agents()
-                refusals, attempt = refusals + isinstance(error, Refused), attempt + 1
-                self._check_hope(error, refusals, attempt)
-                logger.info("fight %d: %s; attempt %d follows", self._index, error, attempt + 1)
-            await retry_pause(self._around.settings, attempt - 1)
+                self._around.server_is_gone(error)
+            except (Lost, Refused) as error:
+                self.leave_agents()
+                failures.append(error)
+                self._check_hope(failures)
+                logger.info("fight %d: %s; attempt %d follows", self._index, error, len(failures) + 1)
+            await retry_pause(self._around.settings, pauses)
 
-    def _check_hope(self, error: RemoteError, refusals: int, attempt: int) -> None:
-        """Raises the error if another attempt is of no use."""
-        if not isinstance(error, (Lost, Refused)) or (isinstance(error, NoServer) and not self._around.connected):
-            raise error
-        if refusals >= REFUSALS or attempt >= self._around.settings.attempts:
-            hint = ""
-            if "no answer within" in str(error):
-                hint = (
-                    "; a synchronous server starts no fight before all its agents have sent a step: "
-                    "if several environments share it, add ?defer_resets=true to the address"
-                )
-            raise RemoteError(f"no fight could be started in {attempt} attempts: {error}{hint}") from error
+    def _check_hope(self, failures: Sequence[RemoteError]) -> None:
+        """Raises the last error if another attempt is of no use."""
+        refusals = sum(isinstance(failure, Refused) for failure in failures)
+        if refusals < REFUSALS and len(failures) < self._around.settings.attempts:
+            return
+        error, hint = failures[-1], ""
+        if isinstance(error, Silent):
+            hint = (
+                "; a synchronous server starts no fight before all its agents have sent a step: "
+                "if several environments share it, add ?defer_resets=true to the address"
+            )
+        raise RemoteError(f"no fight could be started in {len(failures)} attempts: {error}{hint}") from error
 
     def leave_agents(self) -> None:
         """The agents of an attempt that failed log out; the next attempt has new ones."""
@@ -198,7 +212,6 @@ class RemoteFight:
             self._used_first_ids = True
         self._starts = [_task(agent.reset(self._request(seat))) for seat, agent in enumerate(self.agents)]
         await asyncio.wait(self._starts, return_when=asyncio.FIRST_COMPLETED)
-        self._around.connected |= any(agent.is_logged_in for agent in self.agents)
         done = [seat for seat, start in enumerate(self._starts) if start.done()]
         replies = {seat: self._starts[seat].result() for seat in done}
         self._late = None if len(replies) == count else 1 - done[0]
@@ -207,9 +220,9 @@ class RemoteFight:
         self.is_ready = True
 
     def _new_agent(self, seat: int) -> RemoteAgent:
-        around = self._around
-        agent_id = around.ids.fresh() if self._used_first_ids else around.ids.first(self._index, seat)
-        return RemoteAgent(agent_id, around.settings, around.contract, around.guard)
+        ids = self._around.ids
+        agent_id = ids.fresh() if self._used_first_ids else ids.first(self._index, seat)
+        return RemoteAgent(agent_id, self._around)
 
     def _request(self, seat: int) -> Reset:
         options = self._options
@@ -339,7 +352,13 @@ class RemoteFight:
             logger.info("fight %d: foreseen was %s, the server says %s", self._index, foreseen, self.outcomes)
 
     def _break_off(self, outcome: Outcome, fault: str, reason: DesyncReason = DesyncReason.NONE) -> None:
-        """Ends the fight as broken: nobody has won, and nothing of the tick is rewarded (rewards.md §5)."""
+        """Ends the fight as broken, or with an error where that is wanted."""
+        self._end_broken(outcome, fault, reason)
+        if not self._around.settings.truncate_on_desync:
+            raise RemoteError(f"a fight broke off: {fault}")
+
+    def _end_broken(self, outcome: Outcome, fault: str, reason: DesyncReason) -> None:
+        """Nobody has won, and nothing of the tick is rewarded (rewards.md §5)."""
         logger.warning("fight %d broke off: %s", self._index, fault)
         self.outcomes = [outcome] * NUM_SEATS
         self.reason = reason
@@ -347,8 +366,6 @@ class RemoteFight:
             View(view.obs, view.masks, quiet_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
         ]
         self.leave()
-        if not self._around.settings.truncate_on_desync:
-            raise RemoteError(f"a fight broke off: {fault}")
 
 
 def _task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:

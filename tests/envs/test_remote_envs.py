@@ -33,7 +33,7 @@ class Served:
 
     @property
     def address(self) -> str:
-        return f"rsps://127.0.0.1:{self.port}?step_timeout=20&attempts=2&backoff=0.05"
+        return f"rsps://127.0.0.1:{self.port}?step_timeout=20&restart_timeout=0.2&backoff=0.05"
 
 
 @pytest.fixture

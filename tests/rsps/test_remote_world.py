@@ -213,18 +213,43 @@ class _RefusingWorld(LivingWorld):
 
 def test_a_server_that_restarts() -> None:
     with world_server() as port:
-        world = remote(port, 2, f"{QUICK}&backoff=0.05")
+        world = remote(port, 2, f"{QUICK}&backoff=0.05&restart_timeout=20")
         world.reset(options=BOT)
     world.step(no_op(world))
     assert outcomes(world) == [(Outcome.DESYNC,) * 2] * 2
-    with world_server(port=port):
-        world.reset(options=BOT)
-        world.step(no_op(world))
-        assert outcomes(world) == [(Outcome.RUNNING,) * 2] * 2
-    with pytest.raises(RemoteError, match="no fight could be started in 6 attempts: no server can be reached"):
-        for _ in range(2):
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(world.reset, None, BOT)  # while nobody is there
+        time.sleep(0.3)
+        with world_server(port=port):
+            start.result()
             world.step(no_op(world))
+            assert outcomes(world) == [(Outcome.RUNNING,) * 2] * 2
+            world.close()
+
+
+def test_a_server_that_does_not_come_back() -> None:
+    with world_server() as port:
+        world = remote(port, 2, f"{QUICK}&backoff=0.05&restart_timeout=0.3")
+        world.reset(options=BOT)
+    world.step(no_op(world))
+    with pytest.raises(RemoteError, match=r"no server can be reached .* gone for 0.3 s \(\?restart_timeout="):
+        world.reset(options=BOT)
+
+
+def test_a_silent_server_is_given_up() -> None:
+    connections = 0
+
+    async def handle(reader: Any, writer: Any) -> None:
+        nonlocal connections
+        connections += 1
+        while await reader.readline():
+            pass
+
+    with handler_server(handle) as silent:
+        world = remote(silent, 1, "reset_timeout=0.1&attempts=3&backoff=0")
+        with pytest.raises(RemoteError, match=r"in 3 attempts: no answer within 0.1 s; .*defer_resets"):
             world.reset(options=BOT)
+    assert connections == 3
 
 
 def test_ticks_without_our_steps(port: int) -> None:

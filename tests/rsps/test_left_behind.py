@@ -1,0 +1,232 @@
+"""No agent stays on a server whose client does not play, or is gone, or is gone together with its guard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sb3_pvp.rsps import RemoteError, RemoteWorld, remote_runner
+from sb3_pvp.rsps.guard_process import ENTERING, GONE, INSIDE, agents_in
+from sb3_pvp.rsps.journal import Journal, orphans
+from sb3_pvp.world import DesyncReason, Outcome
+from tests.rsps.living_world import LivingWorld
+from tests.rsps.served import ask, handler_server, logged_in, world_server
+from tests.rsps.synchronous_server import SynchronousServer
+
+BOT = {"bots": (None, "baseline")}
+QUICK = "reset_timeout=5&step_timeout=5"
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and locks")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "sb3_pvp" / "agents"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with world_server() as port:
+        yield port
+
+
+def remote(port: int, num_fights: int = 1, options: str = QUICK) -> RemoteWorld:
+    return RemoteWorld(f"rsps://127.0.0.1:{port}?{options}", num_fights)
+
+
+def no_op(world: RemoteWorld) -> np.ndarray[Any, Any]:
+    return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+# Nobody plays
+
+
+def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
+    with handler_server(SynchronousServer().handle) as port, ThreadPoolExecutor(1) as pool:
+        idle = remote(port, 2, f"{QUICK}&idle_logout=0.3")
+        idle.reset(options=BOT)
+        idle.step(no_op(idle))
+        playing = remote(port, 2)
+        start = pool.submit(playing.reset, None, BOT)
+        start.result(10)  # not before the idle agents have left
+        for _ in range(20):
+            playing.step(no_op(playing))
+            assert not (playing.outcome >= Outcome.TARGET_LOST).any()
+            playing.reset(np.flatnonzero(playing.outcome[:, 0]), BOT)
+        playing.close()
+        idle.step(no_op(idle))
+        assert (idle.outcome == Outcome.DESYNC).all() and (idle.desync_reason == DesyncReason.TIME).all()
+        idle.reset(options=BOT)
+        while (idle.outcome == Outcome.RUNNING).any():
+            idle.step(no_op(idle))
+        assert not (idle.outcome >= Outcome.TARGET_LOST).any()
+        idle.close()
+        assert logged_in(port) == []
+
+
+def test_idle_agents_leave_where_that_is_asked_for_and_stay_on_our_own_server(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_runner, "IDLE_SECONDS", 0.05)
+    staying = remote(port)
+    staying.reset(options=BOT)
+    leaving = remote(port, 1, f"{QUICK}&idle_logout=0.05&truncate_on_desync=false")
+    leaving.reset()
+    assert len(logged_in(port)) == 3
+    wait_until(lambda: len(logged_in(port)) == 1)
+    with pytest.raises(RemoteError, match="no step came for too long"):
+        leaving.step(no_op(leaving))
+    staying.step(no_op(staying))
+    assert (staying.outcome == Outcome.RUNNING).all()
+    staying.close()
+
+
+# No fight of our own server is played before it has started
+
+
+class _SlowWorld(LivingWorld):
+    def reset(self, fights: Any = None, options: Any = None) -> None:
+        if options is not None:
+            time.sleep(0.03)
+        super().reset(fights, options)
+
+
+@pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
+def test_on_our_own_server_every_fight_has_started_when_a_reset_returns(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATIENCE", "SHARED_PATIENCE"):
+        monkeypatch.setattr(remote_runner, name, 0.001)
+    blank = {}
+    with world_server(_SlowWorld) as port:
+        for extra in ("", "&defer_resets=true"):
+            world = remote(port, 6, QUICK + extra)
+            world.reset(options=options)
+            seen = [world.obs[:, :, 1].any(axis=1).copy()]
+            for _ in range(12):
+                world.step(no_op(world))
+                over = np.flatnonzero(world.outcome[:, 0])
+                if over.size:
+                    world.reset(over, options)
+                # Of the two seats of a fight one shows a 1 there, and before the start none does.
+                seen.append(world.obs[:, :, 1].any(axis=1).copy())
+            blank[extra] = int((~np.array(seen)).sum())
+            world.close()
+    assert blank[""] == 0
+    assert blank["&defer_resets=true"] > 0
+
+
+# Nobody is there any more
+
+
+def test_a_journal_knows_who_is_left(cache: Path) -> None:
+    journal = Journal("::1", 7)
+    for sign, agent in [(ENTERING, "1"), (ENTERING, "2"), (INSIDE, "1"), (ENTERING, "3"), (GONE, "3")]:
+        journal.note(sign, agent)
+    assert agents_in(journal.descriptor) == {"1": INSIDE, "2": ENTERING}
+    with orphans("::1", 7) as left:
+        assert left == {}  # its process is alive
+    journal.close(remove=False)
+    with orphans("::1", 70) as left:
+        assert left == {}
+    with orphans("::1", 7) as left:
+        assert left == {journal.path: ["1", "2"]}
+    assert journal.path.parent == cache
+
+
+def test_without_a_place_for_journals_there_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    journal = Journal("h", 1)
+    assert journal.path.parent == tmp_path
+    journal.close(remove=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_world_that_was_closed_leaves_no_journal(port: int, cache: Path) -> None:
+    world = remote(port, 2)
+    world.reset()
+    assert len(list(cache.iterdir())) == 1
+    world.close()
+    assert list(cache.iterdir()) == []
+
+
+_PLAYER = """
+import sys, time
+import numpy as np
+from sb3_pvp.rsps import RemoteWorld
+world = RemoteWorld(f"rsps://127.0.0.1:{sys.argv[1]}", 2)
+world.reset()
+print(world._runner._guard._process.pid, flush=True)
+for line in sys.stdin:
+    world.reset()
+    print(world._runner._guard._process.pid, flush=True)
+"""
+
+
+@pytest.fixture
+def player(port: int) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PLAYER, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def _guard_of(player: subprocess.Popen[str]) -> int:
+    assert player.stdout is not None
+    return int(player.stdout.readline())
+
+
+def test_who_is_killed_together_with_the_guard_is_logged_out_by_the_next_run(
+    port: int, player: subprocess.Popen[str], cache: Path
+) -> None:
+    guard = _guard_of(player)
+    left = set(logged_in(port))
+    assert len(left) == 4
+    os.kill(guard, signal.SIGKILL)
+    player.kill()
+    player.wait()
+    assert set(logged_in(port)) == left
+    world = remote(port)
+    world.reset(options=BOT)
+    assert not left & set(logged_in(port)) and len(logged_in(port)) == 1
+    world.close()
+    assert list(cache.iterdir()) == []
+
+
+def test_a_guard_that_was_killed_is_replaced(port: int, player: subprocess.Popen[str]) -> None:
+    first = _guard_of(player)
+    os.kill(first, signal.SIGKILL)
+    for agent in logged_in(port):
+        ask(port, "logout", agent)  # so that the next fights need new agents
+    assert player.stdin is not None
+    player.stdin.write("again\n")
+    player.stdin.flush()
+    assert _guard_of(player) != first
+    assert len(logged_in(port)) == 4
+    player.kill()
+    wait_until(lambda: logged_in(port) == [])
