@@ -1,0 +1,52 @@
+"""Whom to fight, and how strong everybody is: the parts of self-play that know no game (self-play.md §4, §6).
+
+Nothing here needs PyTorch, Stable-Baselines3 or a world.
+"""
+
+from sb3_pvp.selfplay.bradley_terry import BradleyTerry, Interval, fit_bradley_terry
+from sb3_pvp.selfplay.elo import Elo, expected_score
+from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
+from sb3_pvp.selfplay.league import League
+from sb3_pvp.selfplay.match_log import MatchLog, MatchRecord
+from sb3_pvp.selfplay.match_makers import (
+    MatchMaker,
+    Prioritised,
+    PrioritisedFictitious,
+    Uniform,
+    WindowLatest,
+    match_maker,
+)
+from sb3_pvp.selfplay.open_skill import OpenSkill, Skill
+from sb3_pvp.selfplay.pairing import informative_pairs
+from sb3_pvp.selfplay.payoff import Counts, Payoff
+from sb3_pvp.selfplay.players import LEARNER, Player, file_name, player_of_file
+from sb3_pvp.selfplay.ratings import Ratings
+
+__all__ = [
+    "LEARNER",
+    "BradleyTerry",
+    "Counts",
+    "Elo",
+    "Interval",
+    "League",
+    "MatchLog",
+    "MatchMaker",
+    "MatchRecord",
+    "OpenSkill",
+    "Payoff",
+    "Player",
+    "Prioritised",
+    "PrioritisedFictitious",
+    "Ratings",
+    "Skill",
+    "Standing",
+    "Uniform",
+    "WindowLatest",
+    "expected_score",
+    "file_name",
+    "fit_bradley_terry",
+    "informative_pairs",
+    "leaderboard",
+    "match_maker",
+    "player_of_file",
+]

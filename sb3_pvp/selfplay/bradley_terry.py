@@ -1,0 +1,167 @@
+"""Bradley-Terry ratings: the strengths that explain all matches of a log best, with 95 % intervals, on Elo's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.selfplay.payoff import Payoff
+from sb3_pvp.selfplay.players import Player
+
+#: Elo points of one unit of log-odds.
+SCALE = 400 / log(10)
+#: Standard deviation, in Elo points, of the strengths that are thought possible before a fight was fought.
+PRIOR_DEVIATION = 1000.0
+#: Half of a 95 % interval in standard deviations.
+Z95 = 1.959964
+#: Ratings are rounded to so many digits: the last bits depend on how the machine multiplies matrices.
+DIGITS = 4
+
+_TOLERANCE = 1e-10
+_MAX_STEPS = 200
+#: What rounding may do to a sum over all games.
+_ROUNDING = 1e-9
+
+
+class Interval(NamedTuple):
+    """A rating and its 95 % interval, in Elo points."""
+
+    rating: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """How far the ends are from the rating."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class BradleyTerry:
+    """Fitted ratings.
+
+    Attributes:
+        players: whom they belong to, n of them.
+        ratings: Elo points ``(n,)``.
+        covariance: of the ratings, squared Elo points ``(n, n)``; zero for anchors. Without anchors only differences
+            can be known: ratings are then relative to the mean of all players, and so is the covariance.
+    """
+
+    players: tuple[Player, ...]
+    ratings: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+    @property
+    def half_widths(self) -> NDArray[np.float64]:
+        """Half of every player's 95 % interval, Elo points ``(n,)``."""
+        return Z95 * np.sqrt(np.maximum(np.diag(self.covariance), 0))
+
+    def intervals(self) -> dict[Player, Interval]:
+        """Every player's rating with its interval, rounded."""
+        widths = self.half_widths.tolist()
+        figures = ((r, r - w, r + w) for r, w in zip(self.ratings.tolist(), widths, strict=True))
+        return {
+            player: Interval(*(round(figure, DIGITS) for figure in three))
+            for player, three in zip(self.players, figures, strict=True)
+        }
+
+
+def fit_bradley_terry(
+    payoff: Payoff,
+    players: Collection[Player] = (),
+    anchors: Mapping[Player, float] | None = None,
+    center: float = 1500,
+    prior_deviation: float = PRIOR_DEVIATION,
+) -> BradleyTerry:
+    """Maximises the likelihood of all games, ties as half wins, under a weak normal prior around ``center``.
+
+    The prior keeps the ratings of players finite who have won, or lost, all their games, or who have not played. The
+    intervals come from the information matrix; since a tie counts as two halves, they are a little wide where many
+    games are tied.
+
+    Args:
+        payoff: the games.
+        players: to be rated besides those who have played.
+        anchors: Elo ratings of players that are given; those who do not play are left out.
+        center: Elo points; the mean of all ratings if there are no anchors.
+        prior_deviation: Elo points.
+    """
+    everybody = tuple(sorted({*payoff.players, *players}))
+    fixed = {player: rating for player, rating in (anchors or {}).items() if player in everybody}
+    strengths = np.array([(fixed.get(player, center) - center) / SCALE for player in everybody])
+    free = np.array([player not in fixed for player in everybody], bool)
+    likelihood = _Likelihood(*_score_matrix(payoff, everybody), (SCALE / prior_deviation) ** 2)
+    strengths = _climb(likelihood, strengths, free)
+    covariance = _covariance(likelihood.information(strengths), free)
+    return BradleyTerry(everybody, center + SCALE * strengths, SCALE**2 * covariance)
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """Logarithm of the posterior of strengths in log-odds, its gradient and its information matrix.
+
+    ``points[i, j]``: wins and half ties of i against j; ``games``: its symmetric sum; ``precision`` of the prior.
+    """
+
+    points: NDArray[np.float64]
+    games: NDArray[np.float64]
+    precision: float
+
+    def value(self, strengths: NDArray[np.float64]) -> float:
+        leads = strengths[:, None] - strengths[None, :]
+        return float(-(self.points * np.logaddexp(0, -leads)).sum() - self.precision / 2 * (strengths**2).sum())
+
+    def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((self.points - self.games * _chances(strengths)).sum(1) - self.precision * strengths)
+
+    def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        chances = _chances(strengths)
+        matrix = -self.games * chances * chances.T
+        np.fill_diagonal(matrix, self.precision - matrix.sum(1))
+        return np.asarray(matrix)
+
+
+def _score_matrix(payoff: Payoff, players: tuple[Player, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    index = {player: i for i, player in enumerate(players)}
+    points = np.zeros((len(players), len(players)))
+    for a, b, counts in payoff.pairs():
+        points[index[a], index[b]] = counts.wins + counts.ties / 2
+        points[index[b], index[a]] = counts.losses + counts.ties / 2
+    return points, points + points.T
+
+
+def _chances(strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How likely the row's player beats the column's; written so that nothing overflows."""
+    return np.asarray(np.exp(-np.logaddexp(0, strengths[None, :] - strengths[:, None])))
+
+
+def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Newton's method for the strengths that are free, with steps that are halved until they lead upwards."""
+    for _ in range(_MAX_STEPS if free.any() else 0):
+        direction = np.zeros_like(strengths)
+        information = likelihood.information(strengths)[np.ix_(free, free)]
+        direction[free] = np.linalg.solve(information, likelihood.gradient(strengths)[free])
+        length, lowest = 1.0, likelihood.value(strengths)
+        lowest -= _ROUNDING * abs(lowest)
+        while likelihood.value(strengths + length * direction) < lowest:
+            length /= 2
+        strengths = strengths + length * direction
+        if np.abs(direction).max() < _TOLERANCE:
+            break
+    return strengths
+
+
+def _covariance(information: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
+    covariance = np.zeros_like(information)
+    if free.any():
+        covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
+    if free.all() and free.size:
+        # What all strengths have in common is known from the prior only, and no fight depends on it.
+        covariance -= covariance.mean(0)
+        covariance -= covariance.mean(1)[:, None]
+    return covariance

@@ -1,0 +1,107 @@
+"""The leaderboard of a league, as data and as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, fields
+
+from sb3_pvp.selfplay.players import Player
+from sb3_pvp.selfplay.ratings import Ratings
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One line of a leaderboard.
+
+    Attributes:
+        player: his name, as ``str(player)``.
+        rating: Bradley-Terry rating, Elo points.
+        low, high: its 95 % interval.
+        elo: Elo rating (self-play.md §6).
+        open_skill: OpenSkill's ordinal, mu - 3 sigma.
+        mu, sigma: OpenSkill's mean and standard deviation.
+        games, wins, ties, losses: counted fights.
+        win_rate: share of wins, ties as half wins; ``None`` without games.
+    """
+
+    player: str
+    rating: float
+    low: float
+    high: float
+    elo: float
+    open_skill: float
+    mu: float
+    sigma: float
+    games: int
+    wins: int
+    ties: int
+    losses: int
+    win_rate: float | None
+
+
+COLUMNS = tuple(field.name for field in fields(Standing))
+
+
+def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Standing]:
+    """Everybody who has played, and ``players`` who may not have; the strongest (Bradley-Terry) first."""
+    intervals = ratings.bradley_terry(players).intervals()
+    standings = []
+    for player, interval in sorted(intervals.items(), key=lambda item: (-item[1].rating, item[0])):
+        skill, total = ratings.open_skill.skill(player), ratings.payoff.total(player)
+        rated = (ratings.elo.rating(player), skill.ordinal, *skill)
+        win_rate = total.win_rate if total.games else None
+        standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate))
+    return standings
+
+
+def as_json(standings: Sequence[Standing]) -> str:
+    """A JSON list with an object for each line, full precision."""
+    return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"
+
+
+def as_csv(standings: Sequence[Standing]) -> str:
+    """Comma-separated values with a header, full precision; an empty cell where there is no value."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(standing) for standing in standings)
+    return text.getvalue()
+
+
+def as_markdown(standings: Sequence[Standing]) -> str:
+    """A table in Markdown, rounded for people."""
+    header, *lines = _cells(standings)
+    rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def as_table(standings: Sequence[Standing]) -> str:
+    """The same as columns for a terminal."""
+    rows = _cells(standings)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return "".join("  ".join(cells) + "\n" for cells in aligned)
+
+
+#: How a leaderboard may be written, by name.
+FORMATS: dict[str, Callable[[Sequence[Standing]], str]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "markdown": as_markdown,
+    "table": as_table,
+}
+
+
+def _cells(standings: Sequence[Standing]) -> list[list[str]]:
+    header = ["player", "rating", "95 % interval", "Elo", "OpenSkill", "games", "won", "tied", "lost", "win rate"]
+    return [header, *map(_line, standings)]
+
+
+def _line(one: Standing) -> list[str]:
+    counts = map(str, (one.games, one.wins, one.ties, one.losses))
+    interval = f"{one.low:.0f} to {one.high:.0f}"
+    win_rate = "" if one.win_rate is None else f"{one.win_rate:.1%}"
+    return [one.player, f"{one.rating:.0f}", interval, f"{one.elo:.0f}", f"{one.open_skill:.1f}", *counts, win_rate]

@@ -1,0 +1,230 @@
+"""The match log: every fight that was fought, once, in an SQLite file that is only ever added to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.selfplay.players import Player
+
+#: Outcomes that say something about the players, as seen by the first of them, and his score.
+SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
+#: Outcomes of fights that broke off. They are kept, but never count.
+BROKEN = ("timeout", "target_lost", "desync")
+
+#: "sb3p": marks SQLite files that are match logs.
+APPLICATION_ID = 0x73623370
+SCHEMA_VERSION = 1
+#: Seconds to wait for another process that is writing.
+_PATIENCE = 60
+
+# The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
+_SCHEMA = (
+    """CREATE TABLE matches (
+        number INTEGER PRIMARY KEY,
+        append_number INTEGER NOT NULL,
+        key TEXT NOT NULL UNIQUE,
+        player_a TEXT NOT NULL,
+        player_b TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        seed INTEGER,
+        build TEXT,
+        ticks INTEGER NOT NULL,
+        counted INTEGER NOT NULL,
+        finished_at REAL NOT NULL
+    )""",
+    """CREATE TRIGGER no_update BEFORE UPDATE ON matches
+    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
+    """CREATE TRIGGER no_delete BEFORE DELETE ON matches
+    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
+_LAST_APPEND = "COALESCE((SELECT append_number FROM matches ORDER BY number DESC LIMIT 1), 0)"
+_INSERT = f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING"
+_SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
+
+
+@dataclass(frozen=True)
+class MatchRecord:
+    """One fight between two players.
+
+    Attributes:
+        player_a, player_b: two different players.
+        outcome: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
+        seed: seed of the fight, if it is known.
+        build: account build that was played, if there are such.
+        ticks: how long the fight lasted.
+        counted: whether the fight is rated; never for a broken one.
+        finished_at: seconds since 1970 (UTC).
+        key: unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
+
+    Raises:
+        ValueError: if a value is none of these.
+    """
+
+    player_a: Player
+    player_b: Player
+    outcome: str
+    seed: int | None
+    build: str | None
+    ticks: int
+    counted: bool
+    finished_at: float
+    key: str
+
+    def __post_init__(self) -> None:
+        if self.outcome not in SCORES and self.outcome not in BROKEN:
+            raise ValueError(str(unknown_name("outcome", self.outcome, [*SCORES, *BROKEN])))
+        if self.counted and self.outcome in BROKEN:
+            raise ValueError(f"a fight that ended with {self.outcome!r} cannot be counted: say counted=False")
+        if self.player_a == self.player_b:
+            raise ValueError(f"{self.player_a} cannot fight against itself for a rating")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError(f"the seed of a match must be at least 0 and below 2**63, got {self.seed}")
+        if not self.key:
+            raise ValueError("a match needs a key, which no other match has")
+
+    @property
+    def score(self) -> float:
+        """What ``player_a`` got: 1 for a win, 0.5 for a tie, 0 for a loss."""
+        return SCORES[self.outcome]
+
+
+class MatchLog:
+    """The matches of one or several training runs; processes may read and append at the same time.
+
+    Nothing stays open between calls, so a log may be used in any thread and process, and pickled. A process that is
+    killed while it appends leaves all records of that call or none.
+
+    Args:
+        path: the file, which is made if it is missing.
+
+    Raises:
+        ValueError: if the file is something else, or a log of another version.
+        OSError: if the file cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connection() as connection:
+            _prepare(connection, self.path)
+
+    def append(self, records: Iterable[MatchRecord]) -> int:
+        """Adds the records whose key is new, all at once, and returns how many these are.
+
+        A record with a known key is left out: a resumed run that plays its last roll-out again counts nothing twice.
+        """
+        rows = [_row(record) for record in records]
+        if not rows:
+            return 0
+        with self._connection() as connection, _writing(connection):
+            number = 1 + int(connection.execute(f"SELECT {_LAST_APPEND}").fetchone()[0])
+            before = connection.total_changes
+            connection.executemany(_INSERT, [(number, *row) for row in rows])
+            return connection.total_changes - before
+
+    def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
+        """The records in the order in which they were added, without the ``after`` first ones of all."""
+        chosen = (record for records in self.appended(after) for record in records)
+        return [record for record in chosen if record.counted or not counted_only]
+
+    def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
+        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run.
+
+        Reads one state of the log, whatever is added in the meantime.
+        """
+        with self._connection() as connection:
+            rows = connection.execute(_SELECT, (after,))
+            for _, group in groupby(rows, key=lambda row: row[0]):
+                yield [_record(row[1:]) for row in group]
+
+    def key(self, number: int) -> str | None:
+        """The key of the ``number``-th record, counted from 1; ``None`` if there are fewer."""
+        with self._connection() as connection:
+            row = connection.execute("SELECT key FROM matches WHERE number = ?", (number,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def __len__(self) -> int:
+        """The number of records, broken fights among them."""
+        with self._connection() as connection:
+            return int(connection.execute("SELECT COALESCE(MAX(number), 0) FROM matches").fetchone()[0])
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        connection = None
+        try:
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
+            yield connection
+        except sqlite3.OperationalError as error:
+            raise OSError(f"cannot use the match log {self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{self.path} is not a match log: {error}") from error
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Checks what the file is, and makes a log of an empty one."""
+    if _is_log(connection, path):
+        return
+    connection.execute("PRAGMA journal_mode = WAL")
+    with _writing(connection):
+        if not _is_log(connection, path):  # another process may have been quicker
+            for statement in _SCHEMA:
+                connection.execute(statement)
+
+
+def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
+    """True for a log, false for an empty file; raises `ValueError` for anything else."""
+    kind, version, tables = (
+        connection.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
+    )
+    if (kind, version, tables) == (0, 0, 0):
+        return False
+    if kind != APPLICATION_ID:
+        raise ValueError(f"{path} is an SQLite file, but not a match log: give the log a file of its own")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"{path} is a match log of version {version}, and this sb3_pvp reads version {SCHEMA_VERSION}: "
+            "use the version of sb3_pvp that wrote it"
+        )
+    return True
+
+
+@contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that lets nobody else write from its beginning on."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite ends it itself when, for one, the disk is full
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _row(record: MatchRecord) -> tuple[object, ...]:
+    """Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes."""
+    seed = None if record.seed is None else int(record.seed)
+    players = (str(record.player_a), str(record.player_b))
+    rest = (record.build, int(record.ticks), int(record.counted), float(record.finished_at), record.key)
+    return (*players, record.outcome, seed, *rest)
+
+
+def _record(row: Sequence[Any]) -> MatchRecord:
+    player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key = row
+    players = (Player.parse(player_a), Player.parse(player_b))
+    return MatchRecord(*players, outcome, seed, build, ticks, bool(counted), finished_at, key)

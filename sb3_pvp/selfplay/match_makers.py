@@ -1,0 +1,242 @@
+"""Match makers: whom the learner fights next, out of all players that it may meet."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.schedules import Schedule, parse_schedule
+from sb3_pvp.selfplay.match_log import BROKEN, SCORES
+from sb3_pvp.selfplay.players import Player
+from sb3_pvp.snapshots import Snapshot, check_identity
+
+_VERSION = 1
+#: The match makers by name.
+MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
+
+
+class MatchMaker(ABC):
+    """Chooses opponents with probabilities that may depend on how the learner did against them.
+
+    Attributes:
+        trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; the owner sets it.
+    """
+
+    kind: str
+
+    def __init_subclass__(cls, kind: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = kind
+        MATCH_MAKERS[kind] = cls
+
+    def __init__(self) -> None:
+        #: What is known of each player (`_newcomer`), in the order in which they were added.
+        self._known: dict[Player, list[float]] = {}
+        self.trained_rollouts = 0
+
+    @property
+    def players(self) -> tuple[Player, ...]:
+        """All who may be chosen, in the order in which they were added."""
+        return tuple(self._known)
+
+    def add(self, player: Player) -> None:
+        """Lets a player take part; nothing happens if he does already."""
+        if player not in self._known:
+            self._known[player] = self._newcomer()
+
+    def remove(self, player: Player) -> None:
+        """Leaves a player out from now on; nothing happens if he is unknown."""
+        self._known.pop(player, None)
+
+    def probabilities(self) -> dict[Player, float]:
+        """How likely each player is to be chosen next; they sum to 1."""
+        return dict(zip(self._known, self._distribution().tolist(), strict=True))
+
+    def choose(self, rng: np.random.Generator) -> Player:
+        """Draws a player, with one number of ``rng``; raises `ValueError` if there is none."""
+        if not self._known:
+            raise ValueError("there is nobody to fight: add a player first")
+        chances = np.cumsum(self._distribution())
+        # The sum of all may be a rounding error below 1, and those after the last chance have none.
+        index = np.searchsorted(chances, rng.random() * chances[-1], side="right")
+        return self.players[int(index)]
+
+    def record(self, player: Player, learner_outcome: str) -> None:
+        """Takes note of how the learner's fight against ``player`` ended: ``won``, ``lost`` or ``tied``.
+
+        Broken fights, and those against players who have been removed, teach nothing. Raises `ValueError` for
+        any other outcome.
+        """
+        if learner_outcome not in SCORES and learner_outcome not in BROKEN:
+            raise ValueError(str(unknown_name("outcome", learner_outcome, [*SCORES, *BROKEN])))
+        if learner_outcome in SCORES and player in self._known:
+            self._learn(player, SCORES[learner_outcome])
+
+    def get_state(self) -> Snapshot:
+        """All that was learned, as values that JSON can hold; settings are not in it."""
+        return {**self._identity, "players": {str(player): list(known) for player, known in self._known.items()}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
+        check_identity(state, self._identity)
+        self._known = {Player.parse(text): list(map(float, known)) for text, known in state["players"].items()}
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"kind": self.kind, "version": _VERSION}
+
+    def _newcomer(self) -> list[float]:
+        """What is known of a player who has just been added."""
+        return []
+
+    def _learn(self, player: Player, score: float) -> None:  # noqa: B027
+        """Takes note of the learner's score, 0, 0.5 or 1, against a known player; most match makers need none."""
+
+    @abstractmethod
+    def _distribution(self) -> NDArray[np.float64]:
+        """Probabilities in the order of `players`; they sum to 1 up to rounding."""
+
+    def _column(self, index: int) -> NDArray[np.float64]:
+        return np.array([known[index] for known in self._known.values()], np.float64)
+
+
+class Uniform(MatchMaker, kind="uniform"):
+    """Everybody alike."""
+
+    def _distribution(self) -> NDArray[np.float64]:
+        return np.full(len(self._known), 1 / max(len(self._known), 1))
+
+
+class Prioritised(MatchMaker, kind="prioritised"):
+    """Quality scores as in OpenAI Five (self-play.md §4).
+
+    An opponent is chosen with the softmax of the qualities. When the learner wins, the opponent's quality falls by
+    ``learning_rate / (players * probability)``; nothing else changes it. A newcomer gets the highest quality there is.
+
+    Args:
+        learning_rate: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
+    """
+
+    def __init__(self, learning_rate: float | Schedule | Mapping[str, Any] = 0.01) -> None:
+        super().__init__()
+        self._learning_rate = parse_schedule(learning_rate)
+        self.learning_rate()
+
+    def learning_rate(self) -> float:
+        """The present one; raises `ValueError` if the schedule gives something else than a non-negative number."""
+        value = self._learning_rate(self.trained_rollouts)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0 or not isfinite(value):
+            raise ValueError(f"learning_rate must be a number of at least 0, got {value!r}")
+        return float(value)
+
+    def qualities(self) -> dict[Player, float]:
+        """The quality of every player."""
+        return {player: quality for player, (quality,) in self._known.items()}
+
+    def _newcomer(self) -> list[float]:
+        return [max(self.qualities().values(), default=1.0)]
+
+    def _learn(self, player: Player, score: float) -> None:
+        probability = self.probabilities()[player]
+        # Who is so far behind that his chance is too small for a number stays where he is.
+        if score == 1 and probability > 0:
+            self._known[player][0] -= self.learning_rate() / (len(self._known) * probability)
+
+    def _distribution(self) -> NDArray[np.float64]:
+        qualities = self._column(0)
+        weights = np.exp(qualities - qualities.max(initial=-np.inf))
+        return np.asarray(weights / weights.sum())
+
+
+#: Weight of an opponent against whom the learner wins with this rate (the PFSP weightings of AlphaStar).
+WEIGHTINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "hard": lambda rate: (1 - rate) ** 2,
+    "linear": lambda rate: 1 - rate,
+    "linear_capped": lambda rate: np.minimum(0.5, 1 - rate),
+    "variance": lambda rate: rate * (1 - rate),
+}
+
+
+class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
+    """Prioritised fictitious self-play (PFSP) as in AlphaStar: by the learner's win rate against each opponent.
+
+    The rate is ``(wins + ties / 2 + prior_games / 2) / (games + prior_games)``. All counts of an opponent are
+    multiplied by ``decay`` whenever the learner has met him, since the learner that met him long ago was another one.
+    Without prior games a single win would rule an opponent out for good; with none and no games the rate is one half.
+
+    Args:
+        weighting: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"``, or ``"variance"`` (who is as
+            good as the learner).
+        decay: above 0 and at most 1.
+        prior_games: at least 0.
+    """
+
+    def __init__(self, weighting: str = "hard", decay: float = 0.99, prior_games: float = 1.0) -> None:
+        super().__init__()
+        if weighting not in WEIGHTINGS:
+            raise ValueError(str(unknown_name("weighting", str(weighting), WEIGHTINGS)))
+        if not 0 < decay <= 1:
+            raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
+        if not 0 <= prior_games < np.inf:
+            raise ValueError(f"prior_games must be a number of at least 0, got {prior_games!r}")
+        self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
+
+    def win_rates(self) -> dict[Player, float]:
+        """The learner's win rate against every player, as explained above."""
+        return dict(zip(self._known, self._rates().tolist(), strict=True))
+
+    def _newcomer(self) -> list[float]:
+        return [0.0, 0.0]  # points and games of the learner
+
+    def _learn(self, player: Player, score: float) -> None:
+        points, games = self._known[player]
+        self._known[player] = [points * self.decay + score, games * self.decay + 1]
+
+    def _rates(self) -> NDArray[np.float64]:
+        points, games = self._column(0) + self.prior_games / 2, self._column(1) + self.prior_games
+        return np.asarray(np.divide(points, games, out=np.full(len(games), 0.5), where=games > 0))
+
+    def _distribution(self) -> NDArray[np.float64]:
+        weights = WEIGHTINGS[self.weighting](self._rates())
+        total = float(weights.sum())
+        return weights / total if total > 0 else np.full(len(weights), 1 / max(len(weights), 1))
+
+
+class WindowLatest(MatchMaker, kind="window_latest"):
+    """The newest players only, as in ml-agents: the latest with a probability of its own, else one of the window.
+
+    Args:
+        window: how many of the newest players may be chosen, the latest among them.
+        latest_ratio: probability of taking the latest without drawing among the window, 0 to 1.
+    """
+
+    def __init__(self, window: int = 10, latest_ratio: float = 0.5) -> None:
+        super().__init__()
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ValueError(f"window must be a positive integer, got {window!r}")
+        if not 0 <= latest_ratio <= 1:
+            raise ValueError(f"latest_ratio must be a probability, got {latest_ratio!r}")
+        self.window, self.latest_ratio = window, latest_ratio
+
+    def _distribution(self) -> NDArray[np.float64]:
+        chances = np.zeros(len(self._known))
+        if self._known:
+            chances[-self.window :] = (1 - self.latest_ratio) / min(self.window, len(chances))
+            chances[-1] += self.latest_ratio
+        return chances
+
+
+def match_maker(kind: str, **settings: Any) -> MatchMaker:
+    """The match maker with that name: one of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
+    if kind not in MATCH_MAKERS:
+        raise ValueError(str(unknown_name("match maker", str(kind), MATCH_MAKERS)))
+    try:
+        return MATCH_MAKERS[kind](**settings)
+    except TypeError as error:
+        raise ValueError(f"the match maker {kind!r} cannot be set up with {settings}: {error}") from error

@@ -1,0 +1,95 @@
+"""Players: who is rated. A player never changes, so a learner is another player after every roll-out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache, total_ordering
+from pathlib import Path
+
+#: The name under which a training run's own learner and its snapshots play.
+LEARNER = "main"
+
+_NAME = re.compile(r"\w[\w.+-]*")
+#: How SB3's ``CheckpointCallback`` calls its files.
+_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Player:
+    """A model at a training step, such as ``main@1048576``, or somebody who has no steps, such as ``baseline``.
+
+    Players are ordered by name, then by step; whoever has no step comes first.
+
+    Attributes:
+        name: letters, digits and ``_ . + -``; it does not end like the file name of a checkpoint.
+        step: agent steps that the model was trained for; ``None`` for a bot, a plug-in or a model of unknown age.
+
+    Raises:
+        ValueError: for another name or a negative step.
+    """
+
+    name: str
+    step: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or _CHECKPOINT.fullmatch(self.name):
+            raise ValueError(
+                f"a player's name must be letters, digits and _ . + - (such as main or main-exploiter-0), without a "
+                f"step; got {self.name!r}"
+            )
+        if self.step is not None and self.step < 0:
+            raise ValueError(f"a player's step must not be negative, got {self.step}")
+
+    @classmethod
+    def parse(cls, text: str) -> Player:
+        """The player with this ``str()``; raises `ValueError` for any other text."""
+        return _parse(text)
+
+    @property
+    def age(self) -> int:
+        """The step; -1 if there is none."""
+        return -1 if self.step is None else self.step
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, Player):
+            return NotImplemented
+        return (self.name, self.age) < (other.name, other.age)
+
+    def __str__(self) -> str:
+        return self.name if self.step is None else f"{self.name}@{self.step}"
+
+
+def file_name(player: Player) -> str:
+    """The name of the player's model file: ``main_1048576_steps.zip``, or ``baseline.zip`` without a step."""
+    return f"{player.name}.zip" if player.step is None else f"{player.name}_{player.step}_steps.zip"
+
+
+def player_of_file(path: str | Path) -> Player:
+    """The player whose model is in this file; raises `ValueError` if the file name is no player's name."""
+    stem = Path(path).stem
+    match = _CHECKPOINT.fullmatch(stem)
+    return Player(match["name"], int(match["step"])) if match else Player(stem)
+
+
+def predecessor(player: Player, known: Collection[Player]) -> Player | None:
+    """Whose ratings a new ``player`` starts with: the newest of the ``known`` ones with his name that is not older.
+
+    A known player without a step, who is the name's present model, comes before all others. ``None`` if there is
+    nobody, and for players who are no snapshots of the run's own learner (self-play.md §6).
+    """
+    if player.name != LEARNER:
+        return None
+    own = [one for one in known if one.name == player.name and one < player]
+    present = Player(player.name)
+    return present if present in own else max(own, default=None)
+
+
+@lru_cache(maxsize=10_000)
+def _parse(text: str) -> Player:
+    name, at, step = text.partition("@")
+    if at and not (step.isascii() and step.isdigit()):
+        raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
+    return Player(name, int(step) if at else None)
