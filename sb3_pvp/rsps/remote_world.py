@@ -45,7 +45,7 @@ class RemoteWorld:
         address: ``rsps://host:port``, with options behind a question mark (`RemoteSettings`), or these settings.
         num_fights: F.
         seed: fight ``i`` is seeded with ``seed + i``.
-        reset_params: of both seats, by their names on the wire (protocol.md §3.1).
+        reset_params: of both seats, by their names on the wire (protocol.md §3).
         contract: what is played.
 
     Raises:
@@ -65,7 +65,7 @@ class RemoteWorld:
         self.settings = parse_address(address) if isinstance(address, str) else address
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
-        self._reset_params = _checked_params(reset_params or {})
+        self._reset_params = _checked_params(reset_params or {}, self.contract)
         self._seeds = {fight: _checked_seed(seed) + fight for fight in range(num_fights)}
         self._details = attack_details(self.contract)
         self._runner: RemoteRunner | None = None
@@ -174,7 +174,7 @@ class RemoteWorld:
         seats = tuple(options.get("seat_reset_params") or (shared, shared))
         if len(seats) != NUM_SEATS:
             raise ValueError(f"seat_reset_params must be a pair of mappings, not {seats!r}")
-        first, second = map(_checked_params, seats)
+        first, second = (_checked_params(params, self.contract) for params in seats)
         flags = {name: _flag(name, options[name]) for name in _FLAGS if name in options}
         return FightOptions((first, second), bots[1] is not None, **flags)
 
@@ -191,11 +191,11 @@ def _checked_seed(seed: object) -> int:
     return int(seed)
 
 
-def _checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_params(params: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
     """A copy, as it goes onto the wire; what the server would refuse is refused here."""
     if not isinstance(params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {params!r}")
     try:
-        return checked_reset_params(params)
+        return checked_reset_params(params, contract.name)
     except RequestError as error:
         raise ValueError(f"wrong reset parameter: {error}") from error

@@ -80,6 +80,13 @@ def test_a_factory_that_makes_another_game_is_refused() -> None:
         NhEnv(contract="DharokEnv", world=nh_fights)
 
 
+@pytest.mark.parametrize("face", [NhEnv, NhVecEnv, parallel_env])
+def test_a_server_is_not_asked_for_what_only_nh_fights_have(face: Any) -> None:
+    with pytest.raises(ValueError, match="unknown reset parameter of DharokEnv 'accountBuild'"):
+        face(contract="DharokEnv", world="rsps://127.0.0.1:1", reset_params={"accountBuild": "MED"})
+    face(contract="DharokEnv", world="rsps://127.0.0.1:1", reset_params={"episodeId": "1"}).close()
+
+
 def test_noise_and_forbidden_actions_go_by_its_ids() -> None:
     noise = {"adders": [{"indices": ["brew_doses", "0:2"], "value": 7}]}
     env = NhEnv(opponent="noop", **GAME, noise=noise, action_mask_override={"forbid": ["maul_spec_attack"]})

@@ -16,18 +16,25 @@ class Recording:
     """A recorded session.
 
     Attributes:
+        contract: what is played.
         requests: of each agent, in order.
-        replies: ``(agent, line)`` of all agents, in order.
+        replies: ``(agent, line)`` of all agents, in order, but for those to log-outs.
     """
 
     def __init__(self, path: Path) -> None:
+        self.contract = "NhEnv"
         self.requests: dict[str, list[Json]] = defaultdict(list)
         self.replies: list[tuple[str, str]] = []
+        log_outs = set()
         with gzip.open(path, "rt") as file:
             for entry in map(json.loads, file):
+                self.contract = entry.get("header", {}).get("env", self.contract)
+                exchange = entry.get("conn"), entry.get("seq")
                 if entry.get("dir") == ">":
                     self.requests[entry["conn"]].append(json.loads(entry["line"]))
-                elif entry.get("dir") == "<":
+                    if self.requests[entry["conn"]][-1]["action"] == "logout":
+                        log_outs.add(exchange)
+                elif entry.get("dir") == "<" and exchange not in log_outs:
                     self.replies.append((entry["conn"], entry["line"]))
 
     def actions(self, agent: str) -> list[list[list[int]]]:
@@ -63,6 +70,9 @@ class ReplayServer:
                 writer.write(b'{"error":true,"message":"IllegalStateException: No player found for: it"}\n')
                 continue
             self.received[agent].append(request)
+            if request["action"] == "logout":  # at once, as a server does: a client may be in no hurry to leave
+                writer.write(b"{}\n")
+                continue
             self._open_requests[agent].append(writer)
             self._answer()
 

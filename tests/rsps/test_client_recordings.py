@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.rsps.replay import Recording, ReplayServer
 from tests.rsps.served import handler_server
 
 FOLDER = Path(__file__).parents[1] / "data" / "recordings"
-CONTRACT = load_contract("NhEnv")
 #: More recordings to play, if there are any.
 MORE = Path(os.environ.get("SB3_PVP_RECORDINGS", FOLDER))
 SESSIONS = {path.name: path for folder in (MORE, FOLDER) for path in sorted(folder.rglob("*-*.jsonl.gz"))}
@@ -61,7 +59,8 @@ def replay(path: Path) -> tuple[Recording, ReplayServer, list[list[tuple[Any, ..
     resets = [request for request in recording.requests[agents[0]] if request["action"] == "reset"]
     fights: list[list[tuple[Any, ...]]] = []
     with handler_server(server.handle) as port:
-        world = RemoteWorld(f"rsps://127.0.0.1:{port}?first_id={agents[0]}&reset_timeout=5&step_timeout=5")
+        address = f"rsps://127.0.0.1:{port}?first_id={agents[0]}&reset_timeout=5&step_timeout=5"
+        world = RemoteWorld(address, contract=recording.contract)
         for number, reset in enumerate(resets):
             world.reset(options=reset_options(reset, len(agents) == 1))
             fights.append([shown(world)])
@@ -72,10 +71,10 @@ def replay(path: Path) -> tuple[Recording, ReplayServer, list[list[tuple[Any, ..
 
 def play(world: RemoteWorld, steps: list[list[list[int]]], log: list[tuple[Any, ...]]) -> None:
     """Both agents' steps; the one that was answered later has one step less, and begins a tick later."""
-    ticks = max(map(len, steps))
-    steps = [[[0] * 12] * (ticks - len(each)) + each for each in steps]
+    ticks, no_op = max(map(len, steps)), [0] * world.contract.num_heads
+    steps = [[no_op] * (ticks - len(each)) + each for each in steps]
     for tick in range(ticks - 1):
-        joint = [each[tick] for each in steps] + [[0] * 12] * (2 - len(steps))
+        joint = [each[tick] for each in steps] + [no_op] * (2 - len(steps))
         world.step(np.array([joint]))
         log.append(shown(world))
 
@@ -88,7 +87,7 @@ def flat(heads: list[list[bool]]) -> list[bool]:
     return [choice for head in heads for choice in head]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
 def test_the_same_requests_are_sent_and_every_answer_is_shown(path: Path) -> None:
     recording, server, fights = replay(path)
     for agent, requests in recording.requests.items():
@@ -118,21 +117,16 @@ def test_before_the_later_agent_is_answered_the_earlier_one_shows_what_it_sees()
     assert first[1][0].tolist() == flat(early["meta"]["targetActionMasks"])
 
 
-def recorded_replies() -> list[Any]:
-    replies = []
-    for path in PATHS:
-        with gzip.open(path, "rt") as file:
-            for entry in map(json.loads, file):
-                message = json.loads(entry["line"]) if entry.get("dir") == "<" else {}
-                if isinstance(message.get("body"), dict) and "obs" in message["body"]:
-                    replies.append(message["body"])
-    return replies
+def recorded_replies(contract: str) -> list[Any]:
+    recordings = [recording for recording in map(Recording, PATHS) if recording.contract == contract]
+    return [body for recording in recordings for agent in recording.requests for body in recording.bodies(agent)]
 
 
-def test_a_decoded_reply_encodes_to_what_was_sent() -> None:
-    decoder, encoder = ReplyDecoder(CONTRACT), MetaEncoder()
-    replies = recorded_replies()[::9]
-    assert len(replies) > 200
+@pytest.mark.parametrize("contract", ["NhEnv", "DharokEnv"])
+def test_a_decoded_reply_encodes_to_what_was_sent(contract: str) -> None:
+    decoder, encoder = ReplyDecoder(load_contract(contract)), MetaEncoder()
+    replies = recorded_replies(contract)[::9]
+    assert len(replies) > 100
     for body in replies:
         reply = decoder.decode(body)
         (encoded,) = encoder.encode(np.array([reply.own.meta], META_DTYPE))
