@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+from sb3_pvp.rsps.address import DEFAULT_PORT, PORT_VARIABLE
 
 _TICK_RATE = """Milliseconds between two ticks of the world, as on a live server (600 there). Whoever misses more than 3
 ticks has to reset. Without this option each fight waits for its own agents and runs as fast as these send."""
@@ -18,7 +19,9 @@ def sim_server(
     host: Annotated[
         str, typer.Option(help="Address to listen on. Anybody who can reach it may use the server.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 7070,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar=PORT_VARIABLE, help="Port to listen on; 0 picks a free one.")
+    ] = DEFAULT_PORT,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the world.")] = 0,
     tick_rate: Annotated[float | None, typer.Option(help=" ".join(_TICK_RATE.split()))] = None,
     idle_timeout: Annotated[float, typer.Option(help=" ".join(_IDLE_TIMEOUT.split()))] = 600.0,

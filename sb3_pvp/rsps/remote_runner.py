@@ -182,7 +182,7 @@ class RemoteRunner:
         return bool(defer)
 
     async def _wait_for_some(self, starts: set[asyncio.Task[None]]) -> None:
-        """Waits for the fights that start in the same tick, and at least for one if otherwise there is nothing to do."""
+        """Waits for the fights that start in the same tick, and for one at least if there is nothing else to do."""
         await asyncio.wait(starts, timeout=SHARED_PATIENCE)
         while not any(self._may_go_on(fight) for fight in self.fights):
             done, _ = await asyncio.wait(starts, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,8 @@ from sb3_pvp.rsps.agent_ids import AgentIds
     ],
 )
 def test_addresses(address: str, expected: RemoteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("REMOTE_ENV_PORT", raising=False)
+    for name in ("REMOTE_ENV_HOST", "REMOTE_ENV_PORT"):
+        monkeypatch.delenv(name, raising=False)
     assert is_address(address)
     assert parse_address(address) == expected
 
@@ -33,6 +34,9 @@ def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("REMOTE_ENV_PORT", "7071")
     assert parse_address("rsps://localhost").port == 7071
     assert parse_address("rsps://localhost:5").port == 5
+    monkeypatch.setenv("REMOTE_ENV_HOST", "game.example")
+    assert parse_address("rsps://").place == "game.example:7071"
+    assert parse_address("rsps://here").place == "here:7071"
     monkeypatch.setenv("REMOTE_ENV_PORT", "many")
     with pytest.raises(ValueError, match="REMOTE_ENV_PORT must be a number"):
         parse_address("rsps://localhost")
@@ -49,6 +53,9 @@ def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> Non
         ("rsps://h:1?step_timout=1", "did you mean 'step_timeout'"),
         ("rsps://h:1?step_timeout=long", "step_timeout .* cannot be 'long'"),
         ("rsps://h:1?step_timeout=0", "more than 0"),
+        ("rsps://h:1?step_timeout=inf", "more than 0"),
+        ("rsps://h:1?restart_timeout=-1", "restart_timeout .* 0 or more"),
+        ("rsps://h:1?idle_logout=nan", "idle_logout .* 0 or more"),
         ("rsps://h:1?defer_resets=maybe", "cannot be 'maybe'"),
     ],
 )
