@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.render import render_world
+from sb3_pvp.envs.render import Fighter, render_fighters, render_world
+from sb3_pvp.rsps.client_replies import ReplyDecoder, View
 from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
+from sb3_pvp.world import META_DTYPE, Outcome
 from tests.envs.fake_world import FakeWorld, ending
+from tests.rsps.replay import Recording
+from tests.sim.recordings import FOLDER
 
 ESCAPE = re.compile(r"\033\[\d+m")
 STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -44,6 +49,45 @@ def test_it_shows_what_matters() -> None:
     assert f"hits melee {damage}" in text
     assert f"{99 - damage}/99" in text
     assert "does nothing" in text  # the opponent
+
+
+def recorded_frames(path: str, agent: str) -> list[str]:
+    """A recorded fight as text, one string per reply."""
+    contract = load_contract("DharokEnv")
+    replies = map(ReplyDecoder(contract).decode, Recording(FOLDER / path).bodies(agent))
+    pairs = ((reply.own, reply.target) for reply in replies)
+    return [
+        render_fighters([drawn("a", contract, own), drawn("b", contract, other)], color=False) for own, other in pairs
+    ]
+
+
+def drawn(name: str, contract: Contract, view: View | None) -> Fighter:
+    assert view is not None
+    return Fighter(name, contract, view.obs, np.array([view.meta], META_DTYPE)[0], np.ones(6, int))
+
+
+def test_it_shows_what_matters_in_the_second_game() -> None:
+    frames = recorded_frames("dharok/baseline-10.jsonl.gz", "7020")
+    assert all(len(line) <= 80 for frame in frames for line in frame.split("\n"))
+    assert len({frame.count("\n") for frame in frames}) == 1
+    first = frames[0]
+    for expected in ("99/99", "100 %", "wields tentacle", "14 angler, 3 karam", "8 brew 12 restore 4 combat", "ready"):
+        assert expected in first, expected
+    everything = "\n".join(frames)
+    for expected in ("wields greataxe", "wields maul", "no armour", "veng", "hits melee", "> whip_attack use_brew"):
+        assert expected in everything, expected
+    waits = {
+        kind: max(map(int, re.findall(rf"\b{kind} (\d)[,\s]", everything))) for kind in ("attack", "food", "potion")
+    }
+    assert waits["attack"] >= 6
+    assert (waits["food"], waits["potion"]) == (2, 2)
+
+
+def test_a_contract_without_a_picture_is_refused() -> None:
+    contract = replace(load_contract("DharokEnv"), name="Chess")
+    fighter = Fighter("a", contract, np.zeros(40, np.float32), np.zeros(1, META_DTYPE)[0])
+    with pytest.raises(ValueError, match="unknown contract to draw 'Chess'"):
+        render_fighters([fighter, fighter])
 
 
 @pytest.mark.parametrize("outcome", list(Outcome)[1:])

@@ -1,65 +1,24 @@
-"""A fight as text: one frame per tick, two fighters side by side.
-
-It reads observations and meta records only, so it shows fights of every world, embedded or remote.
-"""
+"""One tick of a fight: a headline, the ground, and a column for each fighter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.envs.checks import require_known
+from sb3_pvp.envs.render import dharok, nh
+from sb3_pvp.envs.render.fighter import COLORS, RESET, STYLE_COLORS, STYLE_NAMES, Fighter, Look, Paint
 from sb3_pvp.world import NUM_SEATS, Outcome, Style, World
 
 COLUMN = 38
 GAP = "  "
 BAR = 16
 
-_RESET = "\033[0m"
-_COLORS = {"red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m", "blue": "\033[34m", "cyan": "\033[36m"}
-_STYLE_COLORS = {Style.MELEE: "red", Style.RANGED: "green", Style.MAGIC: "blue"}
-_STYLE_NAMES = {Style.NONE: "none", Style.MELEE: "melee", Style.RANGED: "ranged", Style.MAGIC: "magic"}
-
 _FOOD = (("food_count", "angler"), ("karambwan_count", "karam"))
-_POTIONS = (
-    ("brew_doses", "brew"),
-    ("super_restore_doses", "restore"),
-    ("combat_potion_doses", "combat"),
-    ("range_potion_doses", "range"),
-)
-_OVERHEADS = ("melee", "ranged", "magic", "smite", "redemption")
-_LEVELS = (
-    ("attack", "absolute_attack_level", "att"),
-    ("strength", "absolute_strength_level", "str"),
-    ("defence", "absolute_defense_level", "def"),
-    ("ranged", "absolute_ranged_level", "rng"),
-    ("magic", "absolute_magic_level", "mag"),
-)
-
-
-@dataclass(frozen=True)
-class Fighter:
-    """One seat in one tick.
-
-    Attributes:
-        name: shown above its column.
-        observation: float32 ``(D,)``, by the ids of ``contract``.
-        meta: one `sb3_pvp.world.META_DTYPE` record.
-        actions: ints ``(heads,)``, what it chose; ``None`` if that is unknown (the world's bot, or no tick played yet).
-    """
-
-    name: str
-    contract: Contract
-    observation: NDArray[np.float32]
-    meta: np.void
-    actions: NDArray[np.int64] | None = None
-
-    def see(self, observation: str) -> float:
-        """The value of an observation by id."""
-        return float(self.observation[self.contract.observation_index(observation)])
+_LEVELS = {"attack": "att", "strength": "str", "defence": "def", "ranged": "rng", "magic": "mag"}
+LOOKS = {"NhEnv": nh.LOOK, "DharokEnv": dharok.LOOK}
 
 
 def render_world(
@@ -77,6 +36,9 @@ def render_world(
         names: of the two fighters.
         actions: what they chose in this tick, ints ``(heads,)`` each.
         color: use ANSI escape sequences.
+
+    Raises:
+        ValueError: for a contract whose fighters nobody knows how to draw.
     """
     fighters = [
         Fighter(names[seat], world.contract, world.obs[fight, seat], world.meta[fight, seat], actions[seat])
@@ -88,26 +50,18 @@ def render_world(
 
 def render_fighters(fighters: Sequence[Fighter], outcome: Outcome = Outcome.RUNNING, color: bool = True) -> str:
     """See `render_world`; ``outcome`` is that of the first fighter."""
-    paint = _Paint(color)
-    columns = [_column(seat, fighter, paint) for seat, fighter in enumerate(fighters)]
-    lines = [_headline(fighters[0], outcome, paint), _ground(fighters[0], paint)]
+    paint, contract = Paint(color), fighters[0].contract.name
+    require_known("contract to draw", contract, LOOKS)
+    look = LOOKS[contract]
+    columns = [_column(seat, fighter, look, paint) for seat, fighter in enumerate(fighters)]
+    lines = [_headline(fighters[0], outcome, paint), _ground(fighters[0], look, paint)]
     lines += [GAP.join(_pad(line) for line in row).rstrip() for row in zip(*columns, strict=True)]
     return "\n".join(lines)
 
 
-class _Paint:
-    """Colours text, or leaves it alone."""
-
-    def __init__(self, color: bool) -> None:
-        self._color = color
-
-    def __call__(self, text: str, color: str | None) -> str:
-        return f"{_COLORS[color]}{text}{_RESET}" if self._color and color and text else text
-
-
 def _width(text: str) -> int:
     """The number of characters on screen."""
-    for escape in (*_COLORS.values(), _RESET):
+    for escape in (*COLORS.values(), RESET):
         text = text.replace(escape, "")
     return len(text)
 
@@ -116,7 +70,7 @@ def _pad(text: str) -> str:
     return text + " " * max(COLUMN - _width(text), 0)
 
 
-def _headline(fighter: Fighter, outcome: Outcome, paint: _Paint) -> str:
+def _headline(fighter: Fighter, outcome: Outcome, paint: Paint) -> str:
     title = f" tick {int(fighter.meta['episode_ticks'])} "
     if outcome != Outcome.RUNNING:
         color = {Outcome.WON: "green", Outcome.LOST: "red"}.get(outcome, "yellow")
@@ -124,75 +78,64 @@ def _headline(fighter: Fighter, outcome: Outcome, paint: _Paint) -> str:
     return "-- " + title.strip() + " " + "-" * max(2 * COLUMN + len(GAP) - _width(title.strip()) - 4, 0)
 
 
-def _ground(fighter: Fighter, paint: _Paint) -> str:
+def _ground(fighter: Fighter, look: Look, paint: Paint) -> str:
     """The distance between the fighters, drawn in tiles, and who has the initiative."""
     distance = int(fighter.meta["distance"])
     if distance == 0:
         picture = "[01] on the same tile"
     else:
-        reach = ", in melee reach" if fighter.see("player_location_can_melee") else ""
+        reach = ", in melee reach" if look.can_melee(fighter) else ""
         tiles = "tile" if distance == 1 else "tiles"
         picture = "[0]" + " ." * min(distance - 1, 12) + f" [1]  {distance} {tiles}{reach}"
     pid = "0" if fighter.see("player_has_pid") else "1"
     return f"   {picture}   pid: {paint(pid, 'cyan')}"
 
 
-def _column(seat: int, fighter: Fighter, paint: _Paint) -> list[str]:
+def _column(seat: int, fighter: Fighter, look: Look, paint: Paint) -> list[str]:
     return [
         _fit(f"[{seat}] {fighter.name}"),
-        _hitpoints(fighter, paint),
-        _prayer(fighter, paint),
-        _special(fighter, paint),
-        _stance(fighter, paint),
-        _levels(fighter, paint),
+        _hitpoints(fighter, look, paint),
+        _prayer(fighter, look, paint),
+        _special(look.special_energy(fighter), paint),
+        "  " + look.stance(fighter, paint),
+        _levels(fighter, look, paint),
         _food(fighter),
-        _potions(fighter),
-        _conditions(fighter, paint),
-        _hits(fighter, paint),
+        "  " + (_counts(fighter, look.potions).replace(",", "") or "no potions"),
+        _conditions(fighter, look, paint),
+        _hits(fighter, look, paint),
         *_choices(fighter),
     ]
 
 
-def _bar(fraction: float, color: str, paint: _Paint) -> str:
+def _bar(fraction: float, color: str, paint: Paint) -> str:
     filled = round(min(max(fraction, 0.0), 1.0) * BAR)
     if fraction > 0:
         filled = max(filled, 1)
     return "[" + paint("#" * filled, color) + "." * (BAR - filled) + "]"
 
 
-def _hitpoints(fighter: Fighter, paint: _Paint) -> str:
+def _hitpoints(fighter: Fighter, look: Look, paint: Paint) -> str:
     fraction = float(fighter.meta["current_health_percent"])
-    base = fighter.see("absolute_hitpoints_level")
+    base = look.base_level(fighter, "hitpoints")
     color = "green" if fraction > 0.6 else "yellow" if fraction > 0.3 else "red"
     return f"  hp      {_bar(fraction, color, paint)} {round(fraction * base):3d}/{base:.0f}"
 
 
-def _prayer(fighter: Fighter, paint: _Paint) -> str:
+def _prayer(fighter: Fighter, look: Look, paint: Paint) -> str:
     fraction = float(fighter.meta["current_prayer_percent"])
-    base = fighter.see("absolute_prayer_level")
+    base = look.base_level(fighter, "prayer")
     return f"  prayer  {_bar(fraction, 'cyan', paint)} {round(fraction * base):3d}/{base:.0f}"
 
 
-def _special(fighter: Fighter, paint: _Paint) -> str:
-    percent = fighter.see("special_energy_percent")
-    return f"  special {_bar(percent / 100, 'yellow', paint)} {percent:3.0f} %"
+def _special(energy: float, paint: Paint) -> str:
+    return f"  special {_bar(energy, 'yellow', paint)} {100 * energy:3.0f} %"
 
 
-def _stance(fighter: Fighter, paint: _Paint) -> str:
-    """Wielded style and overhead prayer."""
-    style = Style(int(fighter.meta["player_attack_style_type"]))
-    weapon = _STYLE_NAMES[style] + ("*" if fighter.see("player_spec_equipped") else "")
-    overheads = [name for name in _OVERHEADS if fighter.see(f"player_{name}_prayer")]
-    overhead = overheads[0] if overheads else "none"
-    protected = {_STYLE_NAMES[key]: color for key, color in _STYLE_COLORS.items()}
-    return f"  wields {paint(weapon, _STYLE_COLORS.get(style))}, prays {paint(overhead, protected.get(overhead))}"
-
-
-def _levels(fighter: Fighter, paint: _Paint) -> str:
+def _levels(fighter: Fighter, look: Look, paint: Paint) -> str:
     """How far levels are from their base, where they are."""
     parts = []
-    for skill, observation, short in _LEVELS:
-        change = round((float(fighter.meta[f"{skill}_level_scale"]) - 1.0) * fighter.see(observation))
+    for skill, short in _LEVELS.items():
+        change = round((float(fighter.meta[f"{skill}_level_scale"]) - 1.0) * look.base_level(fighter, skill))
         if change:
             parts.append(paint(f"{short}{change:+d}", "green" if change > 0 else "red"))
     return "  " + (" ".join(parts) or "levels normal")
@@ -205,40 +148,25 @@ def _food(fighter: Fighter) -> str:
     return f"  food {bars:.1f} bars" + (f" ({counts})" if counts else "")
 
 
-def _potions(fighter: Fighter) -> str:
-    return "  " + (_counts(fighter, _POTIONS).replace(",", "") or "no potions")
-
-
 def _counts(fighter: Fighter, supplies: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{fighter.see(name):.0f} {short}" for name, short in supplies if fighter.see(name))
 
 
-def _conditions(fighter: Fighter, paint: _Paint) -> str:
+def _conditions(fighter: Fighter, look: Look, paint: Paint) -> str:
     if fighter.meta["current_health_percent"] <= 0:
         return "  " + paint("dead", "red")
-    parts = []
-    if frozen := int(fighter.meta["player_frozen_ticks"]):
-        parts.append(paint(f"frozen {frozen}", "blue"))
-    elif immune := int(fighter.see("player_frozen_immunity_ticks")):
-        parts.append(f"immune {immune}")
-    if fighter.see("is_veng_active"):
-        parts.append(paint("vengeance", "yellow"))
-    if wait := int(fighter.see("attack_cycle_ticks")):
-        parts.append(f"attacks in {wait}")
-    else:
-        parts.append(paint("ready", "cyan"))
-    return "  " + ", ".join(parts)
+    return "  " + ", ".join(look.conditions(fighter, paint))
 
 
-def _hits(fighter: Fighter, paint: _Paint) -> str:
+def _hits(fighter: Fighter, look: Look, paint: Paint) -> str:
     """The attack calculated in this tick, and the damage that was shown."""
-    base = fighter.see("absolute_hitpoints_level")
+    base = look.base_level(fighter, "hitpoints")
     parts = []
     if fighter.meta["hit_present"]:
         style = Style(int(fighter.meta["attack_type_hit"]))
         damage = round(float(fighter.meta["damage_generated_on_target_scale"]) * base)
         prayer = "" if fighter.meta["hit_off_prayer"] else " (prayed)"
-        parts.append(paint(f"hits {_STYLE_NAMES[style]} {damage}{prayer}", _STYLE_COLORS.get(style)))
+        parts.append(paint(f"hits {STYLE_NAMES[style]} {damage}{prayer}", STYLE_COLORS.get(style)))
     if (shown := fighter.see("damage_on_player_tick")) > 0:
         parts.append(paint(f"takes {round(shown * base)}", "red"))
     return "  " + (", ".join(parts) if parts else "-")
