@@ -63,12 +63,14 @@ class TickCounts:
         missed: ticks of this fight without a message.
         dying_until: the tick in which it, or whom it fought last, is no longer dying.
         wait: ticks before a reset is carried out.
+        waited: ticks of this episode in which the opponent was not there yet.
     """
 
     episode_start: int = 0
     missed: int = 0
     dying_until: int = 0
     wait: int = 0
+    waited: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +85,8 @@ class Agent:
     request: ResetRequest | None = None
     fight: Fight | None = None
     seat: int = 0
+    #: Where it is in the world of its fight: twice the fight's number, plus the seat.
+    place: int = 0
     ending: Ending | None = None
     #: What it takes along from its last fight: who has PID, hitsplats, run energy.
     login: Any = field(default=None, repr=False)

@@ -16,7 +16,8 @@ FIRST_SIZE = 64
 class ServedWorld(World, Protocol):
     """A world that a server can play on: it also tells what a login keeps and what a seat will see."""
 
-    #: Records ``(F, 2)``; ``target_hp`` is the opponent's health as the seat's next observation will show it.
+    #: Records ``(F, 2)``; ``target_hp`` is the opponent's health as the seat's next observation will show it, ``ticks``
+    #: is counted up and shown as ``episode_ticks``.
     state: NDArray[np.void]
 
     def login(self, fight: int, seat: int) -> Any:

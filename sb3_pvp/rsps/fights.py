@@ -7,6 +7,7 @@ from typing import Any
 from sb3_pvp.rsps.agents import Agent, State
 from sb3_pvp.rsps.fight_pool import Slot
 from sb3_pvp.rsps.reset_request import BASELINE
+from sb3_pvp.world import NUM_SEATS
 
 
 class Fight:
@@ -18,6 +19,7 @@ class Fight:
         self.seats: list[Agent | None] = [*agents, None][:2]
         for seat, agent in enumerate(agents):
             agent.fight, agent.seat, agent.ending = self, seat, None
+            agent.place = slot.fight * NUM_SEATS + seat
 
     @property
     def agents(self) -> list[Agent]:
@@ -41,6 +43,14 @@ class Fight:
     def episode_ticks(self, agent: Agent) -> int:
         """Ticks since the agent's episode began."""
         return int(self.slot.world.meta["episode_ticks"][self.slot.fight, agent.seat])
+
+    def add_waiting(self) -> None:
+        """Counts the ticks in which an agent waited for its opponent to its episode, once the fight has started."""
+        for agent in self.agents:
+            seat = self.slot.fight, agent.seat
+            if agent.counts.waited:
+                self.slot.world.state["ticks"][seat] += agent.counts.waited
+                self.slot.world.meta["episode_ticks"][seat] += agent.counts.waited
 
     def remove(self, agent: Agent) -> None:
         """The agent leaves and takes along what its login keeps."""

@@ -127,6 +127,11 @@ class TickedLobby(Lobby):
             counts.wait -= 1
         return False
 
+    def _start(self, agents: list[Agent]) -> None:
+        for agent in agents:
+            agent.counts.waited = self._tick + 1 - agent.counts.episode_start if len(agents) > 1 else 0
+        super()._start(agents)
+
     def _play(self, fights: dict[Fight, Arena]) -> None:
         undecided = [agent for fight in fights for agent in fight.agents if agent.ending is None]
         for arena in self._arenas:

@@ -9,7 +9,7 @@ import numpy as np
 from sb3_pvp.contract import load_contract
 from sb3_pvp.world import META_DTYPE, Outcome, Style
 
-STATE = np.dtype([("target_hp", "f8")])
+STATE = np.dtype([("target_hp", "f8"), ("ticks", "i8")])
 DEATH_TICK = 5
 
 
