@@ -50,7 +50,7 @@ class League:
         self.folder = Path(folder)
         stored = self._stored_settings()
         if match_maker is not None and stored["match_maker"] is not None:
-            match_maker.set_state(stored["match_maker"])
+            self._go_on(match_maker, stored["match_maker"])
         self.match_maker = match_maker
         self.anchors = _parse_anchors(stored["anchors"]) if anchors is None else dict(anchors)
         self.log = MatchLog(self.folder / MATCHES)
@@ -170,6 +170,14 @@ class League:
                 f"the league in {self.folder} was opened without a match maker: League(folder, match_maker)"
             )
         return self.match_maker
+
+    def _go_on(self, maker: MatchMaker, state: Mapping[str, Any]) -> None:
+        if state.get("kind") != maker.kind:
+            raise ValueError(
+                f"opponents in the league {self.folder} were chosen by the match maker {state.get('kind')!r}: "
+                f"go on with that, or begin a league for {maker.kind!r} in a folder of its own"
+            )
+        maker.set_state(state)
 
     def _stored_settings(self) -> dict[str, Any]:
         path = self.folder / SETTINGS
