@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -80,7 +79,7 @@ class RemoteAgent:
             if attempt:
                 await retry_pause(self._settings, attempt)
             attempt += 1
-            await log_out(self._settings, [self])
+            await log_out(self._settings, self)
 
     def hang_up(self) -> None:
         """Closes the connection; the agent stays logged in."""
@@ -135,38 +134,35 @@ class RemoteAgent:
         return parse_reply(line, request.action)
 
 
-async def log_out(settings: RemoteSettings, agents: Iterable[RemoteAgent]) -> None:
-    """Logs agents out over one fresh connection; gives up if the server does not answer. One that is gone has none."""
-    agents = list(agents)
-    with contextlib.suppress(Lost):
-        try:
-            connection = await LineConnection.open(settings)
-        except NoServer as error:
-            for agent in agents if error.is_gone else ():
-                agent.logged_out(known=True)
+async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
+    """Logs an agent out over a fresh connection; gives up if the server does not answer. One that is gone has none."""
+    try:
+        known = await _log_out_name(settings, agent.id)
+    except NoServer as error:
+        known = error.is_gone
+        if not known:
             return
-        try:
-            for agent in agents:
-                line = await connection.ask(request_line(Logout(), agent.id), LOGOUT_TIMEOUT)
-                try:
-                    parse_reply(line, "logout")
-                    agent.logged_out(known=True)
-                except Refused:
-                    agent.logged_out(known=False)
-        finally:
-            connection.close()
+    except Lost:
+        return
+    agent.logged_out(known)
 
 
-async def log_out_orphans(settings: RemoteSettings, agents: Iterable[str]) -> None:
-    """Logs out agents of a run that is gone; `Lost` if the server does not answer."""
+async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
+    """Returns whether the server knew the agent; `Lost` if it does not answer."""
     connection = await LineConnection.open(settings)
     try:
-        for agent_id in agents:
-            line = await connection.ask(request_line(Logout(), agent_id), LOGOUT_TIMEOUT)
-            with contextlib.suppress(Refused):
-                parse_reply(line, "logout")
+        line = await connection.ask(request_line(Logout(), agent_id), LOGOUT_TIMEOUT)
+        parse_reply(line, "logout")
+        return True
+    except Refused:
+        return False
     finally:
         connection.close()
+
+
+async def log_out_orphans(settings: RemoteSettings, agent_ids: Iterable[str]) -> None:
+    """Logs out agents of a run that is gone; `Lost` if the server does not answer."""
+    await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
 
 
 async def retry_pause(settings: RemoteSettings, attempt: int) -> None:

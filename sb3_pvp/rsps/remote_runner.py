@@ -205,8 +205,8 @@ class RemoteRunner:
             for agent in mine:
                 agent.hang_up()
             agents += [agent for agent in mine if agent.is_logged_in]
-        if agents:
-            await log_out(self._settings, agents)
+        # One connection for each: a server with a clock answers one log-out per tick and connection.
+        await asyncio.gather(*(log_out(self._settings, agent) for agent in agents))
         if self._around.departures:
             await asyncio.wait(self._around.departures, timeout=DEPARTURE_SECONDS)
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
