@@ -46,6 +46,11 @@ def no_attackers() -> RequestError:
     return RequestError(ENVIRONMENT, f"Cannot wait to be attacked by an agent: {text}")
 
 
+def own_target(agent_id: str) -> RequestError:
+    """A `reset` with the agent itself as target, for which the reference server waits for ever."""
+    return RequestError(ENVIRONMENT, f"{agent_id} cannot fight itself; use baseline or another agent's id as target")
+
+
 def different_types(agent_id: str, agent_type: str, target_id: str, target_type: str) -> RequestError:
     """A `reset` with an agent of another type as target."""
     return RequestError(

@@ -18,6 +18,7 @@ from sb3_pvp.rsps.errors import (
     different_types,
     no_attackers,
     not_logged_in,
+    own_target,
 )
 from sb3_pvp.rsps.fights import Fight
 from sb3_pvp.rsps.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
@@ -122,6 +123,8 @@ class Lobby:
         request = parse_reset(body, agent.arena.contract.name)
         if request.target == ATTACKER:
             raise no_attackers()
+        if request.target == agent.id:
+            raise own_target(agent.id)
         target = self._agents.get(request.target)
         if target is not None and target.arena is not agent.arena:
             types = agent.arena.contract.name, target.arena.contract.name
@@ -148,7 +151,7 @@ class Lobby:
             self._start([agent])
             return
         target = self._agents.get(request.target)
-        if target is not None and target is not agent and self._waits_for(target, agent):
+        if target is not None and self._waits_for(target, agent):
             self._start([target, agent])
 
     def _start(self, agents: list[Agent]) -> None:

@@ -44,7 +44,7 @@ def parse_request(line: bytes) -> Request:
         raise FramingError("not a JSON object")
     action = message.get("action")
     if not isinstance(action, str) or action not in ACTIONS:
-        raise FramingError(f"unknown action {action!r}; known: {', '.join(ACTIONS)}")
+        raise FramingError(f"unknown action {action!r:.60}; known: {', '.join(ACTIONS)}")
     return Request(action, message.get("meta"), message.get("body"))
 
 

@@ -88,6 +88,7 @@ class ActionCheck:
     def __init__(self, contract: Contract) -> None:
         self._num_heads = contract.num_heads
         self._sizes = contract.head_sizes
+        self._names = [head.id for head in contract.heads]
         self._order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
         self._attack = contract.head_index("attack")
         heads = {head.id for head in contract.heads}
@@ -107,7 +108,7 @@ class ActionCheck:
         if actions is None:
             return played, RequestError(NULL_POINTER, "action is missing")
         if len(actions) != self._num_heads:
-            return played, RequestError(ILLEGAL_ARGUMENT, str(actions))
+            return played, RequestError(ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head")
         try:
             for head in self._order:
                 self._take(head, actions, played)
@@ -121,12 +122,15 @@ class ActionCheck:
         if detail is not None:
             played[detail] = self._index(detail, actions[detail])
             if head == self._attack and played[detail] == 0:
-                raise RequestError(ILLEGAL_STATE, "0")
+                raise RequestError(
+                    ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0"
+                )
         played[head] = choice
 
     def _index(self, head: int, value: int | None) -> int:
         if value is None:
-            raise RequestError(NULL_POINTER, "action has an empty entry")
+            raise RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
         if not 0 <= value < self._sizes[head]:
-            raise RequestError(ILLEGAL_ARGUMENT, str(value))
+            limit = self._sizes[head] - 1
+            raise RequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")
         return value

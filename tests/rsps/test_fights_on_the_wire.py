@@ -48,8 +48,12 @@ def test_a_pair_needs_both_targets() -> None:
     wire.login("1", "2", "3")
     assert wire.reset("1", "2") == []
     assert wire.reset("2", "3") == []
-    assert wire.reset("3", "3") == []
+    assert wire.reset("3", "not yet there") == []
     assert error(wire.send_step("1")).endswith("Message already queued")
+    wire.login("not yet there")
+    assert wire.reset("not yet there", "3") == []
+    (info,) = (info for info in only(wire.ask(None, "debug"))["body"] if info["id"] == "3")
+    assert info["state"] == "STEPPING"
 
 
 def fight_to_the_end(wire: Wire) -> list[list[dict]]:  # type: ignore[type-arg]

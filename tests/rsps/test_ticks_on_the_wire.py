@@ -173,7 +173,7 @@ def test_what_is_refused_at_once_and_what_in_its_turn() -> None:
     wrong = wire.step("1", [1, *NO_OP[1:]])
     assert wrong == []
     wire.tick()
-    assert error(wrong) == "IllegalStateException: 0"
+    assert error(wrong) == "IllegalStateException: 0: attack 1 needs a mage_attack_type above 0"
     refused = wire.reset("1", "attacker")
     wire.tick()
     assert "use baseline or another agent's id" in error(refused)
