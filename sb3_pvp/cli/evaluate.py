@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 PARALLEL_FIGHTS = 64
 #: Arguments of the environment that have an option of their own.
-_OPTIONS = ("opponent", "world")
+_OPTIONS = {"opponent": "--opponent", "world": "--world", "contract": "--env"}
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="The model's zip file.")],
-    opponent: Annotated[str, typer.Option(help="Whom to fight.")] = "baseline",
+    opponent: Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")] = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="How many fights.")] = 200,
     world: Annotated[str, typer.Option(help="Where to fight: sim, or rsps://host:port.")] = "sim",
+    env: Annotated[str | None, typer.Option(help="NhEnv or DharokEnv; the model knows which.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fights.")] = 0,
     build: Annotated[str | None, typer.Option(help="Account build, such as MED; short for --reset-params.")] = None,
     reset_params: Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")] = "{}",
     frame_ages: Annotated[
-        str | None, typer.Option(help="Stacked frames by age, such as 0,2; or how many. As in training.")
+        str | None, typer.Option(help="Stacked frames by age, such as 0,2; or how many. Usually the model knows.")
     ] = None,
     env_kwargs: Annotated[str, typer.Option(help="Other arguments of NhVecEnv as a JSON object.")] = "{}",
     stochastic: Annotated[
@@ -39,6 +40,8 @@ def evaluate(
     """Let a model fight and print how often it wins, with a 95 % interval."""
     arguments = _env_arguments(env_kwargs)
     arguments["reset_params"] = arguments.get("reset_params", {}) | json_object(reset_params, "--reset-params")
+    if env is not None:
+        arguments["contract"] = env
     if build is not None:
         arguments["reset_params"]["accountBuild"] = build
     if frame_ages is not None:
@@ -58,7 +61,8 @@ def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True
 
     with bad_usage_if_refused():
         model = load(path)
-        _check_frames(model, env_kwargs.get("frame_ages"))
+        env_kwargs.setdefault("contract", _game_of(model))
+        env_kwargs["frame_ages"] = _frames_of(model, env_kwargs.get("frame_ages"))
         env = NhVecEnv(num_envs=min(PARALLEL_FIGHTS, episodes), seed=seed, **env_kwargs)
         check_for_correct_spaces(env, model.observation_space, model.action_space)
     set_random_seed(seed)
@@ -78,7 +82,7 @@ def _env_arguments(text: str) -> dict[str, Any]:
     with bad_usage_if_refused():
         for name in arguments:
             if name in _OPTIONS:
-                raise ValueError(f"--env-kwargs cannot set {name!r}: use --{name}")
+                raise ValueError(f"--env-kwargs cannot set {name!r}: use {_OPTIONS[name]}")
             require_known(
                 "key of --env-kwargs", name, [f.name for f in fields(FightSettings) if f.name not in _OPTIONS]
             )
@@ -95,8 +99,18 @@ def _frame_ages(text: str) -> int | list[int]:
     return ages if len(ages) > 1 or "[" in text else ages[0]
 
 
-def _check_frames(model: Any, frame_ages: Any) -> None:
-    """Which frames a model was trained on is not in its file, only how many."""
+def _game_of(model: Any) -> str:
+    """The contract with the heads and observations of a model; one that fits none will be refused anywhere."""
+    from sb3_pvp.policies.contracts import AUTO, find_contract
+
+    contract = find_contract(AUTO, model.policy.head_sizes, model.policy.features)
+    return "NhEnv" if contract is None else contract.name
+
+
+def _frames_of(model: Any, frame_ages: Any) -> Any:
+    """Those that were asked for, or those that the model was trained with; not every model knows more than how many."""
     seen = getattr(model.observation_space, "spaces", {}).get("observation")
-    if frame_ages is None and seen is not None and seen.shape[0] > 1:
+    known = frame_ages if frame_ages is not None else getattr(model, "frame_ages", None)
+    if known is None and seen is not None and seen.shape[0] > 1:
         raise ValueError(f"the model sees {seen.shape[0]} frames: say which with --frame-ages, such as 0,2")
+    return (0,) if known is None else known

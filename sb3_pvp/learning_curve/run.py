@@ -20,7 +20,7 @@ from sb3_pvp.learning_curve.records import forget_evaluations_after, settle, wri
 from sb3_pvp.learning_curve.variants import vary
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.world import RANDOMISED
-from sb3_pvp.zoo.hyperparams import ALGO, find_preset
+from sb3_pvp.zoo.hyperparams import ALGO, Preset, find_preset
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
 CHECKPOINT, HYPERPARAMS = "checkpoint.zip", "hyperparams.yml"
@@ -57,7 +57,7 @@ class CurveRun:
             ValueError: for an unknown preset or variant, or a folder with a run of another one or of another seed.
         """
         preset = find_preset(self.preset)
-        wanted = self._hyperparams(preset.hyperparams())
+        wanted = self._hyperparams(preset)
         identity = {"preset": preset.name, "variant": self.variant, "seed": self.seed}
         settled = settle(self.folder, {**identity, "hyperparams": wanted})["hyperparams"]
         if settled != wanted:
@@ -96,11 +96,12 @@ class CurveRun:
         evaluation_env = manager.create_envs(fights, eval_env=True)
         return self._model(env, hyperparams), callbacks, evaluation_env
 
-    def _hyperparams(self, hyperparams: dict[str, Any]) -> dict[str, Any]:
-        hyperparams |= self.changes
+    def _hyperparams(self, preset: Preset) -> dict[str, Any]:
+        hyperparams = {**preset.hyperparams(), **self.changes}
         env_kwargs = dict(hyperparams.get("env_kwargs", {}))
-        # Fights are as mixed as the world knows, unless the preset says otherwise.
-        env_kwargs["reset_params"] = {**RANDOMISED, **env_kwargs.get("reset_params", {})}
+        if preset.env_id == "NhEnv":
+            # Fights are as mixed as the world knows, unless the preset says otherwise; other games have one kind.
+            env_kwargs["reset_params"] = {**RANDOMISED, **env_kwargs.get("reset_params", {})}
         return vary(self.variant, {**hyperparams, "env_kwargs": env_kwargs})
 
     def _model(self, env: VecEnv, hyperparams: dict[str, Any]) -> PvpPPO:

@@ -103,7 +103,9 @@ def as_records(replies: list[Reply]) -> NDArray[np.void]:
     return records
 
 
-@pytest.mark.parametrize("name", ["selfplay-02-lms_zerker", "baseline-12-med_no_deathmatch", "vengeance"])
+@pytest.mark.parametrize(
+    "name", ["selfplay-02-lms_zerker", "baseline-12-med_no_deathmatch", "vengeance", "dharok/selfplay-04"]
+)
 def test_recorded_fights_earn_what_the_table_says(name: str) -> None:
     """The reference reads the recorded JSON itself, the rewards the records made of it."""
     rewards = Rewards(reward_weights({**CORE, "attacked_previous_wrong_prayer": -0.5}))
