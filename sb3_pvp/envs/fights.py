@@ -70,15 +70,17 @@ class Fights:
             self.opponent_name = getattr(self.world, "bot_name", WORLD_BOT)
         self._opponent = make_opponent(settings.opponent, self.contract)
         self._opponent_state: NDArray[Any] | None = None
+        ages = getattr(self._opponent, "frame_ages", None)
+        self._opponent_frames = None if ages is None else SeatObservations(self.world, OPPONENT, tuple(ages))
         self._episode_start = np.ones(num_fights, bool)
         self._rewards = Rewards(reward_weights(settings.rewards))
-        frame_ages = check_frame_ages(settings.frame_ages)
-        self.observation_space = observation_space(self.contract, len(frame_ages))
+        self.frame_ages = check_frame_ages(settings.frame_ages)
+        self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
         noise, override = settings.noise, settings.action_mask_override
         self._noise = None if noise is None else ObservationNoise(noise, self.contract, num_fights)
         self._override = None if override is None else ActionMaskOverride(override, self.contract)
-        self._observations = SeatObservations(self.world, LEARNER, frame_ages, self._noise, self._override)
+        self._observations = SeatObservations(self.world, LEARNER, self.frame_ages, self._noise, self._override)
         self.trained_rollouts = 0
         self.tick = Tick.nothing(num_fights)
         self.reward = np.zeros(num_fights, np.float32)
@@ -109,6 +111,8 @@ class Fights:
             self._noise.seed(fights, seeds)
         self._episode_start[fights] = True
         self._observations.begin(fights)
+        if self._opponent_frames is not None:
+            self._opponent_frames.begin(fights)
         per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
         for array in (*per_fight, self.terminated, self.truncated):
             array[fights] = 0
@@ -128,6 +132,8 @@ class Fights:
         self._act_for_opponent()
         self.world.step(self.actions)
         self._observations.advance()
+        if self._opponent_frames is not None:
+            self._opponent_frames.advance()
         self.length += 1
         self._judge()
         if self._metrics is not None:
@@ -245,6 +251,8 @@ class Fights:
             "tick": (self.tick, tuple(field.name for field in fields(Tick))),
             "observations": (self._observations, ("own", "hidden")),
         }
+        if self._opponent_frames is not None:
+            arrays["opponent_frames"] = (self._opponent_frames, ("own", "hidden"))
         return arrays if self._noise is None else {**arrays, "noise": (self._noise, ("words",))}
 
     def _world_options(
@@ -276,8 +284,9 @@ class Fights:
     def _act_for_opponent(self) -> None:
         if self._opponent is None:
             return
+        frames = self._opponent_frames
         self.actions[:, OPPONENT], self._opponent_state = self._opponent.predict(
-            self.world.obs[:, OPPONENT],
+            self.world.obs[:, OPPONENT] if frames is None else frames.stacked()["observation"],
             self._opponent_state,
             self._episode_start,
             False,

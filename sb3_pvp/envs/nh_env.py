@@ -15,7 +15,7 @@ from sb3_pvp.envs.checks import check_seed
 from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import LEARNER, OPPONENT, Fights
 from sb3_pvp.envs.observations import Observation
-from sb3_pvp.envs.opponents import Opponent
+from sb3_pvp.envs.opponents import OpponentLike
 from sb3_pvp.envs.render import render_world
 from sb3_pvp.envs.rewards import RewardWeights
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
@@ -36,8 +36,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
     40 observations, 15 of them privileged, and 6 heads with 17 choices.
 
     Args:
-        opponent: ``"baseline"`` (the world's own bot), ``"noop"``, an `Opponent`, or, in NH fights, ``"stayalive"`` or
-            ``"scripted"``.
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or, in NH fights, ``"stayalive"`` or ``"scripted"``;
+            the path of a model's zip file, or a model of MaskablePPO as it is now; or an `Opponent`.
         world: ``"sim"``, the embedded world; ``"rsps://host:port"``, a server (`sb3_pvp.rsps.RemoteWorld`, options:
             `sb3_pvp.rsps.RemoteSettings`); or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
@@ -62,7 +62,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
 
     def __init__(
         self,
-        opponent: str | Opponent = "baseline",
+        opponent: OpponentLike = "baseline",
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
         rewards: Mapping[str, Any] | RewardWeights | None = None,
@@ -137,6 +137,11 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         self._running = not (terminated or truncated)
         self._print_if_human()
         return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
+
+    @property
+    def frame_ages(self) -> tuple[int, ...]:
+        """The frames in an observation, in ticks before the newest one."""
+        return self.fights.frame_ages
 
     def action_masks(self) -> NDArray[np.bool_]:
         """What each head may choose, bool ``(A,)``, the heads one after the other."""

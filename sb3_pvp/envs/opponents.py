@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,7 +36,8 @@ class Opponent(Protocol):
         """Chooses actions, ints ``(N, heads)``, and returns them with the next state.
 
         Args:
-            observation: what the opponent's seat sees, ``(N, D)``.
+            observation: what the opponent's seat sees, ``(N, D)``; or, of an opponent with an attribute ``frame_ages``
+                (ascending, in ticks before the newest one), these frames, ``(N, frames, D)``.
             state: from `initial_state` or the last call; an opponent must treat every row on its own.
             episode_start: ``(N,)``, true in the first tick of a fight.
             deterministic: choose without chance.
@@ -42,26 +45,51 @@ class Opponent(Protocol):
         """
 
 
+#: What ``opponent=`` accepts: a name of `OPPONENTS`, the path of a model's zip file, an `Opponent`, or a model of
+#: MaskablePPO.
+OpponentLike = Any
+
 #: Names that ``opponent=`` accepts.
 OPPONENTS = (WORLD_BOT, *SCRIPTS)
 
 
-def check_opponent(opponent: str | Opponent, contract: Contract) -> None:
-    """Raises `ValueError` unless ``opponent`` is an `Opponent`, or a known name of one who can play this contract."""
-    if not isinstance(opponent, Opponent):
+def check_opponent(opponent: OpponentLike, contract: Contract) -> None:
+    """Raises `ValueError` unless ``opponent`` is one of those above and can play this contract.
+
+    A file that does not exist is a `FileNotFoundError`.
+    """
+    make_opponent(opponent, contract)
+
+
+def make_opponent(opponent: OpponentLike, contract: Contract) -> Opponent | None:
+    """The opponent that is meant; ``None`` for the world's own bot, which needs no actions.
+
+    Raises like `check_opponent`.
+    """
+    if isinstance(opponent, str) and not _is_path(opponent):
         require_known("opponent", opponent, OPPONENTS)
-        if opponent in SCRIPTS:
-            check_script(str(opponent), contract)
-
-
-def make_opponent(opponent: str | Opponent, contract: Contract) -> Opponent | None:
-    """The opponent with that name; ``None`` for the world's own bot, which needs no actions."""
-    check_opponent(opponent, contract)
-    if not isinstance(opponent, str):
+        if opponent == WORLD_BOT:
+            return None
+        check_script(opponent, contract)
+        return ScriptedOpponent(opponent, contract)
+    if isinstance(opponent, Opponent):
         return opponent
-    return None if opponent == WORLD_BOT else ScriptedOpponent(opponent, contract)
+    from sb3_pvp.envs import model_opponents  # here, because it imports torch
+
+    load = model_opponents.load_opponent if _is_path(opponent) else model_opponents.model_opponent
+    made = load(opponent)
+    made.check(contract)
+    return made
 
 
-def opponent_name(opponent: str | Opponent) -> str:
-    """How the opponent is called in ``info`` and in ratings."""
+def opponent_name(opponent: OpponentLike) -> str:
+    """How the opponent is called in ``info`` and in ratings; a file by its name without ``.zip``."""
+    if _is_path(opponent):
+        return PurePath(opponent).name.removesuffix(".zip")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
+
+
+def _is_path(opponent: OpponentLike) -> bool:
+    if isinstance(opponent, str):
+        return opponent.endswith(".zip") or "/" in opponent or os.sep in opponent
+    return isinstance(opponent, PurePath)

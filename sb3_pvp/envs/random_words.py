@@ -35,6 +35,18 @@ def uniform(words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
     return (_mix(following) >> np.uint64(11)).astype(np.float64) * _TO_UNIT, following
 
 
+def gumbel(words: ArrayLike, count: int) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+    """Gumbel noise, float32 ``(N, count)``, from one word for each row, and the words that come next.
+
+    What is most likely after it was added to logits is a sample of them.
+    """
+    steps = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+    following = np.asarray(words, np.uint64)[:, np.newaxis] + steps
+    # 23 bits and a half one: neither 0 nor 1, whose logarithms would be infinite here.
+    numbers = ((_mix(following) >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2**-23)
+    return -np.log(-np.log(numbers)), following[:, -1]
+
+
 class RandomWords:
     """Draws one number per fight at a time, with the methods of NumPy's generators that schedules use.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs.checks import check_frame_ages
-from sb3_pvp.envs.opponents import Opponent, check_opponent
+from sb3_pvp.envs.opponents import OpponentLike, check_opponent
 from sb3_pvp.envs.rewards import RewardWeights, reward_weights
 from sb3_pvp.envs.worlds import WorldFactory, check_world_name
 
@@ -33,7 +33,7 @@ class FightSettings:
         contract: what is played, the name of a registered contract.
     """
 
-    opponent: str | Opponent = "baseline"
+    opponent: OpponentLike = "baseline"
     world: str | WorldFactory = "sim"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, Any] | RewardWeights | None = None

@@ -20,7 +20,7 @@ from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.nh_env import NhEnv, check_render_mode, render_fight
 from sb3_pvp.envs.observations import Observation
-from sb3_pvp.envs.opponents import Opponent
+from sb3_pvp.envs.opponents import OpponentLike
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.worlds import WorldFactory
 from sb3_pvp.snapshots import Snapshot, check_identity
@@ -48,6 +48,11 @@ class FightView(Measurable):
     def settings(self) -> FightSettings:
         """How the fights are set up."""
         return self.fights.settings
+
+    @property
+    def frame_ages(self) -> tuple[int, ...]:
+        """The frames in an observation, in ticks before the newest one."""
+        return self.fights.frame_ages
 
     @property
     def observation_space(self) -> gym.Space[Any]:
@@ -102,7 +107,7 @@ class NhVecEnv(VecEnv):
     def __init__(
         self,
         num_envs: int | Sequence[EnvFunction] = 128,
-        opponent: str | Opponent = "baseline",
+        opponent: OpponentLike = "baseline",
         world: str | WorldFactory = "sim",
         seed: int | None = 0,
         render_mode: str | None = None,

@@ -95,7 +95,11 @@ class HeadSampler:
 
     @th.no_grad()
     def act(
-        self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
+        self,
+        latent: th.Tensor,
+        masks: th.Tensor,
+        deterministic: bool | Sequence[bool] = False,
+        noise: th.Tensor | None = None,
     ) -> tuple[th.Tensor, th.Tensor]:
         """Chooses joint actions.
 
@@ -103,6 +107,8 @@ class HeadSampler:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
+            noise: Gumbel noise ``(batch, A)`` to sample with, zeros for the most likely entries; ``None``: drawn from
+                PyTorch's global generator.
 
         Returns:
             Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
@@ -111,7 +117,7 @@ class HeadSampler:
         flat_masks = masks.float() if self._heads.future_masks else latent
         base = th.where(masks, 0.0, self._heads.rules.penalties)
         direct = self._direct_logits(latent, flat_masks)
-        noise = self._noise(base, deterministic)
+        noises = self._noise(base, deterministic) if noise is None else self._split(noise)
         chosen = base.new_zeros(base.shape)
         actions, penalties, scores = [], [], []
         for index, (head, own_base) in enumerate(zip(self._tables, self._split(base), strict=True)):
@@ -122,7 +128,7 @@ class HeadSampler:
             else:
                 logits = penalty + direct[index]
                 logits = logits if head.choices is None else logits.addmm_(before, head.choices)
-            own_noise = noise[index]
+            own_noise = noises[index]
             action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
             chosen[:, head.start : head.stop].scatter_(1, action, 1.0)
             actions.append(action)

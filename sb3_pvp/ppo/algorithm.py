@@ -80,6 +80,8 @@ class PvpPPO(ResumablePPO):
         self.num_updates = 0
         #: The hyperparameters that change with `trained_rollouts`.
         self.schedules: dict[str, Schedule] = {}
+        #: The frames that the environments show, in ticks before the newest one, if they tell; persisted.
+        self.frame_ages: tuple[int, ...] | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
         if _init_setup_model:
@@ -90,6 +92,8 @@ class PvpPPO(ResumablePPO):
         self.schedules |= {name: schedule for name, schedule in given.items() if schedule is not None}
         self._follow_schedules()
         super()._setup_model()
+        if self.env is not None and self.env.has_attr("frame_ages"):
+            self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
 
     def _follow_schedules(self) -> None:
         """Sets the hyperparameters to their values at this time."""

@@ -1,0 +1,114 @@
+"""Policies that only act: frozen, without critic and optimiser, and with random numbers that are handed in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch as th
+from gymnasium import spaces
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.sampling import HeadSampler
+
+
+class Actor(Protocol):
+    """Chooses legal actions for a batch of observations.
+
+    Attributes:
+        frame_shape: ``(frames, features)`` of one observation.
+        head_sizes: sub-actions of each head.
+    """
+
+    frame_shape: tuple[int, int]
+    head_sizes: tuple[int, ...]
+
+    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
+        """Actions, int64 ``(batch, heads)``.
+
+        Args:
+            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
+            masks: bool ``(batch, A)``.
+            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+        """
+
+
+def make_actor(policy: MaskableActorCriticPolicy) -> Actor:
+    """What the policy acts with, which it shares: nobody must train the policy any more.
+
+    Raises `ValueError` unless the policy sees ``(frames, features)``, alone or under ``"observation"``, and chooses a
+    MultiDiscrete action.
+    """
+    if not isinstance(policy.action_space, spaces.MultiDiscrete):
+        raise ValueError(f"the model has the actions {policy.action_space}, not one choice for each of several heads")
+    kind = AutoregressiveActor if isinstance(policy, AutoregressivePolicy) else PlainActor
+    return kind(policy)  # type: ignore[arg-type]
+
+
+class AutoregressiveActor:
+    """What an `AutoregressivePolicy` acts with."""
+
+    def __init__(self, policy: AutoregressivePolicy) -> None:
+        self.frame_shape = _frame_shape(policy.observation_space)
+        self.head_sizes = policy.head_sizes
+        features = policy.features
+        normalizer, width = policy.observation_normalizer, self.frame_shape[1]
+        self.mean, self.scale = normalizer.mean[:width].clone(), normalizer.scale()[:width].clone()
+        self.clip = normalizer.clip
+        self.normalize = features.normalize
+        self.trunk = th.nn.Sequential(policy.extractors[0], policy.actor).requires_grad_(False)
+        self.heads = policy.heads.requires_grad_(False)
+        self.sampler = HeadSampler(self.heads)
+
+    @th.no_grad()
+    def latent(self, observations: th.Tensor) -> th.Tensor:
+        """The trunk's output ``(batch, ...)`` for raw observations."""
+        frames = observations
+        if self.normalize:
+            frames = ((frames - self.mean) * self.scale).clamp_(-self.clip, self.clip)
+        latent: th.Tensor = self.trunk(frames.flatten(1))
+        return latent
+
+    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
+        """See `Actor.act`."""
+        return self.sampler.act(self.latent(observations), masks, noise=noise)[0]
+
+
+class PlainActor:
+    """What any other masked policy acts with: independent heads."""
+
+    def __init__(self, policy: MaskableActorCriticPolicy) -> None:
+        self.frame_shape = _frame_shape(policy.observation_space)
+        self.head_sizes = tuple(int(size) for size in policy.action_space.nvec)  # type: ignore[attr-defined]
+        self._policy = policy
+        self._space = policy.observation_space
+
+    @th.no_grad()
+    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
+        """See `Actor.act`."""
+        # A normalised log-probability plus Gumbel noise is largest where a sample is.
+        joint = self._policy.get_distribution(self._complete(observations, masks), masks.numpy())
+        heads = joint.distributions  # type: ignore[attr-defined]
+        noises = th.split(noise, list(self.head_sizes), 1)
+        return th.stack([(head.logits + own).argmax(1) for head, own in zip(heads, noises, strict=True)], 1)
+
+    def _complete(self, observations: th.Tensor, masks: th.Tensor) -> th.Tensor | dict[str, th.Tensor]:
+        if not isinstance(self._space, spaces.Dict):
+            return observations.reshape(-1, *(self._space.shape or ()))
+        parts = {OBSERVATION: observations, ACTION_MASK: masks.float()}
+        hidden = self._space.spaces.get(PRIVILEGED)
+        if hidden is not None:  # nobody knows it in a real fight
+            parts[PRIVILEGED] = th.zeros(len(observations), *(hidden.shape or ()))
+        return {key: parts[key] for key in self._space.spaces}
+
+
+def _frame_shape(space: spaces.Space) -> tuple[int, int]:  # type: ignore[type-arg]
+    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    own = parts.pop(OBSERVATION, None)
+    unknown = parts.keys() - {PRIVILEGED, ACTION_MASK}
+    shape = getattr(own, "shape", None) or ()
+    if unknown or len(shape) not in (1, 2):
+        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
+    frames, features = shape if len(shape) == 2 else (1, *shape)
+    return int(frames), int(features)

@@ -1,0 +1,98 @@
+"""The policy in a model's file, without the rest: for those who only act."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import torch as th
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import json_to_data
+
+_PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
+
+
+class PolicyFile:
+    """What a model's file holds of its policy; unpickled, so only read files that you trust.
+
+    Args:
+        name: where it was read.
+        data: how the policy is made, JSON as SB3 writes it.
+        weights: its parameters and statistics, as `torch.save` writes them.
+
+    Attributes:
+        content_hash: equal for files with the same policy, whatever else they hold, in any process.
+        frame_ages: the frames that the policy was trained with, if the file tells.
+
+    Raises:
+        ValueError: if the policy cannot be made here.
+    """
+
+    def __init__(self, name: str, data: str, weights: bytes) -> None:
+        self.name = name
+        self._weights = weights
+        try:
+            self._parts = json_to_data(data)
+            # Pickles of equal spaces differ; what they look like does not.
+            described = repr([self._parts[part] for part in _PARTS])
+        except Exception as error:  # whatever unpickling a foreign file runs into
+            raise self._refusal(error) from error
+        self.content_hash = hashlib.sha256(described.encode() + weights).hexdigest()
+        ages = self._parts.get("frame_ages")
+        self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
+
+    def policy(self) -> MaskableActorCriticPolicy:
+        """The policy on the CPU, ready to act; the global random generators are left alone.
+
+        Raises ``ValueError`` if it cannot be made, or is none of MaskablePPO.
+        """
+        spaces = self._parts["observation_space"], self._parts["action_space"]
+        arguments = {name: value for name, value in self._parts["policy_kwargs"].items() if name != "device"}
+        try:
+            with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
+                policy = self._parts["policy_class"](*spaces, lambda _: 0.0, **arguments)
+            policy.load_state_dict(th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True))
+        except Exception as error:
+            raise self._refusal(error) from error
+        if not isinstance(policy, MaskableActorCriticPolicy):
+            raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
+        policy.set_training_mode(False)
+        return policy
+
+    def _refusal(self, error: Exception) -> ValueError:
+        return ValueError(f"{self.name} is not a model of MaskablePPO: {error}")
+
+
+def read_policy_file(path: str | Path) -> PolicyFile:
+    """Reads a file that ``model.save()`` wrote; ``.zip`` may be left out.
+
+    Raises ``FileNotFoundError``, or ``ValueError`` if it is no such file.
+    """
+    path = Path(path)
+    if not path.is_file() and path.with_name(f"{path.name}.zip").is_file():
+        path = path.with_name(f"{path.name}.zip")
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no model file {path}")
+    return _read(path, str(path))
+
+
+def policy_file_of(model: BaseAlgorithm) -> PolicyFile:
+    """What a file of this model would hold now."""
+    file = io.BytesIO()
+    model.save(file, exclude=["training_state"])
+    return _read(file, type(model).__name__)
+
+
+def _read(file: Path | io.BytesIO, name: str) -> PolicyFile:
+    try:
+        with ZipFile(file) as archive:
+            data: dict[str, Any] = json.loads(archive.read("data"))
+            weights = archive.read("policy.pth")
+    except (BadZipFile, KeyError, ValueError) as error:
+        raise ValueError(f"{name} is not a model: models are zip files written by model.save()") from error
+    return PolicyFile(name, json.dumps({part: data[part] for part in (*_PARTS, "frame_ages") if part in data}), weights)
