@@ -33,3 +33,8 @@ class Refused(RemoteError):
         self.message = next(iter(message.splitlines()), "").strip() or "no reason given"
         self.independent_fights = independent_fights
         super().__init__(f"the server refused a {request}: {self.message}")
+
+    @property
+    def nobody_has_the_name(self) -> bool:
+        """The answer to the log-out of an agent that is not on the server (protocol-observed.md)."""
+        return "No player found" in self.message

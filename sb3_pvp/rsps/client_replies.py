@@ -18,6 +18,8 @@ from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES
 _FIELDS = META_DTYPE.names or ()
 _STYLES = {name: style for style, name in STYLE_NAMES.items()}
 _IN_GROUP = {name for group in OPTIONAL_FIELDS.values() for name in group}
+#: What a record is made of; NumPy takes text and ``None`` for numbers as well.
+_NUMBERS = {bool, int, float, Style}
 #: How outcomes are called on the wire; an unfinished fight has none there.
 _OUTCOMES = {outcome.name: outcome for outcome in Outcome if outcome is not Outcome.RUNNING}
 
@@ -153,6 +155,8 @@ def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
     """The values of a `META_DTYPE` record. `KeyError` for a field that must always be there and is not, `TypeError` or
     `ValueError` for what cannot be in the record."""
     values = tuple(read(fields) for read in _READERS)
+    if not _NUMBERS.issuperset(map(type, values)):
+        raise TypeError("a fact in meta is no number")
     np.array(values, META_DTYPE)
     return values
 

@@ -22,6 +22,8 @@ ENTERING, INSIDE, GONE = "+", "=", "-"
 
 POLL_SECONDS = 1.0
 TIMEOUT = 5.0
+#: Bytes of an answer.
+MAX_REPLY = 1 << 20
 THREADS = 32
 #: After so much time it gives up.
 LIMIT = 600.0
@@ -78,13 +80,15 @@ def log_out(place: tuple[str, int], agent: str, inside: bool) -> bool:
         with socket.create_connection(place, TIMEOUT) as connection, connection.makefile("rb") as replies:
             connection.settimeout(TIMEOUT)
             connection.sendall(line)
-            reply = json.loads(replies.readline())
+            reply = json.loads(replies.readline(MAX_REPLY))
     except ConnectionRefusedError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
-    # Refused: the server does not know the agent, or does not know it yet.
-    return isinstance(reply, dict) and (inside or not reply.get("error"))
+    if not isinstance(reply, dict):
+        return False
+    # The server does not know the agent, or does not know it yet; any other error is no word on the agent.
+    return not reply.get("error") or (inside and "No player found" in str(reply.get("message")))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sb3_pvp.rsps.address import RemoteSettings
-from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError
+from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused
 from sb3_pvp.rsps.client_replies import FightReply, parse_reply
 from sb3_pvp.rsps.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
 from sb3_pvp.rsps.connection import LineConnection
@@ -106,10 +106,12 @@ class RemoteAgent:
             await self._ask_until(deadline, Login(contract))
             self._entered()
         except Refused as error:
-            self._entered()
+            # The answer to a log-out, which came twice: the log-in is still to be answered.
+            if not error.nobody_has_the_name:
+                self._entered()
             if "No value present" in error.message:
-                place = self._settings.place
-                raise RemoteError(f"the server at {place} does not play the contract {contract}") from error
+                reason = f"{self._settings.place} does not play the contract {contract} ({error.message})"
+                raise Refused("login", reason) from error
             raise
 
     def _entered(self) -> None:
@@ -122,7 +124,7 @@ class RemoteAgent:
         try:
             await self._ask_until(deadline, Logout())
         except Refused as error:
-            if "No player found" in error.message and not error.independent_fights:
+            if error.nobody_has_the_name and not error.independent_fights:
                 self._around.fights_wait.set()
 
     async def _ask_until(self, deadline: float, request: AgentRequest) -> Any:
@@ -154,7 +156,10 @@ async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
         line = await connection.ask(request_line(Logout(), agent_id), LOGOUT_TIMEOUT)
         parse_reply(line, "logout")
         return True
-    except Refused:
+    except Refused as error:
+        # Any other error is no word on the agent: the line was spoiled on the way.
+        if not error.nobody_has_the_name:
+            raise Lost(str(error)) from error
         return False
     finally:
         connection.close()

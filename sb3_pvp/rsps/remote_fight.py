@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 #: If the later of two agents was answered and the earlier one is not after so many seconds, the world waits for the
 #: later one as well: both were reset in the same tick.
 SAME_TICK_SECONDS = 0.1
-#: An error reply is seldom cured by trying again; one kind of it is (protocol-observed.md, surprise 10).
-REFUSALS = 3
 
 _T = TypeVar("_T")
 #: What decides a fight, in the values of a record.
@@ -186,8 +184,7 @@ class RemoteFight:
 
     def _check_hope(self, failures: Sequence[RemoteError]) -> None:
         """Raises the last error if another attempt is of no use."""
-        refusals = sum(isinstance(failure, Refused) for failure in failures)
-        if refusals < REFUSALS and len(failures) < self._around.settings.attempts:
+        if len(failures) < self._around.settings.attempts:
             return
         error, hint = failures[-1], ""
         if isinstance(error, Silent):
