@@ -132,6 +132,27 @@ def test_a_late_partner_is_answered_even_if_the_first_one_leaves() -> None:
     assert wire.step("2")[0]["body"]["terminalState"] == "TARGET_LOST"
 
 
+def test_one_login_fights_one_after_the_other() -> None:
+    wire = Wire()
+    wire.login("1", "2", "3")
+    wire.reset("1", "baseline")
+    wire.step("1")
+    for opponent in ("2", "3"):
+        waiting = wire.reset("1", opponent)
+        first = wire.reset(opponent, "1")
+        assert sorted([len(waiting), len(first)]) == [0, 1]
+        early = opponent if first else "1"
+        assert wire.step(early)[0]["body"]["meta"]["episodeTicks"] == 1
+        assert len(waiting) == len(first) == 1
+        # The loser of a target is out of the fight and may be the next one's opponent.
+        wire.reset(opponent, "baseline")
+        assert wire.step("1")[0]["body"]["terminalState"] == "TARGET_LOST"
+    assert "body" in only(wire.reset("1", "baseline"))
+    # Each has one of the four fights, and the others were given back.
+    assert [info["state"] for info in only(wire.ask(None, "debug"))["body"]] == ["STEPPING"] * 3
+    assert len(wire.worlds) == 1
+
+
 def test_one_can_leave_a_decided_fight_without_hurting_the_other() -> None:
     wire = Wire()
     wire.pair()

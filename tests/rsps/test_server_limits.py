@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -258,3 +262,20 @@ def test_the_idle_timeout_of_a_server() -> None:
 def test_times_that_make_no_sense(options: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         asyncio.run(serve(port=0, make_world=FakeWorld, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_command_cleanly(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "sb3_pvp.cli", "sim-server", "--port", "0", "--tick-rate", "50"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        announcement = process.stdout.readline()
+        port = int(announcement.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT) as client:
+            client.sendall(DEBUG)
+            assert client.recv(100) == b'{"body":[]}\n'
+            process.send_signal(number)
+            assert client.recv(100) == b""
+        assert process.wait(TIMEOUT) == 0
+        assert process.stderr.read() == ""
+    assert announcement == f"sb3-pvp sim-server listens on 127.0.0.1:{port}\n"
