@@ -44,6 +44,7 @@ class TickPlayer:
             if not isinstance(error, ValueError):
                 logger.exception("a fight could not be started")
             raise RequestError(ILLEGAL_ARGUMENT, str(error)) from error
+        fight.add_waiting()
         for agent in agents:
             agent.state = State.RESET_COMPLETE
         self._answer_first(fight)
