@@ -271,7 +271,8 @@ class _Pipe:
 
     async def _truncate(self, data: bytes) -> None:
         end = self._random.choice(np.array([b"", b"\n", None], object))
-        await self._send(data[: self._random.integers(len(data))] + (end or b""))
+        length = self._random.integers(max(len(data.rstrip()), 1))
+        await self._send(data[:length] + (end or b""))
         if end is None:
             raise _HangUp
 

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from sb3_pvp.rsps import RemoteError, RemoteWorld
+from sb3_pvp.rsps.fault_proxy import FaultProxy
 from sb3_pvp.testing import check_world
 from sb3_pvp.world import DesyncReason, Outcome
 from tests.rsps.fake_world import DEATH_TICK
-from tests.rsps.faulty_proxy import FAULTS, FaultyProxy
 from tests.rsps.living_world import LivingWorld
+from tests.rsps.one_fault import OneFault
 from tests.rsps.served import ask, handler_server, logged_in, world_server
 from tests.rsps.synchronous_server import SynchronousServer
 
@@ -116,68 +117,6 @@ def test_fights_start_and_end_on_their_own(port: int) -> None:
     world.step(no_op(world))
     assert world.meta["episode_ticks"][:, 0].tolist() == [2, 2]
     world.close()
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
-def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: str, options: dict[str, Any]) -> None:
-    proxy = FaultyProxy(port, fault)
-    with handler_server(proxy.handle) as proxy_port:
-        world = remote(proxy_port, 1, "reset_timeout=5&step_timeout=0.3")
-        world.reset(options=options)
-        seen = []
-        for _ in range(DEATH_TICK):
-            world.step(no_op(world))
-            seen += outcomes(world)
-        assert seen[-1][0] in BROKEN and seen[-1][1] in BROKEN
-        assert not {Outcome.WON, Outcome.LOST, Outcome.TIED} & {outcome for pair in seen for outcome in pair}
-        assert not world.meta["damage_dealt"].any()
-        world.reset(options=options)
-        for _ in range(DEATH_TICK):
-            world.step(no_op(world))
-        assert set(outcomes(world)[0]) == {Outcome.WON, Outcome.LOST}
-        world.close()
-        assert logged_in(port) == []
-
-
-@pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
-def test_many_faults(port: int, options: dict[str, Any]) -> None:
-    proxy = FaultyProxy(port, "close", at=10**9)
-    with handler_server(proxy.handle) as proxy_port:
-        world = remote(proxy_port, 4, "reset_timeout=0.3&step_timeout=0.3&backoff=0.01&attempts=20")
-        world.reset(options=options)
-        proxy.share = 0.03
-        decided = broken = 0
-        for _ in range(120):
-            world.step(no_op(world))
-            over = np.flatnonzero(world.outcome[:, 0])
-            for fight in over:
-                if world.outcome[fight, 0] in BROKEN:
-                    broken += 1
-                    continue
-                decided += 1
-                assert sorted(world.outcome[fight].tolist()) == [Outcome.WON, Outcome.LOST]
-                assert world.meta["episode_ticks"][fight].tolist() == [DEATH_TICK] * 2
-            if over.size:
-                world.reset(over, options)
-        proxy.share = 0.0
-        assert proxy.spoiled > 10
-        assert broken > 5 and decided > 5
-        world.close()
-        assert_nobody_left(port)
-
-
-@pytest.mark.parametrize("fault", ["close", "silence", "garbage", "error"])
-@pytest.mark.parametrize("action", ["login", "reset"])
-def test_a_spoiled_start_is_tried_again(port: int, fault: str, action: str) -> None:
-    proxy = FaultyProxy(port, fault, at=1, action=action)
-    with handler_server(proxy.handle) as proxy_port:
-        world = remote(proxy_port, 1, "reset_timeout=0.3&step_timeout=5&backoff=0.01")
-        world.reset(options=BOT)
-        world.step(no_op(world))
-        assert outcomes(world) == [(Outcome.RUNNING,) * 2]
-        world.close()
-        assert logged_in(port) == []
 
 
 def test_nobody_listens() -> None:
@@ -284,7 +223,7 @@ def test_steps_that_come_too_late(port: int) -> None:
 
 
 def test_a_broken_fight_may_be_an_error(port: int) -> None:
-    proxy = FaultyProxy(port, "close", at=1)
+    proxy = FaultProxy(port, OneFault("close", at=1))
     with handler_server(proxy.handle) as proxy_port:
         world = remote(proxy_port, 1, f"{QUICK}&truncate_on_desync=false")
         world.reset(options=BOT)

@@ -1,0 +1,145 @@
+"""`RemoteWorld` on a server behind a `FaultProxy`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sb3_pvp.rsps import RemoteWorld
+from sb3_pvp.rsps.fault_proxy import KINDS, Fault, FaultProxy, RandomFaults
+from sb3_pvp.world import Outcome
+from tests.rsps.fake_world import DEATH_TICK
+from tests.rsps.one_fault import OneFault
+from tests.rsps.served import handler_server, logged_in, world_server
+
+BOT: dict[str, Any] = {"bots": (None, "baseline")}
+OPPONENTS = pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
+BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
+ERROR = b'{"error":true,"message":"java.lang.IllegalStateException: Can\'t attack target\\n\\tat Some.java:1"}\n'
+OTHER_CONTRACT = b'{"body":{"obs":[1],"actionMasks":[],"meta":{}}}\n'
+#: Those after which a fight cannot go on, whatever they do to the line.
+FATAL: list[Fault] = [kind for kind in KINDS if kind not in ("delay", "split", "garble")]
+FATAL += [ERROR, OTHER_CONTRACT, b"\x00\xff{{\n", b"{}\n", b"\n"]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with world_server() as port:
+        yield port
+
+
+def remote(port: int, num_fights: int, **options: Any) -> RemoteWorld:
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return RemoteWorld(f"rsps://127.0.0.1:{port}?{query}", num_fights)
+
+
+def no_op(world: RemoteWorld) -> NDArray[np.int64]:
+    return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
+
+
+def outcomes(world: RemoteWorld) -> list[list[Outcome]]:
+    return [[Outcome(value) for value in fight] for fight in world.outcome]
+
+
+def assert_nobody_left(port: int) -> None:
+    """Somebody logs everybody out before long."""
+    deadline = time.monotonic() + 60
+    while logged_in(port) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert logged_in(port) == []
+
+
+@pytest.mark.parametrize("fault", FATAL, ids=lambda fault: str(fault)[:20])
+@OPPONENTS
+def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: Fault, options: dict[str, Any]) -> None:
+    proxy = FaultProxy(port, OneFault(fault))
+    with handler_server(proxy.handle) as proxy_port:
+        world = remote(proxy_port, 1, reset_timeout=5, step_timeout=0.3)
+        world.reset(options=options)
+        seen = []
+        for _ in range(DEATH_TICK):
+            world.step(no_op(world))
+            seen += outcomes(world)
+        assert seen[-1][0] in BROKEN and seen[-1][1] in BROKEN
+        assert not {Outcome.WON, Outcome.LOST, Outcome.TIED} & {outcome for pair in seen for outcome in pair}
+        assert not world.meta["damage_dealt"].any()
+        world.reset(options=options)
+        for _ in range(DEATH_TICK):
+            world.step(no_op(world))
+        assert set(outcomes(world)[0]) == {Outcome.WON, Outcome.LOST}
+        world.close()
+        assert_nobody_left(port)
+
+
+@pytest.mark.parametrize("kind", ["delay", "split"])
+@OPPONENTS
+def test_a_slow_answer_breaks_nothing(port: int, kind: str, options: dict[str, Any]) -> None:
+    proxy = FaultProxy(port, OneFault(kind), max_delay=0.2)
+    with handler_server(proxy.handle) as proxy_port:
+        world = remote(proxy_port, 1)
+        world.reset(options=options)
+        for _ in range(DEATH_TICK):
+            world.step(no_op(world))
+        assert set(outcomes(world)[0]) == {Outcome.WON, Outcome.LOST}
+        assert sum(proxy.injected.values()) == 1
+        world.close()
+
+
+@pytest.mark.parametrize(
+    ("direction", "fault"),
+    [("reply", "close"), ("reply", "drop"), ("reply", b"[]\n"), ("reply", ERROR), ("request", "drop")],
+    ids=["close", "drop", "list", "error", "request"],
+)
+@pytest.mark.parametrize("action", ["login", "reset"])
+def test_a_spoiled_start_is_tried_again(port: int, direction: str, fault: Fault, action: str) -> None:
+    proxy = FaultProxy(port, OneFault(fault, at=1, action=action, direction=direction))
+    with handler_server(proxy.handle) as proxy_port:
+        world = remote(proxy_port, 1, reset_timeout=0.3, step_timeout=5, backoff=0.01)
+        world.reset(options=BOT)
+        world.step(no_op(world))
+        assert outcomes(world) == [[Outcome.RUNNING] * 2]
+        world.close()
+        assert_nobody_left(port)
+
+
+def play_on(world: RemoteWorld, options: dict[str, Any], steps: int) -> list[bool]:
+    """Plays fight after fight; whether each was decided, the others broke off. Nobody but seat 1 of the server's fight
+    ever dies, and in tick `DEATH_TICK`."""
+    decided = []
+    for _ in range(steps):
+        world.step(no_op(world))
+        over = np.flatnonzero(world.outcome[:, 0])
+        for fight in over:
+            decided.append(world.outcome[fight, 0] not in BROKEN)
+            if decided[-1]:
+                assert sorted(world.outcome[fight].tolist()) == [Outcome.WON, Outcome.LOST]
+                assert world.meta["episode_ticks"][fight].tolist() == [DEATH_TICK] * 2
+        if over.size:
+            world.reset(over, options)
+    return decided
+
+
+@pytest.mark.parametrize(
+    ("kinds", "options"),
+    [*(([kind], {}) for kind in KINDS), (list(KINDS), {}), (list(KINDS), BOT)],
+    ids=[*KINDS, "all", "all-bot"],
+)
+def test_many_faults(port: int, kinds: list[str], options: dict[str, Any]) -> None:
+    faults = RandomFaults(dict.fromkeys(kinds, 0.03 / len(kinds)))
+    proxy = FaultProxy(port, faults, max_delay=0.3, flood_bytes=1 << 21)
+    with handler_server(proxy.handle) as proxy_port:
+        world = remote(proxy_port, 4, reset_timeout=0.3, step_timeout=0.2, backoff=0.01, attempts=30)
+        world.reset(options=options)
+        decided = play_on(world, options, 25)
+        assert sum(proxy.injected.values()) > 5
+        assert any(decided)
+        proxy.choose = RandomFaults({})
+        assert not all(decided) or kinds in (["split"], ["delay"])
+        assert any(play_on(world, options, 2 * DEATH_TICK + 2))
+        world.close()
+        assert_nobody_left(port)
