@@ -1,130 +1,107 @@
-"""What a fight looks like on the wire: the reply of a `reset` or `step` (``protocol.md`` §2.5 and §4).
-
-Both seats are encoded once per tick, because what one seat sees is also its opponent's ``targetObs``.
-"""
+"""What a fight looks like on the wire: the reply of a `reset` or `step` (``protocol.md`` §2.5 and §4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
-from operator import itemgetter
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, World, camel_case
+from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, World, camel_case
 
-#: Masks repeat a lot, so their text is kept.
-MASK_CACHE_SIZE = 8192
+if TYPE_CHECKING:
+    from sb3_pvp.rsps.json_kernel import Arrays
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Both seats of one fight after a tick, as JSON texts."""
+class Views:
+    """What seats see after a tick, as JSON texts by the number of their *place*: twice the fight's plus the seat's,
+    so that the opponent's is the one with the other last bit. ``meta`` lacks its closing brace."""
 
-    obs: Sequence[bytes]
-    masks: Sequence[bytes]
-    meta: Sequence[bytes]
+    obs: Mapping[int, bytes]
+    masks: Mapping[int, bytes]
+    meta: Mapping[int, bytes]
 
-    def reply(self, seat: int, with_target: bool, obs: bytes | None = None, terminal_state: str | None = None) -> bytes:
-        """The reply line of a seat; ``obs`` replaces the seat's own observation, ``with_target`` adds the opponent's
-        view to `meta`."""
-        terminal = b"" if terminal_state is None else b',"terminalState":"%b"' % terminal_state.encode()
-        other = 1 - seat
+    def reply(self, place: int, with_target: bool, obs: bytes | None = None, outcome: str | None = None) -> bytes:
+        """The reply line of a place; ``obs`` replaces its own observation, ``with_target`` adds the opponent's view to
+        `meta`, ``outcome`` is there if the fight is over."""
+        terminal = b"" if outcome is None else b',"terminalState":"%b"' % outcome.encode()
         target = b""
         if with_target:
-            target = b',"targetObs":%b,"targetActionMasks":%b' % (self.obs[other], self.masks[other])
+            target = b',"targetObs":%b,"targetActionMasks":%b' % (self.obs[place ^ 1], self.masks[place ^ 1])
         return b'{"body":{"obs":%b,"actionMasks":%b%b,"meta":%b%b}}}\n' % (
-            self.obs[seat] if obs is None else obs,
-            self.masks[seat],
+            self.obs[place] if obs is None else obs,
+            self.masks[place],
             terminal,
-            self.meta[seat][:-1],  # without its closing brace
+            self.meta[place],
             target,
         )
 
 
 class ReplyEncoder:
-    """Encodes the arrays of a world with one contract."""
+    """Encodes the arrays of worlds with one contract: integers where this has integers, fractions elsewhere."""
 
     def __init__(self, contract: Contract) -> None:
-        integers = [observation.kind == "int" for observation in contract.observations]
-        self._integer_runs = _runs_of_true(integers)
-        bounds = list(accumulate(contract.head_sizes, initial=0))
-        self._head_bounds = list(pairwise(bounds))
-        self._mask_text = lru_cache(MASK_CACHE_SIZE)(self._encode_mask)
-        self._meta = MetaEncoder()
+        # Imported here, so that importing this package does not load Numba.
+        from sb3_pvp.rsps import json_kernel
 
-    def snapshots(self, world: World, fights: NDArray[np.int64]) -> list[Snapshot]:
-        """The state of these fights, in their order."""
-        obs = self.observations(world.obs[fights].reshape(-1, world.obs.shape[-1]))
-        masks = [self._mask_text(mask.tobytes()) for mask in world.masks[fights].reshape(-1, world.masks.shape[-1])]
-        meta = self._meta.encode(world.meta[fights].reshape(-1))
-        rows = [slice(first, first + NUM_SEATS) for first in range(0, len(obs), NUM_SEATS)]
-        return [Snapshot(obs[row], masks[row], meta[row]) for row in rows]
+        fields, names = _record_table()
+        head_ends = np.array(contract.head_offsets[1:], np.int64)
+        is_int: NDArray[np.bool_] = np.array([observation.kind == "int" for observation in contract.observations])
+        self._write = json_kernel.write
+        self._tables = is_int, head_ends, fields, names
+        self._longest = json_kernel.longest(self._tables)
+        self._arrays: dict[World, Arrays] = {}
+        self._out = np.empty(0, np.uint8)
 
-    def observations(self, obs: NDArray[np.float32]) -> list[bytes]:
-        """JSON arrays of ``(n, num_observations)``: integers where the contract has integers, floats elsewhere."""
-        integers = obs.astype(np.int64).tolist()
-        rows: list[list[float]] = obs.tolist()
-        for row, integer_row in zip(rows, integers, strict=True):
-            for run in self._integer_runs:
-                row[run] = integer_row[run]
-        return [orjson.dumps(row) for row in rows]
+    def views(self, world: World, places: Sequence[int], others: Sequence[int] = ()) -> Views:
+        """What is seen from these places; of ``others`` only observations and masks."""
+        if world not in self._arrays:
+            self._arrays[world] = _by_place(world.obs, world.masks, world.meta)
+        rows = [*places, *others]
+        texts = self._texts(rows, len(places), self._arrays[world])
+        count = len(rows)
+        return Views(
+            obs=dict(zip(rows, texts[:count], strict=True)),
+            masks=dict(zip(rows, texts[count : 2 * count], strict=True)),
+            meta=dict(zip(places, texts[2 * count :], strict=True)),
+        )
 
-    def _encode_mask(self, mask: bytes) -> bytes:
-        bits = np.frombuffer(mask, np.bool_).tolist()
-        return orjson.dumps([bits[start:end] for start, end in self._head_bounds])
+    def observation(self, obs: NDArray[np.float32]) -> bytes:
+        """An observation ``(num_observations,)`` as a JSON array."""
+        num_masks = self._tables[1][-1]
+        arrays = _by_place(obs, np.zeros((1, num_masks), np.bool_), np.zeros(1, META_DTYPE))
+        return self._texts([0], 0, arrays)[0]
 
-
-class MetaEncoder:
-    """Encodes `META_DTYPE` records."""
-
-    def __init__(self) -> None:
-        names = META_DTYPE.names or ()
-        position = {name: index for index, name in enumerate(names)}
-        optional = {name for group in OPTIONAL_FIELDS.values() for name in group}
-        always = [name for name in names if name not in optional and name not in OPTIONAL_FIELDS]
-        self._always_names = [camel_case(name) for name in always]
-        self._always_values = itemgetter(*(position[name] for name in always))
-        self._styles = [(camel_case(name), position[name]) for name in always if name in STYLE_FIELDS]
-        self._groups = [
-            (position[present], [(camel_case(name), position[name], name in STYLE_FIELDS) for name in group])
-            for present, group in OPTIONAL_FIELDS.items()
-        ]
-
-    def encode(self, records: NDArray[np.void]) -> list[bytes]:
-        """One JSON object per record, without what is not present."""
-        return [orjson.dumps(self._fields(row)) for row in records.tolist()]
-
-    def _fields(self, row: tuple[Any, ...]) -> dict[str, Any]:
-        fields = dict(zip(self._always_names, self._always_values(row), strict=True))
-        for name, position in self._styles:
-            fields[name] = STYLE_NAMES[row[position]]
-        for present, group in self._groups:
-            if row[present]:
-                self._add_group(fields, group, row)
-        return fields
-
-    def _add_group(self, fields: dict[str, Any], group: list[tuple[str, int, bool]], row: tuple[Any, ...]) -> None:
-        for name, position, is_style in group:
-            value = row[position]
-            if not is_style:
-                fields[name] = value
-            elif value != Style.NONE:
-                fields[name] = STYLE_NAMES[value]
+    def _texts(self, rows: list[int], num_records: int, arrays: Arrays) -> list[bytes]:
+        if self._out.size < len(rows) * self._longest:
+            self._out = np.empty(2 * len(rows) * self._longest, np.uint8)
+        ends = np.empty(2 * len(rows) + num_records, np.int64)
+        self._write(np.array(rows), num_records, arrays, self._tables, self._out, ends)
+        whole = self._out[: ends[-1]].tobytes()
+        return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
 
-def _runs_of_true(flags: list[bool]) -> list[slice]:
-    """The slices of consecutive true entries."""
-    runs, start = [], 0
-    for value, group in groupby(flags):
-        end = start + len(list(group))
-        if value:
-            runs.append(slice(start, end))
-        start = end
-    return runs
+def _by_place(obs: NDArray[np.float32], masks: NDArray[np.bool_], meta: NDArray[np.void]) -> Arrays:
+    records = meta.reshape(-1).view(np.uint8).reshape(-1, META_DTYPE.itemsize)
+    return obs.reshape(-1, obs.shape[-1]), masks.reshape(-1, masks.shape[-1]), records
+
+
+def _record_table() -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """The fields of `META_DTYPE` as `json_kernel.write` wants them: the table, and the names."""
+    from sb3_pvp.rsps import json_kernel
+
+    flags = {name: flag for flag, group in OPTIONAL_FIELDS.items() for name in group}
+    offsets = {name: META_DTYPE.fields[name][1] for name in META_DTYPE.names or ()}  # type: ignore[index]
+    table, names = [], b""
+    for name in META_DTYPE.names or ():
+        if name not in OPTIONAL_FIELDS:
+            start, names = len(names), names + b',"%b":' % camel_case(name).encode()
+            kind = json_kernel.STYLE if name in STYLE_FIELDS else json_kernel.KINDS[META_DTYPE[name].str[1:]]
+            flag = offsets[flags[name]] if name in flags else json_kernel.ALWAYS
+            table.append((start, len(names), offsets[name], kind, flag))
+    return np.array(table, np.int64), np.frombuffer(bytearray(names), np.uint8)

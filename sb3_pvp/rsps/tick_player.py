@@ -13,7 +13,7 @@ from sb3_pvp.rsps.errors import ILLEGAL_ARGUMENT, RequestError
 from sb3_pvp.rsps.fight_pool import FightPool, ServedWorld
 from sb3_pvp.rsps.fights import Fight
 from sb3_pvp.rsps.messages import error_reply
-from sb3_pvp.rsps.replies import ReplyEncoder, Snapshot
+from sb3_pvp.rsps.replies import ReplyEncoder, Views
 from sb3_pvp.world import Outcome
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ class TickPlayer:
         seat = 0 if fight.against_bot else int(world.obs[index, 0, self._has_pid] != 0)
         agent = fight.agents[seat]
         agent.state = State.STEPPING
-        (snapshot,) = self._encoder.snapshots(world, np.array([index]))
-        agent.answer(snapshot.reply(seat, agent.wants_target_view))
+        agent.answer(self._views(world, [agent]).reply(agent.place, agent.wants_target_view))
 
     def play(self, fights: Iterable[Fight]) -> None:
         """Plays one tick of these fights."""
@@ -76,44 +75,51 @@ class TickPlayer:
                 self._fail(group, error)
 
     def _play_group(self, world: ServedWorld, fights: list[Fight]) -> None:
-        indices = np.array([fight.slot.fight for fight in fights])
-        world.step(np.array([fight.actions(self._no_op) for fight in fights]), indices)
-        for fight, snapshot in zip(fights, self._encoder.snapshots(world, indices), strict=True):
+        actions = [fight.actions(self._no_op) for fight in fights]
+        world.step(np.array(actions), np.array([fight.slot.fight for fight in fights]))
+        views = self._views(world, [agent for fight in fights for agent in fight.agents])
+        for fight in fights:
             target_left = fight.target_left
             for agent in fight.agents:
-                self._answer(fight, agent, snapshot, target_left)
+                self._answer(fight, agent, views, target_left)
+
+    def _views(self, world: ServedWorld, agents: Iterable[Agent]) -> Views:
+        """What these agents see, and what those of their opponents see whom they watch."""
+        places = {agent.place: agent.wants_target_view for agent in agents}
+        watched = [place ^ 1 for place, is_watching in places.items() if is_watching]
+        return self._encoder.views(world, list(places), [place for place in watched if place not in places])
 
     def _fail(self, fights: list[Fight], error: Exception) -> None:
         for agent in [agent for fight in fights for agent in fight.agents]:
             agent.answer(error_reply(RequestError("RuntimeException", str(error))))
 
-    def _answer(self, fight: Fight, agent: Agent, snapshot: Snapshot, target_left: bool) -> None:
+    def _answer(self, fight: Fight, agent: Agent, views: Views, target_left: bool) -> None:
         if target_left and agent.state is State.STEPPING:
             agent.state = State.TERMINAL
-            agent.ending = Ending(Outcome.TARGET_LOST.name, snapshot.obs[agent.seat])
+            agent.ending = Ending(Outcome.TARGET_LOST.name, views.obs[agent.place])
         if agent.ending is None:
-            self._go_on(fight, agent, snapshot)
+            self._go_on(fight, agent, views)
         elif agent.message is not None:
-            self._end(fight, agent, snapshot, agent.ending)
+            self._end(fight, agent, views, agent.ending)
 
-    def _end(self, fight: Fight, agent: Agent, snapshot: Snapshot, ending: Ending) -> None:
-        line = snapshot.reply(agent.seat, agent.wants_target_view, ending.obs, ending.outcome)
+    def _end(self, fight: Fight, agent: Agent, views: Views, ending: Ending) -> None:
+        line = views.reply(agent.place, agent.wants_target_view, ending.obs, ending.outcome)
         self.leave(agent)
         agent.answer(line)
 
-    def _go_on(self, fight: Fight, agent: Agent, snapshot: Snapshot) -> None:
+    def _go_on(self, fight: Fight, agent: Agent, views: Views) -> None:
         agent.state = State.STEPPING
         own_obs = None
         outcome = Outcome(fight.slot.world.outcome[fight.slot.fight, agent.seat])
         if outcome is not Outcome.RUNNING:
             agent.state = State.TERMINAL
-            agent.ending = Ending(outcome.name, snapshot.obs[agent.seat])
+            agent.ending = Ending(outcome.name, views.obs[agent.place])
             own_obs = self._refreshed_obs(fight, agent.seat) if self._target_health_is_late else None
         error = agent.message.error if agent.message is not None else None
         if error is not None:
             agent.answer(error_reply(error))
         else:
-            agent.answer(snapshot.reply(agent.seat, agent.wants_target_view, own_obs))
+            agent.answer(views.reply(agent.place, agent.wants_target_view, own_obs))
 
     def _refreshed_obs(self, fight: Fight, seat: int) -> bytes:
         """The observation in the tick that decides a fight. The reference server takes the vector twice then, so
@@ -121,7 +127,7 @@ class TickPlayer:
         world, index = fight.slot.world, fight.slot.fight
         obs = world.obs[index, seat].copy()
         obs[self._target_health] = world.state[index, seat]["target_hp"]
-        return self._encoder.observations(obs[np.newaxis])[0]
+        return self._encoder.observation(obs)
 
     def leave(self, agent: Agent) -> None:
         """Takes the agent out of its fight, if it is in one."""

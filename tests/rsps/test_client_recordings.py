@@ -13,8 +13,9 @@ import pytest
 from sb3_pvp.contract import load_contract
 from sb3_pvp.rsps import RemoteWorld
 from sb3_pvp.rsps.client_replies import ReplyDecoder
-from sb3_pvp.rsps.replies import MetaEncoder
-from sb3_pvp.world import META_DTYPE, Outcome
+from sb3_pvp.rsps.replies import ReplyEncoder
+from sb3_pvp.world import Outcome
+from tests.rsps.fake_world import FakeWorld
 from tests.rsps.replay import Recording, ReplayServer
 from tests.rsps.served import handler_server
 
@@ -124,12 +125,14 @@ def recorded_replies(contract: str) -> list[Any]:
 
 @pytest.mark.parametrize("contract", ["NhEnv", "DharokEnv"])
 def test_a_decoded_reply_encodes_to_what_was_sent(contract: str) -> None:
-    decoder, encoder = ReplyDecoder(load_contract(contract)), MetaEncoder()
+    decoder, encoder = ReplyDecoder(load_contract(contract)), ReplyEncoder(load_contract(contract))
+    world = FakeWorld(1, 0, contract=contract)
     replies = recorded_replies(contract)[::9]
     assert len(replies) > 100
     for body in replies:
         reply = decoder.decode(body)
-        (encoded,) = encoder.encode(np.array([reply.own.meta], META_DTYPE))
+        world.meta[0, 0] = reply.own.meta
+        encoded = encoder.views(world, [0]).meta[0] + b"}"
         sent = {name: value for name, value in body["meta"].items() if not name.startswith("target") or name[6] != "O"}
         sent.pop("targetActionMasks", None)
         again = json.loads(encoded)
