@@ -171,5 +171,5 @@ class WatchedWorld(RemoteWorld):
         self._findings.decided += 1
         self._findings.unjudged += verdicts[_LEARNER] is None
         if any(verdict not in (outcome, None) for outcome, verdict in zip(outcomes, verdicts, strict=True)):
-            said, known = ([each and each.name for each in both] for both in (outcomes, verdicts))
+            said, known = ([getattr(each, "name", None) for each in both] for both in (outcomes, verdicts))
             self._findings.wrong.append(f"fight {self._names[fight]} counts as {said}, but is {known}")

@@ -1,0 +1,144 @@
+"""`bench faults`: its report, and that it notices what is not as promised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from sb3_pvp.cli import fault_trials, main
+from sb3_pvp.cli.fault_trials import Course, open_course, run_trial
+from sb3_pvp.rsps.client_errors import Lost
+from sb3_pvp.rsps.fault_proxy import KINDS, RandomFaults
+from sb3_pvp.rsps.guard import Guard
+from sb3_pvp.rsps.remote_agent import RemoteAgent
+from sb3_pvp.rsps.remote_fight import RemoteFight
+from sb3_pvp.world import Outcome
+
+FEW = ["--steps", "100", "--n-envs", "4", "--rate", "0.05"]
+CASES_AT_THE_END = ["together", "together, requests only"]
+
+
+@pytest.fixture(scope="module")
+def course() -> Iterator[Course]:
+    with open_course(0) as course:
+        yield course
+
+
+def bench(*options: str) -> Any:
+    """The exit code."""
+    with pytest.raises(SystemExit) as exit_info:
+        main(["bench", "faults", *options])
+    return exit_info.value.code
+
+
+def test_every_case_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    code = bench(*FEW, "--kinds", "split, close", "--json")
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    report = json.loads(printed.out)
+    assert report["bench"] == "faults"
+    rows = {row["case"]: row for row in report["rows"]}
+    assert list(rows) == ["split", "close", *CASES_AT_THE_END]
+    for row in rows.values():
+        assert 100 <= row["agent_steps"] <= 140
+        assert row["injected"] > 0 and row["witness_steps"] > 0
+        assert row["longest_step_s"] <= fault_trials.SLACK * row["step_bound_s"]
+        for name in ("wrong", "errors", "left_behind", "witness_lost", "broken_promises"):
+            assert row[name] == 0
+    assert rows["split"]["broken"] == 0
+    assert rows["split"]["decided"] > 0 and rows["split"]["unjudged"] == 0
+    assert rows["close"]["broken"] > 0
+
+
+@pytest.mark.slow
+def test_all_promises_are_kept_at_one_fault_in_a_hundred_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    code = bench("--json")
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    rows = json.loads(printed.out)["rows"]
+    assert [row["case"] for row in rows] == [*KINDS, *CASES_AT_THE_END]
+    assert all(row["agent_steps"] >= 10_000 and row["injected"] > 100 and row["decided"] > 10 for row in rows)
+
+
+def count_broken_fights_as_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = RemoteFight._end_broken
+
+    def lie(self: RemoteFight, *arguments: Any) -> None:
+        honest(self, *arguments)
+        self.outcomes = [Outcome.WON, Outcome.LOST]
+
+    monkeypatch.setattr(RemoteFight, "_end_broken", lie)
+
+
+def let_an_exception_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: RemoteFight, *arguments: Any) -> None:
+        raise ZeroDivisionError("out of order")
+
+    monkeypatch.setattr(RemoteFight, "_end_broken", fail)
+
+
+def leave_agents_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang_up_only(self: RemoteAgent) -> None:
+        self.hang_up()
+
+    monkeypatch.setattr(RemoteAgent, "leave", hang_up_only)
+    monkeypatch.setattr(Guard, "watch", lambda self, agent_id: None)
+    monkeypatch.setattr(fault_trials, "LOGOUT_SECONDS", 0.5)
+
+
+def take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = fault_trials.bounds
+    monkeypatch.setattr(fault_trials, "bounds", lambda settings: {**honest(settings), "step": 1e-5})
+    monkeypatch.setattr(fault_trials.Player, "_hangs", lambda self: False)
+
+
+def break_off_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = RemoteAgent.step
+
+    async def break_off(self: RemoteAgent, choices: list[int]) -> Any:
+        reply = await honest(self, choices)
+        if reply.episode_ticks > 5:
+            raise Lost("the line is dead")
+        return reply
+
+    monkeypatch.setattr(RemoteAgent, "step", break_off)
+
+
+def never_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fault_trials.Player, "_hangs", lambda self: self.findings.steps > 20)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "words"),
+    [
+        (count_broken_fights_as_won, "counts as ['WON', 'LOST'], but is ['RUNNING'"),
+        (let_an_exception_escape, "ZeroDivisionError: out of order"),
+        (leave_agents_behind, "is still logged in"),
+        (take_too_long, "a step took"),
+        (break_off_everywhere, "fights broke off without a proxy"),
+        (never_come_back, "does not come back"),
+    ],
+)
+def test_broken_promises_are_noticed(
+    course: Course, sabotage: Callable[[pytest.MonkeyPatch], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fault_trials, "SINGLE_SHARE", 0.0)
+    sabotage(monkeypatch)
+    row, broken_promises = run_trial(course, "close", RandomFaults({"close": 0.05}), num_envs=4, steps=200, seed=0)
+    assert words in "\n".join(broken_promises)
+    assert row["broken_promises"] == len(broken_promises)
+
+
+def test_broken_promises_are_told_and_end_with_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fault_trials, "open_course", nullcontext)
+    monkeypatch.setattr(fault_trials, "run_trial", lambda course, name, *_: ({"case": name}, [f"no {name}"]))
+    assert bench("--kinds", "drop") == 1
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [f"{case}: no {case}" for case in ("drop", *CASES_AT_THE_END)]
+    assert [line.strip() for line in printed.out.splitlines()] == ["case", "drop", *CASES_AT_THE_END]
