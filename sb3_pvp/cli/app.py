@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from sb3_pvp import __version__
+from sb3_pvp.cli.bench_faults import bench_faults
 from sb3_pvp.cli.bench_rollout import bench_rollout
 from sb3_pvp.cli.bench_train import bench_train
 from sb3_pvp.cli.bench_world import bench_world
@@ -21,10 +22,11 @@ app = typer.Typer(add_completion=False, help="Train, rate and serve self-play fi
 app.command("evaluate")(evaluate)
 app.command("first-fighter")(first_fighter)
 app.command("sim-server")(sim_server)
-bench = typer.Typer(help="Measure speed.")
+bench = typer.Typer(help="Measure speed, and what faults do.")
 bench.command("world")(bench_world)
 bench.command("rollout")(bench_rollout)
 bench.command("train")(bench_train)
+bench.command("faults")(bench_faults)
 app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
 
