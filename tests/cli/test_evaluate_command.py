@@ -23,6 +23,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def dharok_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "dharok.zip"
+    MaskablePPO(AutoregressivePolicy, NhVecEnv(1, contract="DharokEnv"), n_steps=2, batch_size=2, seed=0).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
 def stacking_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "stacking.zip"
     MaskablePPO(AutoregressivePolicy, NhVecEnv(1, frame_ages=(0, 2)), n_steps=2, batch_size=2, seed=0).save(path)
@@ -50,6 +57,15 @@ def test_json_has_the_promised_keys(model: Path, capsys: pytest.CaptureFixture[s
     assert result["win_rate"] == result["wins"] / 6
     assert result["ci95"][0] <= result["win_rate"] <= result["ci95"][1]
     assert result["mean_ticks"] > 1
+
+
+def test_the_model_knows_its_game(model: Path, dharok_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluate(dharok_model, capsys=capsys)
+    assert evaluate(dharok_model, "--env", "DharokEnv", capsys=capsys) == found
+    assert "Observation spaces do not match" in refusal(model, "--env", "DharokEnv", capsys=capsys)
+    assert "unknown contract 'Dharok' (did you mean 'DharokEnv'?)" in refusal(model, "--env", "Dharok", capsys=capsys)
+    assert "use --env" in refusal(model, "--env-kwargs", '{"contract": "NhEnv"}', capsys=capsys)
+    assert "accountBuild" in refusal(dharok_model, "--build", "MED", capsys=capsys)
 
 
 def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,17 +21,18 @@ TINY = ["-n", str(ROLLOUTS * 4 * STEPS), "--eval-freq", "-1", "--seed", "1"]
 TINY += ["-params", "n_envs:4", f"n_steps:{STEPS}", "batch_size:64"]
 
 
-def trained(folder: Path, *arguments: str) -> PvpPPO:
+def trained(folder: Path, *arguments: str, env_id: str = "NhEnv") -> PvpPPO:
     zoo.train([*arguments, "-f", str(folder), *TINY])
-    return PvpPPO.load(folder / "maskable_ppo/NhEnv_1/NhEnv.zip")
+    return PvpPPO.load(folder / f"maskable_ppo/{env_id}_1/{env_id}.zip")
 
 
 @pytest.mark.parametrize("name", sorted(zoo.presets()))
 def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     preset = zoo.find_preset(name)
-    model = trained(tmp_path, "--preset", name)
+    model = trained(tmp_path, "--preset", name, env_id=preset.env_id)
     assert model.trained_rollouts == ROLLOUTS
-    initial = PvpPPO.load(tmp_path / "maskable_ppo/NhEnv_1/initial_model.zip")
+    assert model.policy.contract.name == preset.env_id
+    initial = PvpPPO.load(tmp_path / f"maskable_ppo/{preset.env_id}_1/initial_model.zip")
     changed = [
         not np.array_equal(*(each.detach().numpy() for each in pair))
         for pair in zip(initial.policy.parameters(), model.policy.parameters(), strict=True)
@@ -57,6 +58,18 @@ def test_core_is_what_the_original_system_calls_core() -> None:
     assert names == ["NoveltyRewardCallback", "OutcomePredictorCallback", "FightMetricsCallback"]
 
 
+def test_dharok_core_is_what_the_original_system_calls_so() -> None:
+    core = zoo.find_preset("DharokCore").hyperparams()
+    plain = {"n_envs": 100, "n_steps": 1024, "batch_size": 1024, "n_epochs": 1, "gamma": 0.995, "learning_rate": 3e-4}
+    assert {key: core[key] for key in plain} == plain
+    assert core["policy_kwargs"] == {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "head_arch": [64, 64]}
+    entropy = parse_schedule(core["ent_coef"])
+    assert [entropy(t) for t in (0, 100, 200, 300)] == pytest.approx([0.005, 0.00275, 0.0005, 0.0005])
+    assert core["env_kwargs"]["death_match"] is False
+    rewards = {"win": 1, "lose": -1, "tie": -0.2, "damage_dealt": 0.05, "damage_received": -0.05}
+    assert core["env_kwargs"]["rewards"] == rewards
+
+
 def test_the_stock_spelling_and_the_command_line_come_to_the_same(tmp_path: Path) -> None:
     stock = ["--algo", "maskable_ppo", "--env", "NhEnv", "-conf", str(ROOT / "hyperparams/Core.yml")]
     models = [trained(tmp_path / "stock", *stock), trained(tmp_path / "preset", "--preset=Core")]
@@ -76,7 +89,8 @@ def test_options_beside_a_preset_replace_its_own(tmp_path: Path) -> None:
 def test_an_unknown_preset_is_one_line_and_exit_code_2(command: list[str]) -> None:
     run = subprocess.run([sys.executable, *command, "--preset", "Cor"], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "train: error: unknown preset 'Cor' (did you mean 'Core'?). Known: Core, NhEnv\n"
+    known = "Core, DharokCore, NhEnv, DharokEnv"
+    assert run.stderr == f"train: error: unknown preset 'Cor' (did you mean 'Core'?). Known: {known}\n"
 
 
 def test_a_preset_may_be_a_file(tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path, monkeypa
     assert (tmp_path / "logs/maskable_ppo/NhEnv_2/NhEnv.zip").is_file()
 
 
+def test_the_second_game_is_played_in_one_world_as_well(strict: list[int], tmp_path: Path) -> None:
+    game = ["--algo", "maskable_ppo", "--env", "DharokEnv"]
+    options = ["-n", "256", "--eval-freq", "128", "--eval-episodes", "2", "--n-eval-envs", "2", "-f", str(tmp_path)]
+    zoo.train([*game, *options, "--seed", "1", *TINY])
+    assert set(strict) == {4, 2}
+    model = zoo_model(tmp_path / "maskable_ppo/DharokEnv_1/DharokEnv.zip")
+    assert model.policy.contract.name == "DharokEnv"
+    strict.clear()
+    zoo.enjoy([*game, "-f", str(tmp_path), "-n", "20", "--no-render"])
+    assert strict == [1] * 20
+
+
 def test_the_training_script_with_its_options(tmp_path: Path) -> None:
     options = ["-n", "2000", "-P", "--seed", "7", "--save-freq", "1024", "--eval-freq", "1024", "--eval-episodes", "2"]
     options += ["--tensorboard-log", "tb", "--num-threads", "1", "--env-kwargs", "reset_params:{'accountBuild':'MED'}"]
