@@ -14,6 +14,7 @@ from sb3_pvp.cli.bench_train import bench_train
 from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
+from sb3_pvp.cli.league import league
 from sb3_pvp.cli.learning_curve import learning_curve
 from sb3_pvp.cli.sim_server import sim_server
 from sb3_pvp.cli.usage import UsageError
@@ -29,6 +30,7 @@ bench.command("train")(bench_train)
 bench.command("faults")(bench_faults)
 app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
+app.add_typer(league, name="league")
 
 
 @app.callback(invoke_without_command=True)

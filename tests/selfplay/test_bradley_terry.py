@@ -131,7 +131,12 @@ class TestInformativePairs:
 
     def test_the_unknown_fights_first(self) -> None:
         fit = self.fit((A, B, (50, 0, 50)))
-        assert informative_pairs(fit, [A, B, C], 50, 1, 10) == [(B, C)]
+        assert all(C in pair for pair in informative_pairs(fit, [A, B, C], 50, 3, 10))
+
+    def test_excluded_pairs_are_left_alone(self) -> None:
+        pairs = informative_pairs(self.fit(), [A, B, C], 50, 6, 10, {(A, C), (B, C)})
+        assert set(pairs) == {(A, B)}
+        assert informative_pairs(self.fit(), [], 50, 6, 10) == []
 
     def test_even_fights_tell_more(self) -> None:
         fit = self.fit((A, B, (900, 0, 100)), (C, B, (9, 0, 1)))
@@ -149,14 +154,19 @@ class TestInformativePairs:
         fit = fit_bradley_terry(Payoff(records), PLAYERS)
         pairs = informative_pairs(fit, PLAYERS, 1, 8, 5)
         assert len(pairs) == 8
-        assert variance_after(fit, pairs) <= variance_after(fit, [PLAYERS[:2]] * 8) * (1 + 1e-9)
+        assert uncertainty_after(fit, pairs) <= uncertainty_after(fit, [PLAYERS[:2]] * 8) + 1e-9
+
+    def test_a_hopeless_player_does_not_keep_the_others_waiting(self) -> None:
+        fit = self.fit((B, A, (300, 0, 0)), (C, B, (5, 0, 5)))
+        assert fit.half_widths[0] > 3 * fit.half_widths[2]
+        assert informative_pairs(fit, [A, B, C], 50, 3, 16) == [(B, C)] * 3
 
 
-def variance_after(fit: BradleyTerry, pairs: list[tuple[Player, ...]], num_games: int = 5) -> float:
-    """Sum of variances in log-odds when these pairs have fought, by inverting the whole information matrix."""
+def uncertainty_after(fit: BradleyTerry, pairs: list[tuple[Player, ...]], num_games: int = 5) -> float:
+    """Sum of logarithms of variances when these pairs have fought, by inverting the whole information matrix."""
     information = np.linalg.pinv(fit.covariance / SCALE**2)
     for a, b in pairs:
         lead = np.array([(player == a) - (player == b) for player in fit.players], float)
         win = 1 / (1 + np.exp(-(fit.ratings @ lead) / SCALE))
         information += num_games * win * (1 - win) * np.outer(lead, lead)
-    return float(np.trace(np.linalg.pinv(information)))
+    return float(np.log(np.diag(np.linalg.pinv(information))).sum())

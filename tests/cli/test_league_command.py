@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sb3_pvp.cli import main
+from sb3_pvp.selfplay import League, MatchRecord, Player
+
+BOT, OLD, NEW = Player("baseline"), Player("main", 64), Player("main", 128)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    league = League(tmp_path / "league")
+    outcomes = ["won", "won", "lost", "tied", "desync"]
+    league.log.append(
+        MatchRecord(NEW, OLD, outcome, None, None, 9, outcome != "desync", 0.0, str(number))
+        for number, outcome in enumerate(outcomes)
+    )
+    return league.folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["league", *map(str, arguments)])
+    output = capsys.readouterr()
+    assert exit_info.value.code == code
+    return output.err if code == 2 else output.out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
+    return json.loads(run(capsys, *arguments, "--json", code=code))
+
+
+def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "show", folder).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["player", "main@128", "main@64"]
+    assert lines[3] == "5 matches, 1 of which do not count"
+    shown = as_json(capsys, "show", folder)
+    assert (shown["matches"], shown["not_counted"]) == (5, 1)
+    assert [(one["player"], one["games"]) for one in shown["players"]] == [("main@128", 4), ("main@64", 4)]
+
+
+def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    run(capsys, "show", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_recompute_tells_whether_ratings_were_kept_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    League.existing(folder).save_ratings()
+    assert as_json(capsys, "recompute", folder) == {"matches": 5, "not_counted": 1, "identical": True}
+    kept = folder / "ratings.json"
+    kept.write_text(kept.read_text().replace("main@64", "main@65"))
+    assert as_json(capsys, "recompute", folder)["identical"] is False
+    assert "identical" in run(capsys, "recompute", folder)
+
+
+def test_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "export", folder))))
+    assert [row["player"] for row in rows] == ["main@128", "main@64"]
+    assert run(capsys, "export", folder, "--format", "markdown").count("| main@") == 2
+    out = tmp_path / "board.json"
+    assert run(capsys, "export", folder, "--format", "json", "-o", out) == ""
+    assert float(rows[0]["rating"]) == json.loads(out.read_text())[0]["rating"]
+
+
+def test_play_and_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = as_json(capsys, "play", folder, "noop", "scripted", "--fights", 5)
+    assert counts == {"a": "noop", "b": "scripted", "wins": 0, "ties": 0, "losses": 5, "not_counted": 0}
+    assert "noop against scripted: 0 won" in run(capsys, "play", folder, "noop", "scripted", "--fights", 1)
+    rating = ("rate", folder, "--anchor", "baseline=1400", "--player", "scripted")
+    rated = as_json(capsys, *rating, "--until", 200, "--fights-per-round", 32)
+    places = {one["player"]: one for one in rated["players"]}
+    assert places["baseline"]["rating"] == 1400 == League.existing(folder).anchors[BOT]
+    assert places["scripted"]["high"] - places["scripted"]["low"] <= 400
+    assert as_json(capsys, "recompute", folder)["identical"] is True
+    run(capsys, *rating, "--until", 1, "--max-fights", 5, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "."], "holds no league"),
+        (["recompute", "league.json"], "holds no league"),
+        (["export", "{league}", "--format", "xml"], "unknown format 'xml'"),
+        (["export", "{league}", "-o", "{league}"], "directory"),
+        (["play", "{league}", "main@64", "baseline"], "main@64 has no model"),
+        (["play", "{league}", "noop", "a b"], "player's name"),
+        (["play", "{league}", "noop", "scripted", "--world", "moon"], "moon"),
+        (["play", "{league}", "noop", "scripted", "--contract", "NhEnw"], "NhEnv"),
+        (["play", "{league}", "noop", "scripted", "--reset-params", "{{"], "--reset-params"),
+        (["play", "{league}", "noop", "scripted", "--reset-params", '{{"acountBuild": 1}}'], "accountBuild"),
+        (["play", "{league}", "noop", "scripted", "--world", "rsps://127.0.0.1:1"], "127.0.0.1"),
+        (["rate", "{league}"], "--until"),
+        (["rate", "{league}", "--until", "50"], "two players"),
+        (["rate", "{league}", "--until", "50", "--anchor", "baseline:3"], "baseline=1500"),
+        (["rate", "{league}", "--until", "50", "--player", "noob"], "noop"),
+    ],
+)
+def test_bad_usage(folder: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = run(capsys, *(argument.format(league=folder) for argument in arguments), code=2)
+    assert error.startswith("sb3-pvp: error: ") and error.count("\n") == 1
+    assert words in error
+    assert len(League.existing(folder).log) == 5

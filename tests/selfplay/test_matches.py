@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sb3_contrib import MaskablePPO
+
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.matches import ONE_SIDED, Arena, play_matches, rate
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
+
+BOT, NOOP, SCRIPTED = map(Player, ("baseline", "noop", "scripted"))
+ONE_FRAME, TWO_FRAMES = Player("main", 64), Player("stacking", 9)
+ARENA = Arena(parallel_fights=16)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A league's folder with two models, of which one sees two frames."""
+    league = League(tmp_path_factory.mktemp("league"))
+    for player, frames in ((ONE_FRAME, 1), (TWO_FRAMES, 2)):
+        env = NhVecEnv(1, frame_ages=frames)
+        network = {"net_arch": [8], "head_arch": []}
+        model = MaskablePPO(AutoregressivePolicy, env, n_steps=2, batch_size=2, seed=0, policy_kwargs=network)
+        league.add(player, model.save)
+    return league.folder
+
+
+@pytest.fixture
+def league(models: Path, tmp_path: Path) -> League:
+    league = League(tmp_path / "league")
+    (league.folder / "players").rmdir()
+    (league.folder / "players").symlink_to(models / "players")
+    return league
+
+
+def test_half_of_the_fights_in_either_seat_and_all_in_the_log(league: League) -> None:
+    records = play_matches(league, (ONE_FRAME, SCRIPTED), 5, 0, ARENA)
+    assert Counter(record.player_a for record in records) == {ONE_FRAME: 2, SCRIPTED: 3}
+    assert league.log.records(counted_only=False) == records
+    assert len({record.key for record in records}) == 5
+    assert all(record.ticks > 0 and record.build for record in records)
+    play_matches(league, (ONE_FRAME, SCRIPTED), 5, 0, ARENA)
+    assert len(league.log) == 10
+
+
+@pytest.mark.parametrize("pair", [(BOT, SCRIPTED), (SCRIPTED, BOT)])
+def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Player, Player]) -> None:
+    records = play_matches(league, pair, 6, 0, ARENA)
+    assert [(record.player_a, record.player_b) for record in records] == [(SCRIPTED, BOT)] * 6
+
+
+def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
+    records = play_matches(league, (NOOP, SCRIPTED), 10, 0, ARENA)
+    assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
+    assert Payoff(records).win_rate(SCRIPTED, NOOP) == 1
+
+
+def test_the_same_seed_gives_the_same_fights(league: League) -> None:
+    def fight(seed: int) -> list[MatchRecord]:
+        records = play_matches(league, (TWO_FRAMES, SCRIPTED), 4, seed, ARENA)
+        return [replace(record, key="k", finished_at=0) for record in records]
+
+    first = fight(5)
+    assert fight(5) == first != fight(6)
+
+
+def test_reset_params_reach_the_fights(league: League) -> None:
+    arena = Arena(reset_params={"accountBuild": "ZERKER"}, parallel_fights=8)
+    records = play_matches(league, (SCRIPTED, BOT), 4, 0, arena)
+    assert {record.build for record in records} == {"ZERKER"}
+
+
+def test_fights_that_time_out_are_kept_and_do_not_count(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NhVecEnv, "__init__", limited(NhVecEnv.__init__, 5))
+    records = play_matches(league, (NOOP, SCRIPTED), 3, 0, ARENA)
+    assert [(record.outcome, record.counted) for record in records] == [("timeout", False)] * 3
+    assert league.ratings().broken == 3 and not league.ratings().elo.ratings
+
+
+def limited(init: object, ticks: int) -> object:
+    return lambda self, *args, **kwargs: init(self, *args, **kwargs, max_episode_ticks=ticks)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        ((BOT, Player("baselin")), "did you mean 'baseline'"),
+        ((Player("main", 65), BOT), "main@65 has no model"),
+        ((NOOP, NOOP), "two players"),
+        ((BOT, BOT), "two players"),
+    ],
+)
+def test_who_cannot_fight(league: League, pair: tuple[Player, Player], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        play_matches(league, pair, 1, 0, ARENA)
+    assert len(league.log) == 0
+
+
+def test_rating_ends_when_all_are_known_well_enough(league: League) -> None:
+    league.anchors[BOT] = 1500
+    rounds = list(rate(league, [SCRIPTED, ONE_FRAME, BOT], 150, ARENA, fights_per_round=32))
+    first, *_, last = rounds
+    assert (first.num_fights, first.out_of_reach) == (0, ()) and max(first.half_widths.values()) > 1000
+    assert max(last.half_widths.values()) <= 150 < max(rounds[-2].half_widths.values())
+    assert last.num_fights == len(league.log) == 32 * (len(rounds) - 1)
+    assert last.half_widths[BOT] == 0
+
+
+def test_nobody_waits_for_who_is_out_of_reach(league: League) -> None:
+    *_, last = rate(league, [NOOP, SCRIPTED], 60, ARENA, fights_per_round=64)
+    assert NOOP in last.out_of_reach and last.half_widths[NOOP] > 60
+    assert ONE_SIDED <= last.num_fights < ONE_SIDED + 64
+
+
+def test_pairs_whose_fights_never_count_are_left_alone(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NhVecEnv, "__init__", limited(NhVecEnv.__init__, 5))
+    *_, last = rate(league, [NOOP, SCRIPTED, BOT], 60, ARENA, fights_per_round=32)
+    assert 0 < last.num_fights <= 3 * 32 and min(last.half_widths.values()) > 60
+
+
+def test_rating_stops_at_the_limit(league: League) -> None:
+    *_, last = rate(league, [SCRIPTED, BOT], 1, ARENA, fights_per_round=32, max_fights=40)
+    assert last.num_fights == 40 == len(league.log)
+
+
+def test_rating_needs_two(league: League) -> None:
+    with pytest.raises(ValueError, match="two players"):
+        list(rate(league, [BOT], 50, ARENA))
