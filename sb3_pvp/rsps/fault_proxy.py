@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import struct
@@ -170,7 +171,7 @@ class FaultProxy:
             await link.run((reader, server_writer), (server_reader, writer))
         except (OSError, ValueError, _HangUp) as error:  # `ValueError`: an endless line
             if isinstance(error, _Reset):
-                _reset_on_close(writers)
+                reset_on_close(writers)
         except asyncio.CancelledError:
             pass  # by `stop`; nobody waits for this task, which asyncio would complain about
         finally:
@@ -297,10 +298,9 @@ class _Pipe:
         await self._send(data)
 
 
-def _reset_on_close(writers: Iterable[asyncio.StreamWriter]) -> None:
+def reset_on_close(writers: Iterable[asyncio.StreamWriter]) -> None:
     """Without lingering a socket is not closed in order, but reset."""
     for writer in writers:
-        connection = writer.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with contextlib.suppress(OSError):  # it may be closed already
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps.fault_proxy import DIRECTIONS, KINDS, Chooser, FaultProxy, Line, RandomFaults
+from sb3_pvp.rsps.fault_proxy import DIRECTIONS, KINDS, Chooser, FaultProxy, Line, RandomFaults, reset_on_close
 from tests.rsps.one_fault import OneFault
 
 TIMEOUT = 20
@@ -152,6 +152,18 @@ def test_a_server_that_is_not_there() -> None:
         return answer
 
     assert asyncio.run(asyncio.wait_for(ask(), TIMEOUT)) == b""
+
+
+def test_a_connection_that_is_closed_can_be_reset_as_well() -> None:
+    async def reset() -> None:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.close()
+        await writer.wait_closed()
+        reset_on_close([writer])
+        server.close()
+
+    asyncio.run(asyncio.wait_for(reset(), TIMEOUT))
 
 
 def drawn(faults: RandomFaults, direction: str, count: int = 4000) -> list[object]:
