@@ -13,12 +13,11 @@ def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64
     """Numbers of fights, int64 ``(N,)``, from numbers or flags; all if ``None``. `ValueError` for one out of range."""
     if fights is None:
         return np.arange(num_fights)
-    numbers = np.atleast_1d(np.asarray(fights))
-    if numbers.dtype == np.bool_:
-        numbers = np.flatnonzero(numbers)
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= num_fights):
+    array = np.atleast_1d(np.asarray(fights))
+    numbers = np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64, copy=False)
+    if _any_outside(numbers, num_fights):
         raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, not {fights!r}")
-    return numbers.astype(np.int64, copy=False)
+    return numbers
 
 
 def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:
@@ -31,6 +30,12 @@ def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray
     if array.shape != expected or array.dtype.kind not in "iu":
         raise ValueError(f"actions must be integers of shape {expected}, not {array.dtype} {array.shape}")
     array = np.ascontiguousarray(array, np.int64)
-    if array.size and (array.min() < 0 or (array >= np.array(contract.head_sizes)).any()):
+    if _any_outside(array, contract.head_sizes):
         raise ValueError(f"every action must be from 0 to one less than its head's size {contract.head_sizes}")
     return array
+
+
+def _any_outside(numbers: NDArray[np.int64], ends: ArrayLike) -> bool:
+    """Some number is not from 0 to its end. Worlds ask this in every tick, so it is done in one comparison: without
+    their sign, negative numbers are larger than all others."""
+    return bool(np.count_nonzero(numbers.view(np.uint64) >= np.asarray(ends, np.uint64)))
