@@ -18,7 +18,7 @@ from sb3_pvp.testing import check_pvp_env
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("DharokEnv")
-GAME = {"contract": "DharokEnv", "world": FakeWorld}
+GAME: dict[str, Any] = {"contract": "DharokEnv", "world": FakeWorld}
 SHAPES = {"observation": (1, 40), "privileged": (1, 15), "action_mask": (17,)}
 
 
@@ -42,6 +42,51 @@ def test_it_passes_the_checkers() -> None:
     check_pvp_env(NhEnv(opponent="noop", **GAME), ticks=60)
     check_env(NhEnv(opponent="noop", **GAME))
     parallel_api_test(parallel_env(**GAME), num_cycles=60)
+
+
+def test_it_passes_the_checkers_in_the_embedded_world() -> None:
+    check_pvp_env(NhEnv(contract="DharokEnv"), ticks=400)
+    parallel_api_test(parallel_env(contract="DharokEnv"), num_cycles=400)
+
+
+def test_a_fight_of_many_goes_the_way_of_a_single_one() -> None:
+    many, rng = NhVecEnv(3, contract="DharokEnv", seed=5, frame_ages=(0, 1)), np.random.default_rng(0)
+    single = NhEnv(contract="DharokEnv", frame_ages=(0, 1))
+    together, (alone, _) = many.reset(), single.reset(seed=6)
+    for _ in range(150):
+        assert all(np.array_equal(together[key][1], alone[key]) for key in SHAPES)
+        actions = CONTRACT.random_action(many.action_masks(), rng)
+        together, rewards, dones, _ = many.step(actions)
+        alone, reward, terminated, truncated, _ = single.step(actions[1])
+        assert (reward, terminated or truncated) == (pytest.approx(rewards[1]), dones[1])
+        if dones[1]:
+            break
+
+
+def test_a_snapshot_goes_on_as_before() -> None:
+    envs = [NhVecEnv(2, contract="DharokEnv", seed=seed) for seed in (1, 2)]
+    rng = np.random.default_rng(0)
+    envs[0].reset()
+    for _ in range(40):
+        envs[0].step(CONTRACT.random_action(envs[0].action_masks(), rng))
+    envs[1].set_state(envs[0].get_state())
+    for _ in range(40):
+        actions = CONTRACT.random_action(envs[0].action_masks(), rng)
+        (one, reward, *_), (other, same_reward, *_) = (env.step(actions) for env in envs)
+        assert all(np.array_equal(one[key], other[key]) for key in SHAPES)
+        assert np.array_equal(reward, same_reward)
+
+
+def test_food_that_is_gone_is_a_tie_without_death_match() -> None:
+    env = NhVecEnv(8, contract="DharokEnv", death_match=False, rewards={"tie": -0.5})
+    env.reset()
+    rng, ended = np.random.default_rng(0), []
+    for _ in range(400):
+        *_, dones, infos = env.step(CONTRACT.random_action(env.action_masks(), rng))
+        ended += [infos[fight] for fight in np.flatnonzero(dones)]
+    ties = [info for info in ended if info["outcome"] == "tied"]
+    assert ties
+    assert all(info["episode_rewards"]["tied"] == -0.5 and not info["TimeLimit.truncated"] for info in ties)
 
 
 def test_what_only_the_opponent_knows_is_privileged() -> None:
@@ -80,11 +125,12 @@ def test_a_factory_that_makes_another_game_is_refused() -> None:
         NhEnv(contract="DharokEnv", world=nh_fights)
 
 
+@pytest.mark.parametrize("world", ["sim", "rsps://127.0.0.1:1"])
 @pytest.mark.parametrize("face", [NhEnv, NhVecEnv, parallel_env])
-def test_a_server_is_not_asked_for_what_only_nh_fights_have(face: Any) -> None:
-    with pytest.raises(ValueError, match="unknown reset parameter of DharokEnv 'accountBuild'"):
-        face(contract="DharokEnv", world="rsps://127.0.0.1:1", reset_params={"accountBuild": "MED"})
-    face(contract="DharokEnv", world="rsps://127.0.0.1:1", reset_params={"episodeId": "1"}).close()
+def test_no_world_is_asked_for_what_only_nh_fights_have(face: Any, world: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown reset parameter .*'accountBuild'.*Known: .*target"):
+        face(contract="DharokEnv", world=world, reset_params={"accountBuild": "MED"})
+    face(contract="DharokEnv", world=world, reset_params={"episodeId": "1"}).close()
 
 
 def test_noise_and_forbidden_actions_go_by_its_ids() -> None:

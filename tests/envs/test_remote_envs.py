@@ -18,6 +18,8 @@ from sb3_pvp.world import META_DTYPE, Outcome
 from tests.rsps.served import logged_in, world_server
 
 LMS = {"randomizeBuild": True, "randomizeGear": True, "randomBuildOptions": ["LMS_PURE", "LMS_MED", "MED"]}
+PARAMS = {"NhEnv": LMS, "DharokEnv": {}}
+OPPONENTS = [("NhEnv", "baseline"), ("NhEnv", "scripted"), ("DharokEnv", "baseline"), ("DharokEnv", "noop")]
 #: What is the same in the embedded world and in the remote one; fields without a value hold anything.
 ALWAYS = [name for name in META_DTYPE.names or () if "_present" in name or "health" in name or "food_count" in name]
 
@@ -43,12 +45,13 @@ def served() -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.parametrize("contract", sorted(PARAMS))
 @pytest.mark.parametrize("against_bot", [True, False], ids=["bot", "pair"])
-def test_a_remote_fight_is_the_fight_on_the_server(served: Served, against_bot: bool) -> None:
-    world, rng = RemoteWorld(served.address), np.random.default_rng(0)
+def test_a_remote_fight_is_the_fight_on_the_server(served: Served, against_bot: bool, contract: str) -> None:
+    world, rng = RemoteWorld(served.address, contract=contract), np.random.default_rng(0)
     for _ in range(2):
-        world.reset(options={"bots": (None, "baseline" if against_bot else None), "reset_params": LMS})
-        (sim,) = served.worlds
+        world.reset(options={"bots": (None, "baseline" if against_bot else None), "reset_params": PARAMS[contract]})
+        (sim,) = (each for each in served.worlds if each.contract is world.contract)
         same = next(seat for seat in range(2) if np.array_equal(world.obs[0, 0], sim.obs[0, seat]))
         seats = [0, 1] if same == 0 else [1, 0]
         last_outcome = world.outcome[0]
@@ -68,14 +71,15 @@ def test_a_remote_fight_is_the_fight_on_the_server(served: Served, against_bot: 
     assert logged_in(served.port) == []
 
 
-@pytest.mark.parametrize("opponent", ["baseline", "scripted"])
-def test_one_environment(served: Served, opponent: str) -> None:
-    env: gym.Env[Any, Any] = gym.make("NhEnv", world=served.address, opponent=opponent, reset_params=LMS)
+@pytest.mark.parametrize(("game", "opponent"), OPPONENTS)
+def test_one_environment(served: Served, game: str, opponent: str) -> None:
+    env: gym.Env[Any, Any] = gym.make(game, world=served.address, opponent=opponent, reset_params=PARAMS[game])
     observation, info = env.reset(seed=1)
     rng, ended = np.random.default_rng(0), False
     assert observation["privileged"].any()
     assert info["opponent"] == opponent
     contract = env.get_wrapper_attr("contract")
+    assert contract.name == game
     while not ended:
         observation, reward, ended, broken, info = env.step(contract.random_action(observation["action_mask"] > 0, rng))
         assert not broken and np.isfinite(float(reward))
@@ -85,16 +89,15 @@ def test_one_environment(served: Served, opponent: str) -> None:
     assert logged_in(served.port) == []
 
 
-@pytest.mark.parametrize("opponent", ["baseline", "scripted"])
-def test_many_fights_of_one_vectorised_environment(served: Served, opponent: str) -> None:
-    env = NhVecEnv(8, opponent, served.address, reset_params=LMS)
+@pytest.mark.parametrize(("game", "opponent"), OPPONENTS)
+def test_many_fights_of_one_vectorised_environment(served: Served, game: str, opponent: str) -> None:
+    env = NhVecEnv(8, opponent, served.address, reset_params=PARAMS[game], contract=game)
     observation, rng, ended = env.reset(), np.random.default_rng(0), []
     assert len(logged_in(served.port)) == (8 if opponent == "baseline" else 16)
-    for _ in range(300):
+    while len(ended) < 3:
         masks = observation["action_mask"] > 0
         observation, _, dones, infos = env.step(env.fights.contract.random_action(masks, rng))
         ended += [infos[index] for index in np.flatnonzero(dones)]
-    assert len(ended) >= 3
     assert all(info["outcome"] in ("won", "lost") and not info["TimeLimit.truncated"] for info in ended)
     env.close()
     assert logged_in(served.port) == []
