@@ -1,13 +1,19 @@
 """SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments."""
 
+from sb3_pvp.callbacks.elo import EloCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
+from sb3_pvp.callbacks.league import LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observation_metrics import ObservationMetricsCallback
 from sb3_pvp.callbacks.outcome_predictor import OutcomePredictorCallback
+from sb3_pvp.callbacks.self_play import SelfPlayCallback
 
 __all__ = [
+    "EloCallback",
     "FightMetricsCallback",
+    "LeagueCallback",
     "NoveltyRewardCallback",
     "ObservationMetricsCallback",
     "OutcomePredictorCallback",
+    "SelfPlayCallback",
 ]

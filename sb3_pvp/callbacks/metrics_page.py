@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp import ppo
-from sb3_pvp.callbacks import fight_metrics, novelty, observation_metrics, outcome_predictor
+from sb3_pvp.callbacks import (
+    elo,
+    fight_metrics,
+    league,
+    novelty,
+    observation_metrics,
+    outcome_predictor,
+    self_play_metrics,
+)
 
 INTRODUCTION = """# Metrics
 
@@ -14,8 +22,9 @@ What a training run logs, to TensorBoard and wherever else SB3's logger writes. 
 code; do not edit by hand.
 
 `{head}` stands for the id of an action head and `{observation}` for that of an observation, with `opponent_` before it
-if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. A metric with nothing
-to tell is left out of the log. A health bar is the maximum hitpoints of whom it happens to."""
+if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` is the
+name of an opponent. A metric with nothing to tell is left out of the log. A health bar is the maximum hitpoints of whom
+it happens to."""
 
 #: Of SB3's ``EvalCallback`` and its kin.
 EVALUATION = {
@@ -29,6 +38,9 @@ SOURCES = {
     "The algorithm `sb3_pvp.PvpPPO`": ppo.METRICS,
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
     "`FightMetricsCallback`": fight_metrics.METRICS,
+    "`SelfPlayCallback`": self_play_metrics.METRICS,
+    "`LeagueCallback`": league.METRICS,
+    "`EloCallback`": elo.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observation_metrics.METRICS,

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TypeVar
+from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -32,6 +32,16 @@ from sb3_pvp.ppo.training_state import (
 Self = TypeVar("Self", bound="ResumablePPO")
 
 
+class ResumablePart(Protocol):
+    """Something besides the learner and its environments that an exact resume must put back, such as a callback."""
+
+    def get_state(self) -> State:
+        """Where it stands between two roll-outs: copies that can be pickled."""
+
+    def set_state(self, state: State, same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`; ``same_episodes``: so did the environments, in their episodes."""
+
+
 class ResumablePPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO`, with what `save` writes and `load` needs for an exact resume.
 
@@ -45,6 +55,14 @@ class ResumablePPO(MaskablePPO):
     #: What a loaded model will resume from, packed; taken up by the first roll-out.
     training_state: bytes | None = None
     _rollout_start: State | None = None
+
+    #: The folder of the run, where callbacks put their files, if whoever started the run has set it; not saved.
+    run_folder: str | Path | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``.
+        self.resumable_parts: dict[str, ResumablePart] = {}
+        super().__init__(*args, **kwargs)
 
     def _begin_rollout(self, env: VecEnv) -> None:
         if self.training_state is not None:
@@ -64,20 +82,26 @@ class ResumablePPO(MaskablePPO):
             "last_episode_starts": copy.deepcopy(self._last_episode_starts),
             "env": env_state(env),
             "random": random_state(),
+            "parts": {name: part.get_state() for name, part in self.resumable_parts.items()},
         }
 
     def _resume(self, state: State, env: VecEnv) -> None:
         """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
+        same_episodes = True
         try:
             set_env_state(env, state["env"])
         except ValueError as error:
             warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=4)
+            same_episodes = False
         else:
             self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
         vars(self).update(state["attributes"])
         self._num_timesteps_at_start = self.num_timesteps
         set_policy_buffers(self.policy, state["policy_buffers"])
         set_random_state(state["random"])
+        saved = state.get("parts", {})  # files of earlier versions have none
+        for name in self.resumable_parts.keys() & saved.keys():
+            self.resumable_parts[name].set_state(saved[name], same_episodes)
 
     def _setup_learn(
         self,
@@ -88,6 +112,7 @@ class ResumablePPO(MaskablePPO):
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         self._end_rollout()
+        self.resumable_parts = {}
         if reset_num_timesteps:
             self.training_state = None
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
@@ -122,7 +147,7 @@ class ResumablePPO(MaskablePPO):
         return pack(self._current_state(self.env)) if self.env is not None and self._last_obs is not None else None
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_rollout_start"]
+        return [*super()._excluded_save_params(), "_rollout_start", "run_folder", "resumable_parts"]
 
     @classmethod
     def load(

@@ -1,0 +1,70 @@
+"""How strong the learner is, after every roll-out (self-play.md §6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.opponent_sources import player_of_opponent
+from sb3_pvp.callbacks.run_league import RunLeague, learner, shared_league
+from sb3_pvp.envs.opponents import SELF_PLAY
+
+METRICS = {
+    "rollout/elo/latest": "Elo rating of the learner.",
+    "rollout/elo/average-match": "Mean Elo rating of those whom the learner fought in this roll-out, before it.",
+    "rollout/elo/{player}": "Elo rating of a player who is no snapshot of this run, such as `baseline`.",
+    "rollout/open_skill/mu": "Strength of the learner by OpenSkill.",
+    "rollout/open_skill/sigma": "How uncertain that is.",
+}
+
+
+class EloCallback(BaseCallback):
+    """Logs the ratings of the learner and of those whom it fights, from the log of the league.
+
+    List it after `LeagueCallback`, which writes that log.
+
+    Args:
+        directory: of the league; ``None``: ``league`` in the folder of the run.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: at the start of training, if there is no `LeagueCallback` before it.
+    """
+
+    def __init__(self, directory: str | Path | None = None, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._directory = directory
+
+    def _init_callback(self) -> None:
+        self._run: RunLeague = shared_league(self.model, self._directory)
+        if not self._run.is_recorded:
+            raise ValueError(
+                f"nobody writes down the matches of {self._run.league.folder}: list LeagueCallback before EloCallback"
+            )
+
+    def _on_rollout_start(self) -> None:
+        self._learner = learner(self.model)
+        self._elo_before = dict(self._run.league.ratings().elo.ratings)
+        self._opponents: list[str] = []
+
+    def _on_step(self) -> bool:
+        infos = self.locals["infos"]
+        met = (str(infos[row]["opponent"]) for row in np.flatnonzero(self.locals["dones"]))
+        self._opponents += (name for name in met if name != SELF_PLAY)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        ratings = self._run.league.ratings()
+        self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
+        if self._opponents:
+            met = [player_of_opponent(name) for name in self._opponents]
+            before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in met]
+            self.logger.record("rollout/elo/average-match", float(np.mean(before)))
+        for player, rating in ratings.elo.ratings.items():
+            if player.step is None:
+                self.logger.record(f"rollout/elo/{player}", rating, exclude=("stdout",))
+        skill = ratings.open_skill.skill(self._learner)
+        self.logger.record("rollout/open_skill/mu", skill.mu, exclude=("stdout",))
+        self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude=("stdout",))

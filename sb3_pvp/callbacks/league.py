@@ -1,0 +1,173 @@
+"""Keeps the league of a run: snapshots of the learner, all matches, and how strong everybody is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.atomic_files import write_atomically
+from sb3_pvp.callbacks import league_pictures
+from sb3_pvp.callbacks.opponent_sources import player_of_opponent
+from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.run_league import RunLeague, learner, register, shared_league
+from sb3_pvp.callbacks.weights import save_weights
+from sb3_pvp.envs.opponents import SELF_PLAY
+from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.selfplay import LEARNER, MatchRecord, Player
+from sb3_pvp.selfplay.leaderboard import FORMATS
+from sb3_pvp.selfplay.match_log import BROKEN, SCORES
+
+METRICS = {
+    "league/num_players": "Players with a model in the league.",
+    "league/num_matches": "Matches in the league's log, broken ones among them.",
+    "league/broken_matches": "Fights of this roll-out that broke off, and are not rated.",
+    "league/payoff": "Picture: win rates of players (rows) against one another.",
+    "league/ratings": "Picture: ratings of the learner's snapshots over steps, and of the others.",
+}
+
+
+class LeagueCallback(BaseCallback):
+    """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
+
+    The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
+    now and then and at the end. The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in
+    which the match ended. Matches are logged in one go at the end of a roll-out, under keys that a run which is
+    killed and goes on from a checkpoint uses again, so that none counts twice.
+
+    List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
+    episodes, as `NhEnv` does.
+
+    Args:
+        snapshot_every: roll-outs between snapshots, a number or a schedule; the first is taken at once.
+        anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
+        pictures_every: roll-outs between pictures and leaderboards.
+        directory: of the league; ``None``: ``league`` in the folder of the run.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: for impossible values; and at the start of training, if the league is that of another run.
+    """
+
+    def __init__(
+        self,
+        snapshot_every: Any = 1,
+        anchors: Mapping[str, float] | None = None,
+        pictures_every: int = 20,
+        directory: str | Path | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        self._schedule, self._directory = parse_schedule(snapshot_every), directory
+        self._snapshot_every(0)
+        if isinstance(pictures_every, bool) or not isinstance(pictures_every, int) or pictures_every < 1:
+            raise ValueError(f"pictures_every must be a positive integer, got {pictures_every!r}")
+        self._pictures_every = pictures_every
+        self._anchors = None if anchors is None else {Player.parse(name): float(elo) for name, elo in anchors.items()}
+
+    def _init_callback(self) -> None:
+        self._run: RunLeague = shared_league(self.model, self._directory)
+        self._check_fresh()
+        self._run.is_recorded = True
+        if self._anchors is not None:
+            self._run.set_anchors(self._anchors)
+        self._last_snapshot: int | None = None
+        register(self.model, "league", self)
+
+    def get_state(self) -> dict[str, Any]:
+        """When the last snapshot was taken."""
+        return {"last_snapshot": self._last_snapshot}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`."""
+        self._last_snapshot = state["last_snapshot"]
+
+    def _on_rollout_start(self) -> None:
+        self._rollout, self._learner = trained_rollouts(self.model), learner(self.model)
+        if self._last_snapshot is None or self._rollout - self._last_snapshot >= self._snapshot_every(self._rollout):
+            self._run.league.add(self._learner, lambda path: save_weights(self.model, path))
+            self._last_snapshot = self._rollout
+        self._records: list[MatchRecord] = []
+        self._episodes = np.zeros(self.training_env.num_envs, np.int64)
+
+    def _on_step(self) -> bool:
+        for row in np.flatnonzero(self.locals["dones"]).tolist():
+            self._finish(row, self.locals["infos"][row])
+        return True
+
+    def _on_rollout_end(self) -> None:
+        league = self._run.league
+        league.log.append(self._records)
+        league.save()
+        self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
+        self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
+        self.logger.record("league/broken_matches", sum(not each.counted for each in self._records))
+        if (self._rollout + 1) % self._pictures_every == 0:
+            self._publish()
+
+    def _on_training_end(self) -> None:
+        self._publish()
+
+    def _finish(self, row: int, info: dict[str, Any]) -> None:
+        key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
+        self._episodes[row] += 1
+        record = _record(self._learner, info, key)
+        if record is not None:
+            self._records.append(record)
+
+    def _publish(self) -> None:
+        """Writes the leaderboard and the pictures."""
+        league = self._run.league
+        standings = league.leaderboard()
+        write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
+        league_pictures.publish(league, standings, self.logger)
+
+    def _snapshot_every(self, t: int) -> float:
+        every = self._schedule(t)
+        if isinstance(every, bool) or not isinstance(every, (int, float)) or not every >= 1:
+            raise ValueError(f"snapshot_every must be at least 1 roll-out, got {every!r} after {t}")
+        return float(every)
+
+    def _check_fresh(self) -> None:
+        """A new learner must not go on with the matches of another one, whose names it would take."""
+        resumes = getattr(self.model, "training_state", None) is not None
+        if resumes or trained_rollouts(self.model) > 0:
+            return
+        league = self._run.league
+        others = [each.player_a for each in league.log.records() if each.player_a.name == LEARNER]
+        newest = max(others, default=None)
+        if newest is not None and newest.age > 0:
+            raise ValueError(
+                f"the league in {league.folder} is of another run, which came as far as {newest}: go on with that run "
+                "from its checkpoint, or give the new one a directory of its own"
+            )
+
+
+def _record(learning: Player, info: dict[str, Any], key: str) -> MatchRecord | None:
+    """The match that has ended; ``None`` for fights of the learner against itself, which tell nothing."""
+    for name in ("opponent", "outcome"):
+        if name not in info:
+            raise ValueError(
+                f"LeagueCallback needs info[{name!r}] at the end of an episode; the training environment does not "
+                "give it"
+            )
+    opponent, outcome = str(info["opponent"]), str(info["outcome"])
+    if opponent == SELF_PLAY or player_of_opponent(opponent) == learning:
+        return None
+    counted = outcome in SCORES
+    seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
+    return MatchRecord(
+        learning,
+        player_of_opponent(opponent),
+        outcome if counted or outcome in BROKEN else "timeout",
+        seed=None if seed is None else int(seed) % 2**63,
+        build=info.get("build"),
+        ticks=int(ticks),
+        counted=counted,
+        finished_at=time.time(),
+        key=key,
+    )

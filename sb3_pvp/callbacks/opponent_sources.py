@@ -1,0 +1,188 @@
+"""Where opponents come from: the league's past, the newest model, a list of targets (self-play.md §2, §4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from sb3_pvp.envs.opponents import opponent_name
+from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, player_of_file
+
+
+class Drawn(NamedTuple):
+    """An opponent as environments take it, and what it is called: ``str()`` of a `Player`."""
+
+    opponent: Any
+    name: str
+
+
+class OpponentSource(Protocol):
+    """Gives opponents to the rows of one kind."""
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Looks at what there is now. Raises `ValueError` if there is nobody."""
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """The opponent of an episode."""
+
+
+class PastPlayers:
+    """Players of a league, drawn by its match maker.
+
+    At most ``num_live`` players take part in a roll-out, as each costs a batch of its own in every tick: so many draws
+    of the match maker at its start, which may repeat themselves, and from which every episode takes one at random. On
+    average that is the match maker's distribution; while the league has no more players, episodes ask it directly.
+
+    Args:
+        league: with a match maker.
+        label: before the players' names, if it is the league of another run.
+        num_live: at least 1.
+    """
+
+    def __init__(self, league: League, label: str, num_live: int) -> None:
+        self._league, self._label, self._num_live = league, label, num_live
+        self._live: list[Player] = []
+        self._players: dict[str, Player] = {}
+
+    @property
+    def match_maker(self) -> MatchMaker:
+        """Who chooses."""
+        assert self._league.match_maker is not None
+        return self._league.match_maker
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Takes up new players, and draws those who may be met."""
+        self.match_maker.trained_rollouts = trained_rollouts
+        newest = None if self._label else learner
+        for player in known_players(self._league, newest):
+            self.match_maker.add(player)
+        self._check_players()
+        self._players = {named(player, self._label): player for player in self.match_maker.players}
+        enough = len(self._players) <= self._num_live
+        self._live = [] if enough else [self._league.choose(rng) for _ in range(self._num_live)]
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """A player for the next episode."""
+        player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
+        if not self._league.path(player).is_file():
+            player = self._league.choose(rng)
+        return Drawn(self._league.opponent(player), named(player, self._label))
+
+    def record(self, name: str, learner_outcome: str) -> None:
+        """Tells the match maker how an episode ended."""
+        player = self._players.get(name)
+        if player is not None:
+            self.match_maker.record(player, learner_outcome)
+
+    def step_of(self, name: str) -> int | None:
+        """The age of a player, in steps of its learner."""
+        player = self._players.get(name)
+        return None if player is None else player.step
+
+    def _check_players(self) -> None:
+        if not self.match_maker.players:
+            raise ValueError(
+                f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
+                "it adds snapshots of the learner"
+            )
+
+
+class LatestPlayer:
+    """The newest snapshot of a run's own learner, the same for a whole roll-out."""
+
+    def __init__(self, league: League, label: str) -> None:
+        self._league, self._label = league, label
+        self._newest: Player | None = None
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Looks for the newest snapshot."""
+        players = known_players(self._league, None if self._label else learner)
+        self._newest = max((player for player in players if player.name == LEARNER), default=None)
+        if self._newest is None:
+            raise ValueError(
+                f"the league in {self._league.folder} has no snapshot of a learner: list LeagueCallback before "
+                "SelfPlayCallback, or wait until the other run has begun"
+            )
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """That snapshot."""
+        assert self._newest is not None
+        return Drawn(self._league.opponent(self._newest), named(self._newest, self._label))
+
+
+class Targets:
+    """A fixed list of models and plug-ins, all equally likely.
+
+    Raises `ValueError` if the list is empty, and `FileNotFoundError` for a model that is not there.
+    """
+
+    def __init__(self, targets: Sequence[Any]) -> None:
+        if not targets:
+            raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
+        self._targets = [Drawn(target, _target_name(target)) for target in targets]
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Nothing changes."""
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """One of them; nothing is drawn where there is no choice."""
+        return self._targets[rng.integers(len(self._targets)) if len(self._targets) > 1 else 0]
+
+
+def known_players(league: League, learner: Player | None) -> list[Player]:
+    """The league's players with models, without those whom the ``learner`` has yet to become.
+
+    A run that was killed and goes on from an earlier checkpoint finds such in its folder.
+    """
+    players = league.players()
+    if learner is None:
+        return players
+    return [player for player in players if player.name != learner.name or player.age <= learner.age]
+
+
+def named(player: Player, label: str) -> str:
+    """What a player is called here: players of other runs have the run's name before their own."""
+    return str(Player(f"{label}.{player.name}", player.step) if label else player)
+
+
+def label_of(league: League) -> str:
+    """A name for the run whose league it is: that of its folder."""
+    folder = league.folder.absolute()
+    return clean_name(folder.parent.name if folder.name == "league" else folder.name)
+
+
+def clean_name(text: str) -> str:
+    """The text without what must not be in the name of a `Player`."""
+    return re.sub(r"[^\w.+-]|^[^\w]+", "_", text, flags=re.ASCII) or "_"
+
+
+def player_of_opponent(name: str) -> Player:
+    """The player whom environments call by this name: a player's name, or that of a model's file."""
+    try:
+        return Player.parse(name)
+    except ValueError:
+        pass
+    try:
+        return player_of_file(f"{name}.zip")
+    except ValueError:
+        return Player(clean_name(name))
+
+
+def _target_name(target: Any) -> str:
+    name = opponent_name(target)
+    if not isinstance(target, PurePath) and not (isinstance(target, str) and name != target):
+        return str(player_of_opponent(name))
+    path = Path(target)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model {path} to train against")
+    player = player_of_opponent(name)
+    if player.name != LEARNER:
+        return str(player)
+    # A snapshot of another run's learner; this run's own are called the same.
+    folder = path.absolute().parent
+    runs = folder.parents[1] if folder.name == "players" and folder.parent.name == "league" else folder
+    return named(player, clean_name(runs.name))

@@ -1,0 +1,110 @@
+"""What is logged about opponents (self-play.md §11.5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
+
+from sb3_pvp.callbacks.rollouts import TABLES
+from sb3_pvp.selfplay import MatchMaker, Prioritised
+from sb3_pvp.selfplay.match_log import SCORES
+
+_OF_PAST = {
+    "quality": "quality score of the past players, if the match maker keeps such",
+    "softmax": "probability of a past player to be chosen next",
+}
+_STATISTICS = {
+    "mean": "Mean",
+    "min": "Smallest",
+    "max": "Greatest",
+    "std": "Standard deviation of the",
+    "median": "Median",
+}
+_KINDS = {
+    "past": "past players",
+    "latest": "the latest snapshot",
+    "target": "the given targets",
+    "baseline": "the world's baseline",
+}
+METRICS = {
+    "env/num_self_play": "Rows in self-play, two to a fight.",
+    "env/num_past_self_play": "Rows that fight players of the league.",
+    "env/num_specific_target_self_play": "Rows that fight the given targets.",
+    "env/num_latest_target_self_play": "Rows that fight the newest snapshot.",
+    "env/num_baseline": "Rows that fight the world's baseline.",
+    "selfplay/past_num_opponents": "Players among whom the match maker chooses.",
+    **{
+        f"selfplay/past_{statistic}_{of}": f"{word} {meaning}."
+        for of, meaning in _OF_PAST.items()
+        for statistic, word in _STATISTICS.items()
+    },
+    "selfplay/past_entropy_softmax": "Entropy of the choice among past players, in bits.",
+    "selfplay/past_quality_histogram": "Histogram of the quality scores, if asked for.",
+    "selfplay/past_softmax_histogram": "Histogram of the probabilities to be chosen, if asked for.",
+    "selfplay/average-target-rollout-difference": (
+        "Roll-outs that the learner is ahead of the past players whom it has fought, on average."
+    ),
+    **{
+        f"selfplay/{kind}_{name}": meaning.format(who)
+        for kind, who in _KINDS.items()
+        for name, meaning in {
+            "win_rate": "Share of this roll-out's fights against {} that the learner won, ties as half.",
+            "matches": "Fights against {} that were decided or tied in this roll-out.",
+        }.items()
+    },
+}
+
+
+class Tally:
+    """Outcomes of a roll-out's fights, as the learner sees them."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, outcome: str) -> None:
+        """Counts an outcome; broken fights are left out."""
+        if outcome in SCORES:
+            self._counts[outcome] += 1
+
+    def figures(self) -> dict[str, float]:
+        """The number of fights and, if there were any, the win rate."""
+        matches = self._counts.total()
+        if not matches:
+            return {"matches": 0}
+        points = sum(SCORES[outcome] * count for outcome, count in self._counts.items())
+        return {"matches": matches, "win_rate": points / matches}
+
+
+def past_figures(match_maker: MatchMaker) -> dict[str, float]:
+    """What the match maker thinks of the past players, by the last part of the tag."""
+    figures: dict[str, float] = {"past_num_opponents": len(match_maker.players)}
+    for name, values in _values(match_maker).items():
+        if values.size:
+            figures |= {f"past_{statistic}_{name}": float(getattr(np, statistic)(values)) for statistic in _STATISTICS}
+    chances = _values(match_maker)["softmax"]
+    figures["past_entropy_softmax"] = float(-(chances * np.log2(chances + 1e-10)).sum())
+    return figures
+
+
+def record_past_histograms(logger: Logger, match_maker: MatchMaker) -> None:
+    """Logs the histograms."""
+    for name, values in _values(match_maker).items():
+        logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(values), exclude=(*TABLES, "json"))
+
+
+def rollout_difference(model: BaseAlgorithm, step: int | None) -> float | None:
+    """How many roll-outs the learner is ahead of a player of that step; ``None`` where that means nothing."""
+    steps_of_a_rollout = int(getattr(model, "n_steps", 0)) * model.n_envs
+    return None if step is None or not steps_of_a_rollout else (model.num_timesteps - step) / steps_of_a_rollout
+
+
+def _values(match_maker: MatchMaker) -> dict[str, Any]:
+    values = {"softmax": np.array(list(match_maker.probabilities().values()))}
+    if isinstance(match_maker, Prioritised):
+        values["quality"] = np.array(list(match_maker.qualities().values()))
+    return values

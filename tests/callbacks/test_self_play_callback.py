@@ -1,0 +1,265 @@
+"""Whom the rows fight, and what is learned and written down of it."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chosen_duel import ChosenDuel, chosen_duels
+from duel import duels
+from hypothesis import given
+from hypothesis import strategies as st
+from logged import remember
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
+from sb3_pvp.callbacks.metrics_page import is_documented
+from sb3_pvp.callbacks.opponent_plan import KINDS, OpponentOptions, Shares
+from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent
+from sb3_pvp.selfplay import League, Player, match_maker
+
+ROLLOUT = 8 * 16
+
+
+def new_model(folder: Path, env: Any = None, algorithm: type[MaskablePPO] = PvpPPO, **kwargs: Any) -> MaskablePPO:
+    settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "seed": 1, "policy_kwargs": {"net_arch": [8]}}
+    model = algorithm("MultiInputPolicy", env or chosen_duels(8), device="cpu", **(settings | kwargs))
+    model.run_folder = folder  # type: ignore[attr-defined]
+    return model
+
+
+def opponents(env: Any, row: int) -> list[str]:
+    return [choice.label for choice in env.envs[row].history[1:]]
+
+
+@given(st.integers(1, 200), st.lists(st.sampled_from([0.0, 0.1, 0.125, 0.25, 0.3, 1 / 3]), min_size=4, max_size=4))
+def test_rows_are_divided_by_rounded_shares(num_envs: int, numbers: list[float]) -> None:
+    shares = dict(zip(KINDS, numbers, strict=False))
+    plan = Shares(shares) if sum(numbers) <= 1 else None
+    expected = [round(num_envs * number) for number in numbers]
+    if plan is None:
+        with pytest.raises(ValueError, match="must not sum to more than 1"):
+            Shares(shares)
+    elif expected[0] % 2 or sum(expected) > num_envs:
+        with pytest.raises(ValueError, match="come in pairs|cannot be divided"):
+            plan.divide(num_envs, 0)
+    else:
+        rows = plan.divide(num_envs, 0)
+        assert [rows.count(kind) for kind in KINDS] == [*expected, num_envs - sum(expected)]
+        assert rows == sorted(rows, key=KINDS.index)
+
+
+def test_shares_are_schedules() -> None:
+    plan = Shares(
+        {
+            "self": 0,
+            "past": {"type": "linear", "initial_value": 0, "final_value": 1, "change_over_time_steps": 10},
+            "target": 0,
+            "latest": 0,
+        }
+    )
+    assert plan.divide(10, 0).count("past") == 0
+    assert plan.divide(10, 5).count("past") == 5
+    assert plan.divide(10, 10).count("past") == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"past": -0.1}, "'past' of opponents must be 0 to 1"),
+        ({"past": 0.7, "latest": 0.7}, "must not sum to more than 1"),
+        ({"match_maker": "nobody"}, "match maker"),
+        ({"match_maker": {"name": "uniform", "speed": 3}}, "speed"),
+        ({"num_live_opponents": 0}, "num_live_opponents"),
+        ({"opponent_options": {"self": {}}}, "kind of opponents with options"),
+        ({"opponent_options": {"past": {"delay": 1}}}, "option of past opponents"),
+        ({"opponent_options": {"past": {"delay_chance": 2}}}, "delay_chance of past opponents must be 0 to 1"),
+    ],
+)
+def test_refuses_impossible_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SelfPlayCallback(**arguments)
+
+
+def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
+    env = chosen_duels(8)
+    model = new_model(tmp_path, env)
+    memory = remember(model)
+    callback = SelfPlayCallback(past=0.5, target=0.125, latest=0.25, targets=["noop", "stayalive"], histograms=True)
+    model.learn(10 * ROLLOUT, callback=[LeagueCallback(pictures_every=5), callback, EloCallback()])
+    fought = [Counter(opponents(env, row)) for row in range(8)]
+    for row in range(4):
+        assert all(name.startswith("main@") for name in fought[row]) and len(fought[row]) > 4
+    assert set(fought[4]) == {"noop", "stayalive"}
+    steps = [int(name.removeprefix("main@")) for name in opponents(env, 5)]
+    assert steps == sorted(steps) and len(set(steps)) > 4  # the latest one grows
+    assert set(fought[7]) == {"baseline"}
+
+    league = League.existing(tmp_path / "league")
+    assert league.players() == [Player("main", step) for step in range(0, 10 * ROLLOUT, ROLLOUT)]
+    finished = memory.dumps[-1]["league/num_matches"]
+    assert finished == len(league.log) > 100 and league.ratings().broken == 0
+    assert {record.player_b.name for record in league.log.records()} == {"main", "noop", "stayalive", "baseline"}
+    assert league.recompute()
+    for name in ("leaderboard.csv", "payoff.png", "ratings.png"):
+        assert (league.folder / name).stat().st_size > 1000, name
+
+    tags = set().union(*memory.dumps)
+    assert {"league/payoff", "rollout/elo/latest", "selfplay/past_win_rate", "env/num_past_self_play"} <= tags
+    assert "selfplay/past_quality_histogram" in tags
+    assert not [tag for tag in tags if not is_documented(tag)]
+
+
+def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    callback = SelfPlayCallback(past=1.0, num_live_opponents=100)
+    model.learn(8 * ROLLOUT, callback=[LeagueCallback(snapshot_every=3), callback])
+    qualities = callback.match_maker.qualities()  # type: ignore[attr-defined]
+    assert sorted(player.step for player in qualities) == [0, 3 * ROLLOUT, 6 * ROLLOUT]
+    won = {record.player_b for record in League(tmp_path / "league").log.records() if record.score == 1}
+    assert won and all(qualities[player] < 1.0 for player in won)
+
+
+def test_running_fights_go_on_when_shares_change(tmp_path: Path) -> None:
+    env = chosen_duels(8)
+    shares = {"type": "expression", "expression": "0.5 if t < 3 else 1.0"}
+    new_model(tmp_path, env).learn(6 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=shares)])
+    for row in range(4, 8):
+        names = opponents(env, row)
+        switched = [name != "baseline" for name in names]
+        assert switched == sorted(switched) and any(switched) and not all(switched)
+
+
+def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: Path) -> None:
+    league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
+    for step in range(30):
+        league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
+    source, rng, drawn = PastPlayers(league, "", num_live=6), np.random.default_rng(0), Counter[str]()
+    for _ in range(400):
+        source.begin_rollout(Player("main", 29), 0, rng)
+        names = [source.draw(rng).name for _ in range(20)]
+        assert len(set(names)) <= 4
+        drawn.update(names)
+    assert drawn["main@29"] / drawn.total() == pytest.approx(0.625, abs=0.03)
+    assert drawn["main@26"] / drawn.total() == pytest.approx(0.125, abs=0.03)
+    uniform = League(tmp_path, None)
+    uniform.match_maker = match_maker("uniform")
+    source = PastPlayers(uniform, "", num_live=3)
+    source.begin_rollout(Player("main", 29), 0, rng)
+    assert len({source.draw(rng).name for _ in range(100)}) <= 3
+
+
+def test_options_reach_the_opponents(tmp_path: Path) -> None:
+    env = chosen_duels(8)
+    delay = {"type": "expression", "expression": "random() * 0.2"}
+    options = {"past": {"delay_chance": delay, "deterministic_share": 0.3, "reset_params": {"a": 1}}}
+    callbacks = [LeagueCallback(), SelfPlayCallback(past=1.0, opponent_options=options)]
+    new_model(tmp_path, env).learn(2 * ROLLOUT, callback=callbacks)
+    choices = [each.history[1:] for each in env.envs]
+    assert [history[0].deterministic for history in choices] == [True] * 3 + [False] * 5
+    assert len({history[0].delay_chance for history in choices}) == 8
+    assert all(0 <= choice.delay_chance < 0.2 for history in choices for choice in history)
+    assert choices[0][0].reset_params == {"a": 1}
+
+
+def test_options_are_drawn_for_each_row() -> None:
+    options = OpponentOptions("past", {"deterministic_share": 0.5})
+    rng = np.random.default_rng(0)
+    assert [options.of_row(row, 3, 0, rng)["deterministic"] for row in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (lambda: [SelfPlayCallback(past=1.0)], "list LeagueCallback before SelfPlayCallback"),
+        (lambda: [SelfPlayCallback(latest=1.0)], "list LeagueCallback before"),
+        (lambda: [SelfPlayCallback(target=1.0)], "needs targets"),
+        (lambda: [SelfPlayCallback(self_play=0.1)], "rows in self-play come in pairs"),
+        (lambda: [EloCallback()], "list LeagueCallback before EloCallback"),
+        (lambda: [SelfPlayCallback(past=1.0, past_of="nowhere")], "holds no league"),
+    ],
+)
+def test_says_what_is_missing(tmp_path: Path, callbacks: Callable[[], list[Any]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        new_model(tmp_path).learn(ROLLOUT, callback=callbacks())
+
+
+def test_says_that_the_environment_does_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="set_opponent"):
+        new_model(tmp_path, duels(8)).learn(ROLLOUT, callback=SelfPlayCallback())
+    with pytest.raises(ValueError, match=r"info\['opponent'\]"):
+        new_model(tmp_path, duels(8)).learn(ROLLOUT, callback=LeagueCallback())
+
+
+def test_a_folder_must_be_known(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    model.run_folder = None  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="set model.run_folder"):
+        model.learn(ROLLOUT, callback=LeagueCallback())
+    model.learn(ROLLOUT, callback=LeagueCallback(directory=tmp_path / "here"))
+    assert (tmp_path / "here" / "matches.sqlite").is_file()
+
+
+def test_a_new_learner_does_not_take_the_place_of_another(tmp_path: Path) -> None:
+    callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
+    new_model(tmp_path).learn(3 * ROLLOUT, callback=callbacks)
+    with pytest.raises(ValueError, match=f"another run, which came as far as main@{2 * ROLLOUT}"):
+        new_model(tmp_path).learn(3 * ROLLOUT, callback=[LeagueCallback()])
+
+
+def test_trains_against_the_players_of_another_run(tmp_path: Path) -> None:
+    new_model(tmp_path / "parent").learn(3 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "parent/league").iterdir())
+    env = chosen_duels(8)
+    callback = SelfPlayCallback(past=0.5, latest=0.5, past_of=tmp_path / "parent", latest_of=tmp_path / "parent")
+    new_model(tmp_path / "child", env).learn(3 * ROLLOUT, callback=[LeagueCallback(), callback])
+    assert set(opponents(env, 0)) <= {f"parent.main@{step * ROLLOUT}" for step in range(3)}
+    assert set(opponents(env, 7)) == {f"parent.main@{2 * ROLLOUT}"}
+    assert min(callback.match_maker.qualities().values()) < 1  # type: ignore[attr-defined]
+    assert before == sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "parent/league").iterdir())
+    rated = {record.player_b.name for record in League(tmp_path / "child/league").log.records()}
+    assert rated == {"parent.main"}
+
+
+def test_stock_algorithm_and_other_processes(tmp_path: Path) -> None:
+    env = SubprocVecEnv([ChosenDuel] * 2, start_method="fork")
+    callback = [LeagueCallback(), SelfPlayCallback(past=0.5), EloCallback()]
+    model = new_model(tmp_path, env, MaskablePPO)
+    model.learn(4 * 32, callback=callback)
+    env.close()
+    league = League.existing(tmp_path / "league")
+    assert len(league.players()) == 4
+    assert {record.player_b.name for record in league.log.records()} == {"main", "baseline"}
+
+
+def test_snapshots_hold_the_weights_and_no_more(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    model.learn(3 * ROLLOUT, callback=LeagueCallback(snapshot_every=2))
+    assert model.policy.optimizer.state
+    snapshot = PvpPPO.load(tmp_path / "league/players" / f"main_{2 * ROLLOUT}_steps.zip", device="cpu")
+    assert not snapshot.policy.optimizer.state and snapshot.training_state is None and snapshot._last_obs is None
+    assert snapshot.num_timesteps == 2 * ROLLOUT
+
+
+@pytest.mark.parametrize(
+    ("name", "player"),
+    [
+        ("main@12", Player("main", 12)),
+        ("baseline", Player("baseline")),
+        ("main_12_steps", Player("main", 12)),
+        ("my bot!", Player("my_bot_")),
+        ("!", Player("_")),
+    ],
+)
+def test_every_opponent_is_a_player(name: str, player: Player) -> None:
+    assert player_of_opponent(name) == player
+
+
+@given(st.text(max_size=20))
+def test_cleaned_names_are_names(text: str) -> None:
+    Player(f"{clean_name(text)}.main")
+    player_of_opponent(text)
