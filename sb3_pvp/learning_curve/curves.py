@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.learning_curve.records import SETTINGS, Evaluation, read_evaluations, read_settings, write_atomically
+from sb3_pvp.atomic_files import write_atomically
+from sb3_pvp.learning_curve.records import SETTINGS, Evaluation, read_evaluations, read_settings
 
 MILESTONES = (0.5, 0.8, 0.9, 0.95)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.evaluation import Score, wilson_interval
 
 EVALUATIONS, SETTINGS = "evaluations.jsonl", "settings.json"
@@ -98,10 +99,3 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} holds no learning curve: there is no {SETTINGS}")
     settings: dict[str, Any] = json.loads(path.read_text())
     return settings
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file that is either there as a whole or as it was before."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
-    temporary.replace(path)

@@ -15,8 +15,9 @@ import yaml
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp import zoo
+from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.learning_curve.callback import Budget, CurveCallback
-from sb3_pvp.learning_curve.records import forget_evaluations_after, settle, write_atomically
+from sb3_pvp.learning_curve.records import forget_evaluations_after, settle
 from sb3_pvp.learning_curve.variants import vary
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.world import RANDOMISED

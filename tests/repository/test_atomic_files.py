@@ -1,0 +1,32 @@
+"""Files are there as a whole or as they were before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sb3_pvp.atomic_files import replacing, write_atomically
+
+
+def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "model.zip"
+    write_atomically(path, "befõre")
+    with replacing(path) as partial:
+        partial.write_text("after")
+        assert partial.suffix == path.suffix and partial.name.startswith(".")
+        assert path.read_text(encoding="utf-8") == "befõre"
+    assert path.read_text() == "after"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "model.zip"
+    write_atomically(path, "before")
+    with pytest.raises(KeyError), replacing(path) as partial:
+        partial.write_text("half")
+        raise KeyError
+    assert path.read_text() == "before"
+    with pytest.raises(FileNotFoundError), replacing(path):
+        pass  # nothing was written
+    assert list(tmp_path.iterdir()) == [path] and path.read_text() == "before"
