@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 import io
-import os
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.atomic_files import replacing
 from sb3_pvp.ppo.training_state import (
     State,
     env_state,
@@ -133,8 +133,9 @@ class ResumablePPO(MaskablePPO):
             self.training_state = self._packed_state()
         try:
             if isinstance(path, (str, Path)):
-                with _replacing(Path(path) if Path(path).suffix else Path(f"{path}.zip")) as file:
-                    super().save(file, exclude, include)  # type: ignore[arg-type]
+                target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
+                with replacing(target) as partial, partial.open("wb") as file:
+                    super().save(file, exclude, include)
             else:
                 super().save(path, exclude, include)
         finally:
@@ -167,16 +168,3 @@ class ResumablePPO(MaskablePPO):
     @classmethod
     def _load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         return super().load(*args, **kwargs)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` when all is written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -130,7 +130,7 @@ def test_saving_changes_nothing(tmp_path: Path) -> None:
     plain = new_model(GuessingGame()).learn(3 * ROLLOUT)
     saved = new_model(GuessingGame()).learn(3 * ROLLOUT, callback=CheckpointCallback(5, str(tmp_path)))
     assert_same_run(plain, saved)
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(".*.zip"))
 
 
 def test_a_copy_of_a_copy_continues_as_well(tmp_path: Path) -> None:
