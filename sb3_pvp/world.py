@@ -45,6 +45,8 @@ class DesyncReason(IntEnum):
     TICK = 1
     #: The actions came too late.
     TIME = 2
+    #: The server closed the connection, most likely because it is gone.
+    CONNECTION = 3
 
 
 class Style(IntEnum):
@@ -156,7 +158,8 @@ class World(Protocol):
     A seat is driven by a learner, by an opponent policy, or by the world itself (its ``baseline`` bot).
 
     A world that can be put back to any moment also has ``get_state()`` and ``set_state(state)``, as `SimWorld` has;
-    without them environments cannot be resumed exactly.
+    without them environments cannot be resumed exactly. One that others wait for has ``leave(fights)``, as `RemoteWorld`
+    has: nobody plays in these fights before their next reset.
     """
 
     contract: Contract

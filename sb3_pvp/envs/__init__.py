@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.envs.nh_env import NhEnv
+from sb3_pvp.envs.opponent_choice import OpponentChoice
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
     from sb3_pvp.envs.vec_env import NhVecEnv
 
-__all__ = ["NhEnv", "NhVecEnv", "parallel_env"]
+__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "parallel_env"]
 
 
 def parallel_env(**kwargs: Any) -> NhParallelEnv:

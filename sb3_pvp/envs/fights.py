@@ -1,8 +1,7 @@
-"""N fights with a learner in seat 0: what `NhEnv` (N = 1) and `NhVecEnv` have in common, as arrays."""
+"""N fights of a learner: what `NhEnv` (N = 1) and `NhVecEnv` have in common, as arrays."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,13 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp import snapshots
-from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts, require_known
+from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts
 from sb3_pvp.envs.fight_metrics import FightMetrics
+from sb3_pvp.envs.fight_starts import FightStarts
 from sb3_pvp.envs.mask_override import ActionMaskOverride
 from sb3_pvp.envs.noise import ObservationNoise
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.opponents import WORLD_BOT, make_opponent, opponent_name
+from sb3_pvp.envs.opponent_choice import OpponentChoice, as_choice
+from sb3_pvp.envs.opponent_pool import OpponentPool
+from sb3_pvp.envs.opponents import OpponentLike
 from sb3_pvp.envs.rewards import COMPONENTS, Rewards, RewardWeights, Tick, named_components, reward_weights
+from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.worlds import make_world
 from sb3_pvp.snapshots import Snapshot
@@ -28,15 +31,11 @@ LEARNER, OPPONENT = range(NUM_SEATS)
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 #: The arrays of `Fights` that later ticks or infos depend on.
 _STATE = (
     *("reward", "episode_return", "terminated", "truncated", "components", "episode_components", "length", "actions"),
-    "_episode_start",
 )
-
-#: What ``reset(options=...)`` may change for one episode.
-RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
 
 
 class Fights:
@@ -65,14 +64,9 @@ class Fights:
             settings.world, num_fights, reset_params=settings.reset_params, contract=settings.contract
         )
         self.contract = self.world.contract
-        self.opponent_name = opponent_name(settings.opponent)
-        if settings.opponent == WORLD_BOT:
-            self.opponent_name = getattr(self.world, "bot_name", WORLD_BOT)
-        self._opponent = make_opponent(settings.opponent, self.contract)
-        self._opponent_state: NDArray[Any] | None = None
-        ages = getattr(self._opponent, "frame_ages", None)
-        self._opponent_frames = None if ages is None else SeatObservations(self.world, OPPONENT, tuple(ages))
-        self._episode_start = np.ones(num_fights, bool)
+        self._seats = Seats(num_fights)
+        self._opponents = OpponentPool(self.world, as_choice(settings.opponent))
+        self._starts = FightStarts(self.world, settings, self._seats, self._opponents)
         self._rewards = Rewards(reward_weights(settings.rewards))
         self.frame_ages = check_frame_ages(settings.frame_ages)
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
@@ -80,7 +74,7 @@ class Fights:
         noise, override = settings.noise, settings.action_mask_override
         self._noise = None if noise is None else ObservationNoise(noise, self.contract, num_fights)
         self._override = None if override is None else ActionMaskOverride(override, self.contract)
-        self._observations = SeatObservations(self.world, LEARNER, self.frame_ages, self._noise, self._override)
+        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, self._noise, self._override)
         self.trained_rollouts = 0
         self.tick = Tick.nothing(num_fights)
         self.reward = np.zeros(num_fights, np.float32)
@@ -105,14 +99,11 @@ class Fights:
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
-        self.world.reset(fights, self._world_options(seeds, options or [{}] * len(fights)))
-        self._seed_opponent(fights, seeds)
+        self._starts.start(fights, seeds, options or [{}] * len(fights))
         if self._noise is not None:
             self._noise.seed(fights, seeds)
-        self._episode_start[fights] = True
         self._observations.begin(fights)
-        if self._opponent_frames is not None:
-            self._opponent_frames.begin(fights)
+        self._opponents.begin(fights)
         per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
         for array in (*per_fight, self.terminated, self.truncated):
             array[fights] = 0
@@ -126,18 +117,31 @@ class Fights:
 
         Raises `ValueError` (see `check_actions`) before anything has changed.
         """
-        self.actions[:, LEARNER] = check_actions(actions, self.contract, self.world.num_fights)
+        checked = check_actions(actions, self.contract, self.world.num_fights)
+        self._starts.review()
+        self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
-        self._act_for_opponent()
-        self.world.step(self.actions)
+        self._opponents.act(self.actions)
+        seats = self._seats
+        self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
+        if seats.playing is None:
+            self.world.step(self.actions)
+        else:
+            self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance()
-        if self._opponent_frames is not None:
-            self._opponent_frames.advance()
+        self._opponents.advance()
         self.length += 1
         self._judge()
         if self._metrics is not None:
-            self._metrics.end_tick(self.tick, self.components, self.terminated | self.truncated, self.length)
+            self._metrics.end_tick(
+                self.tick, self.components, self.terminated | self.truncated, self.length, self._desync_reasons()
+            )
+
+    def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
+        """Says whom a row fights in its next episode; see `NhEnv.set_opponent`."""
+        self._opponents.choose(row, as_choice(choice))
+        self._starts.opponents_changed()
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
@@ -150,33 +154,42 @@ class Fights:
         """The learner's observation in these fights, new arrays (see `SeatObservations.stacked`)."""
         return self._observations.stacked(fights)
 
-    @property
-    def has_agent_opponent(self) -> bool:
-        """Whether the opponent plays through actions; the world's own bot does not."""
-        return self._opponent is not None
+    def opponent_name(self, row: int) -> str:
+        """How the opponent of this row is called."""
+        return self._opponents.current[row].name
+
+    def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
+        """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
+        seat, rival, played = int(self._seats.seat[row]), self._opponents.current[row], self.length[row] > 0
+        names = ["learner", "learner" if rival.is_self else rival.name]
+        chosen = [self.actions[row, LEARNER], None if rival.is_bot else self.actions[row, OPPONENT]]
+        order = (seat, 1 - seat)
+        actions = tuple(chosen[each] if played else None for each in order)
+        return int(self._seats.fight[row]), (names[order[0]], names[order[1]]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
         return self._observations.masks(fights)
 
     def reset_info(self, fight: int) -> dict[str, Any]:
-        """What is known about an episode from its start: who the opponent is and, if the world tells it, the build."""
-        info: dict[str, Any] = {"opponent": self.opponent_name}
+        """What is known about an episode from its start: who the opponent is, the seed of the fight (``None`` if it
+        goes on with the random numbers of the one before) and, if the world tells it, the build."""
+        info: dict[str, Any] = {"opponent": self.opponent_name(fight), "seed": self._starts.seed(fight)}
         build_name = getattr(self.world, "build_name", None)
         if build_name is not None:
-            info["build"] = build_name(fight)
+            info["build"] = build_name(int(self._seats.fight[fight]))
         return info
 
     def info(self, fight: int) -> dict[str, Any]:
         """What happened in the last tick; see `NhEnv.step` for the keys."""
         info = self.reset_info(fight)
         info["outcome"] = self._outcome_name(fight)
-        info["episode_ticks"] = int(self.world.meta["episode_ticks"][fight, LEARNER])
+        info["episode_ticks"] = int(self.tick.meta["episode_ticks"][fight])
         info["rewards"] = named_components(self.components[:, fight])
         if self.terminated[fight] or self.truncated[fight]:
             info["episode_rewards"] = named_components(self.episode_components[:, fight])
-            if self.world.outcome[fight, LEARNER] < Outcome.TARGET_LOST:
-                info["is_success"] = bool(self.world.outcome[fight, LEARNER] == Outcome.WON)
+            if self.tick.outcome[fight] < Outcome.TARGET_LOST:
+                info["is_success"] = bool(self.tick.outcome[fight] == Outcome.WON)
         return info
 
     @property
@@ -187,7 +200,7 @@ class Fights:
     def enable_metrics(self) -> None:
         """Measures every tick from now on."""
         if self._metrics is None:
-            self._metrics = FightMetrics(self.world)
+            self._metrics = FightMetrics(self.world.num_fights)
 
     def pop_metrics(self) -> NDArray[np.float64]:
         """What was measured since the last call, see `FightMetrics.pop`; `RuntimeError` before `enable_metrics`."""
@@ -208,7 +221,8 @@ class Fights:
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
             "world": world_state(),
-            "opponent_state": copy.deepcopy(self._opponent_state),
+            "opponents": self._opponents.get_state(),
+            "starts": self._starts.get_state(),
             **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
         }
 
@@ -222,9 +236,11 @@ class Fights:
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
+        rivals = self._opponents.restored_rivals(state["opponents"])
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
+        self._opponents.set_state(state["opponents"], rivals)
+        self._starts.set_state(state["starts"])
         self.set_trained_rollouts(state["trained_rollouts"])
-        self._opponent_state = copy.deepcopy(state["opponent_state"])
         self.tick = Tick.nothing(self.world.num_fights)  # the present one may be in other hands
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
@@ -240,7 +256,7 @@ class Fights:
             "version": STATE_VERSION,
             "contract": self.contract.name,
             "num_fights": self.world.num_fights,
-            "opponent": self.opponent_name,
+            "opponent": as_choice(self.settings.opponent).label,
             "frame_ages": self.settings.frame_ages,
         }
 
@@ -251,51 +267,10 @@ class Fights:
             "tick": (self.tick, tuple(field.name for field in fields(Tick))),
             "observations": (self._observations, ("own", "hidden")),
         }
-        if self._opponent_frames is not None:
-            arrays["opponent_frames"] = (self._opponent_frames, ("own", "hidden"))
         return arrays if self._noise is None else {**arrays, "noise": (self._noise, ("words",))}
 
-    def _world_options(
-        self, seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any] | list[dict[str, Any]]:
-        """One mapping for each fight, or for all if they start alike, as they do when the last ones have ended."""
-        for given in options:
-            for name in given:
-                require_known("reset option", name, RESET_OPTIONS)
-        bots = (None, WORLD_BOT if self._opponent is None else None)
-        common = {"bots": bots, "death_match": self.settings.death_match}
-        if not any(options) and not any(seed is not None for seed in seeds):
-            return common
-        return [
-            {**common, **given, **({} if seed is None else {"seed": seed})}
-            for seed, given in zip(seeds, options, strict=True)
-        ]
-
-    def _seed_opponent(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        if self._opponent is None:
-            return
-        if self._opponent_state is None:
-            self._opponent_state = self._opponent.initial_state([0] * self.world.num_fights)
-        seeded = [(fight, seed) for fight, seed in zip(fights, seeds, strict=True) if seed is not None]
-        if seeded:
-            numbers, known_seeds = zip(*seeded, strict=True)
-            self._opponent_state[list(numbers)] = self._opponent.initial_state(list(known_seeds))
-
-    def _act_for_opponent(self) -> None:
-        if self._opponent is None:
-            return
-        frames = self._opponent_frames
-        self.actions[:, OPPONENT], self._opponent_state = self._opponent.predict(
-            self.world.obs[:, OPPONENT] if frames is None else frames.stacked()["observation"],
-            self._opponent_state,
-            self._episode_start,
-            False,
-            self.world.masks[:, OPPONENT],
-        )
-        self._episode_start[:] = False
-
     def _judge(self) -> None:
-        meta, outcome = self.world.meta[:, LEARNER], self.world.outcome[:, LEARNER]
+        meta, outcome = self._seats.own_meta(self.world.meta), self._seats.own(self.world.outcome)
         self.tick = self.tick.followed_by(meta, outcome, self.length > 1)
         self.components = self._rewards.components(self.tick, self.trained_rollouts)
         self.reward = self.components.sum(axis=0)
@@ -306,9 +281,15 @@ class Fights:
         limit = self.settings.max_episode_ticks
         if limit is not None:
             self.truncated |= ~self.terminated & (self.length >= limit)
+        self.truncated[self._starts.cut_short(self.terminated | self.truncated)] = True
+
+    def _desync_reasons(self) -> NDArray[np.uint8]:
+        """`DesyncReason` numbers ``(N,)``."""
+        reasons = getattr(self.world, "desync_reason", None)
+        return np.zeros(len(self.length), np.uint8) if reasons is None else self._seats.own(reasons)
 
     def _outcome_name(self, fight: int) -> str:
-        outcome = Outcome(int(self.world.outcome[fight, LEARNER]))
+        outcome = Outcome(int(self.tick.outcome[fight]))
         if outcome == Outcome.RUNNING and self.truncated[fight]:
             return "timeout"
         return outcome.name.lower()

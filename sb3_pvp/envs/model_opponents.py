@@ -17,7 +17,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import check_frame_ages
 from sb3_pvp.envs.random_words import gumbel, words_from_seeds
-from sb3_pvp.policies.actors import Actor, make_actor
+from sb3_pvp.policies.actors import Actor, act_together, make_actor
 from sb3_pvp.policies.policy_files import PolicyFile, policy_file_of, read_policy_file
 
 _STREAM = 3  # of a fight's seed
@@ -64,19 +64,35 @@ class ModelOpponent:
         observation: NDArray[np.float32],
         state: NDArray[Any] | None = None,
         episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool | NDArray[np.bool_] = False,
+        deterministic: bool = False,
         action_masks: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """See `sb3_pvp.envs.opponents.Opponent.predict`."""
         count, num_flat = len(observation), sum(self.actor.head_sizes)
         if state is None:
             state = self.initial_state([secrets.randbits(64) for _ in range(count)])
-        noise, state = gumbel(state, num_flat)
-        noise[np.broadcast_to(deterministic, count)] = 0.0
-        masks = np.ones((count, num_flat), bool) if action_masks is None else np.ascontiguousarray(action_masks)
-        frames = np.ascontiguousarray(observation, np.float32).reshape(count, *self.actor.frame_shape)
-        actions = self.actor.act(th.from_numpy(frames), th.from_numpy(masks), th.from_numpy(noise))
-        return actions.numpy(), state
+        masks = np.ones((count, num_flat), bool) if action_masks is None else action_masks
+        return self.predict_together([self], [observation], state, None, np.full(count, deterministic), masks)
+
+    @staticmethod
+    def predict_together(
+        opponents: Sequence[ModelOpponent],
+        observations: Sequence[NDArray[np.float32]],
+        state: NDArray[np.uint64],
+        episode_start: NDArray[np.bool_] | None,
+        deterministic: NDArray[np.bool_],
+        action_masks: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
+        noise, state = gumbel(state, action_masks.shape[1])
+        noise[deterministic] = 0.0
+        frames = [
+            th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *opponent.actor.frame_shape))
+            for opponent, seen in zip(opponents, observations, strict=True)
+        ]
+        masks = np.ascontiguousarray(action_masks)
+        actors = [opponent.actor for opponent in opponents]
+        return act_together(actors, frames, th.from_numpy(masks), th.from_numpy(noise)).numpy(), state
 
 
 class ModelCache:

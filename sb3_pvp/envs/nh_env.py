@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.envs.checks import check_seed
 from sb3_pvp.envs.fight_metrics import Measurable
-from sb3_pvp.envs.fights import LEARNER, OPPONENT, Fights
+from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
+from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import OpponentLike
 from sb3_pvp.envs.render import render_world
 from sb3_pvp.envs.rewards import RewardWeights
@@ -37,7 +38,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
 
     Args:
         opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or, in NH fights, ``"stayalive"`` or ``"scripted"``;
-            the path of a model's zip file, or a model of MaskablePPO as it is now; or an `Opponent`.
+            the path of a model's zip file, or a model of MaskablePPO as it is now; an `Opponent`; or an
+            `OpponentChoice`, which also says how it plays. See `set_opponent`.
         world: ``"sim"``, the embedded world; ``"rsps://host:port"``, a server (`sb3_pvp.rsps.RemoteWorld`, options:
             `sb3_pvp.rsps.RemoteSettings`); or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
@@ -62,7 +64,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
 
     def __init__(
         self,
-        opponent: OpponentLike = "baseline",
+        opponent: OpponentLike | OpponentChoice = "baseline",
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
         rewards: Mapping[str, Any] | RewardWeights | None = None,
@@ -106,7 +108,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
                 (false: start at the fixed tile) or ``death_match``.
 
         Returns:
-            The observation, and ``info`` with ``opponent`` and ``build``.
+            The observation, and ``info`` with ``opponent``, ``build`` and ``seed`` (``None`` if the fight goes on with
+            the random numbers of the one before).
         """
         seed = check_seed(seed)
         super().reset(seed=seed)
@@ -123,8 +126,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         Returns:
             Observation, reward, terminated (won, lost or tied), truncated (the limit was reached or the fight broke
             off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost", "desync"),
-            ``opponent``, ``build``, ``episode_ticks``, ``rewards`` (the components of this tick that are not 0); at the
-            end also ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
+            ``opponent``, ``build``, ``seed``, ``episode_ticks``, ``rewards`` (the components of this tick that are not
+            0); at the end also ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
 
         Raises:
             ValueError: for an action of wrong shape, kind or range; the fight stays as it was.
@@ -146,6 +149,19 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
     def action_masks(self) -> NDArray[np.bool_]:
         """What each head may choose, bool ``(A,)``, the heads one after the other."""
         return self.fights.action_masks(0)
+
+    def set_opponent(self, choice: OpponentChoice | OpponentLike) -> None:
+        """Says whom to fight from the next episode on, and how that one plays.
+
+        Vectorised environments reset inside ``step``, so an opponent is chosen one episode ahead, through
+        ``env_method("set_opponent", choice, indices=[...])``, which is the same for `NhVecEnv`, ``DummyVecEnv`` and
+        ``SubprocVecEnv``; workers of the latter are best told models by path.
+
+        Raises:
+            ValueError: if there is no such opponent, or it cannot play this contract; nothing has changed then.
+            FileNotFoundError: if the model's file does not exist.
+        """
+        self.fights.set_opponent(0, choice)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
@@ -199,10 +215,6 @@ def check_render_mode(render_mode: str | None) -> str | None:
 
 
 def render_fight(fights: Fights, fight: int) -> str:
-    """The last tick of one of the fights, as text."""
-    played = fights.length[fight] > 0
-    actions = [fights.actions[fight, LEARNER] if played else None, None]
-    if played and fights.has_agent_opponent:
-        actions[OPPONENT] = fights.actions[fight, OPPONENT]
-    names = ("learner", fights.opponent_name)
-    return render_world(fights.world, fight, names, actions, color="NO_COLOR" not in os.environ)
+    """The last tick of the fight of one row, as text."""
+    number, names, actions = fights.fighters(fight)
+    return render_world(fights.world, number, names, actions, color="NO_COLOR" not in os.environ)

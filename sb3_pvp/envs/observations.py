@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.mask_override import ActionMaskOverride
 from sb3_pvp.envs.noise import ObservationNoise
+from sb3_pvp.envs.seats import Seats
 from sb3_pvp.world import World
 
 Observation = dict[str, NDArray[Any]]
@@ -33,11 +34,11 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
 
 
 class SeatObservations:
-    """The observations of one seat in every fight of a world, with their history.
+    """The observations of one seat for each row of an environment, with their history.
 
     Args:
         world: where the fights take place.
-        seat: 0 or 1.
+        seats: which seats; after `Seats.pair` the rows concerned begin anew.
         frame_ages: which frames are shown, in ticks before the newest one, ascending. Frames from before the start of
             the episode are zero (contract.md §5).
         noise: what is added to the seat's own observation of a tick, before it becomes a frame.
@@ -51,13 +52,13 @@ class SeatObservations:
     def __init__(
         self,
         world: World,
-        seat: int,
+        seats: Seats,
         frame_ages: tuple[int, ...],
         noise: ObservationNoise | None = None,
         override: ActionMaskOverride | None = None,
     ) -> None:
         self._world = world
-        self._seat = seat
+        self._seats = seats
         self._ages = list(frame_ages)
         self._noise = noise
         self._override = override
@@ -68,39 +69,39 @@ class SeatObservations:
         self.own = np.zeros((*frames, world.contract.num_observations), np.float32)
         self.hidden = np.zeros((*frames, len(self._partial)), np.float32)
 
-    def begin(self, fights: NDArray[np.int64]) -> None:
-        """Forgets the history of these fights and takes up their first observation."""
+    def begin(self, rows: NDArray[np.int64]) -> None:
+        """Forgets the history of these rows and takes up their first observation."""
         if self._remembers:
-            self.own[fights] = 0.0
-            self.hidden[fights] = 0.0
-            self._take_up(fights)
+            self.own[rows] = 0.0
+            self.hidden[rows] = 0.0
+            self._take_up(rows)
 
     def advance(self) -> None:
-        """Takes up the observations after a tick of all fights."""
+        """Takes up the observations after a tick of all rows."""
         if self._remembers:
             for frames in (self.own, self.hidden):
                 frames[:, 1:] = frames[:, :-1]
             self._take_up(slice(None))
 
-    def stacked(self, fights: Selection = slice(None)) -> Observation:
+    def stacked(self, rows: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
         opponent sees and this seat does not) and ``action_mask`` int8 ``(N, A)``."""
         if self._remembers:
-            own, hidden = self.own[fights][:, self._ages], self.hidden[fights][:, self._ages]
+            own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
         else:
-            own = self._world.obs[fights, self._seat, np.newaxis].copy()
-            hidden = self._fresh_hidden(fights)[:, np.newaxis]
-        return {"observation": own, "privileged": hidden, "action_mask": self.masks(fights).view(np.int8)}
+            own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
+            hidden = self._fresh_hidden(rows)[:, np.newaxis]
+        return {"observation": own, "privileged": hidden, "action_mask": self.masks(rows).view(np.int8)}
 
-    def masks(self, fights: Selection | int = slice(None)) -> NDArray[np.bool_]:
+    def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """The seat's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
-        masks: NDArray[np.bool_] = self._world.masks[fights, self._seat]
+        masks = self._seats.own(self._world.masks, rows)
         return masks.copy() if self._override is None else self._override.applied(masks)
 
-    def _take_up(self, fights: Selection) -> None:
-        newest = self._world.obs[fights, self._seat]
-        self.own[fights, 0] = newest if self._noise is None else self._noise.add(newest, fights)
-        self.hidden[fights, 0] = self._fresh_hidden(fights)
+    def _take_up(self, rows: Selection) -> None:
+        newest = self._seats.own(self._world.obs, rows)
+        self.own[rows, 0] = newest if self._noise is None else self._noise.add(newest, rows)
+        self.hidden[rows, 0] = self._fresh_hidden(rows)
 
-    def _fresh_hidden(self, fights: Selection) -> NDArray[np.float32]:
-        return self._world.obs[fights, 1 - self._seat].take(self._partial, axis=-1)
+    def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
+        return self._seats.facing(self._world.obs, rows).take(self._partial, axis=-1)

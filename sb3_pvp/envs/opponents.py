@@ -45,8 +45,11 @@ class Opponent(Protocol):
         """
 
 
-#: What ``opponent=`` accepts: a name of `OPPONENTS`, the path of a model's zip file, an `Opponent`, or a model of
-#: MaskablePPO.
+#: The learner itself, in both seats of a fight; only `NhVecEnv` has them.
+SELF_PLAY = "self"
+
+#: What ``opponent=`` accepts: a name of `OPPONENTS`, in `NhVecEnv` also `SELF_PLAY`, the path of a model's zip file, an
+#: `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
 
 #: Names that ``opponent=`` accepts.
@@ -62,13 +65,13 @@ def check_opponent(opponent: OpponentLike, contract: Contract) -> None:
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract) -> Opponent | None:
-    """The opponent that is meant; ``None`` for the world's own bot, which needs no actions.
+    """The opponent that is meant; ``None`` for the world's own bot, which needs no actions, and for `SELF_PLAY`.
 
     Raises like `check_opponent`.
     """
     if isinstance(opponent, str) and not _is_path(opponent):
-        require_known("opponent", opponent, OPPONENTS)
-        if opponent == WORLD_BOT:
+        require_known("opponent", opponent, (*OPPONENTS, SELF_PLAY))
+        if opponent in (WORLD_BOT, SELF_PLAY):
             return None
         check_script(opponent, contract)
         return ScriptedOpponent(opponent, contract)

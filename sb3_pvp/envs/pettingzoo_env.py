@@ -16,6 +16,7 @@ from sb3_pvp.envs.nh_env import NhEnv, check_render_mode
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.render import render_world
 from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
+from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.envs.worlds import WorldFactory, make_world
 from sb3_pvp.world import NUM_SEATS, Outcome
@@ -80,7 +81,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self.world = make_world(world, 1, reset_params=self.settings.reset_params, contract=contract)
         self.contract = self.world.contract
         ages = check_frame_ages(self.settings.frame_ages)
-        self._seats = [SeatObservations(self.world, seat, ages) for seat in range(NUM_SEATS)]
+        self._seats = [SeatObservations(self.world, Seats(1, seat), ages) for seat in range(NUM_SEATS)]
         self._rewards = Rewards(reward_weights(rewards))
         self._tick = Tick.nothing(NUM_SEATS)
         self.possible_agents = list(AGENTS)

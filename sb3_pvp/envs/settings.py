@@ -8,6 +8,7 @@ from typing import Any
 
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs.checks import check_frame_ages
+from sb3_pvp.envs.opponent_choice import OpponentChoice, as_choice
 from sb3_pvp.envs.opponents import OpponentLike, check_opponent
 from sb3_pvp.envs.rewards import RewardWeights, reward_weights
 from sb3_pvp.envs.worlds import WorldFactory, check_world_name
@@ -21,7 +22,7 @@ class FightSettings:
     """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
 
     Attributes:
-        opponent: see `sb3_pvp.envs.opponents.OPPONENTS`, or an object with their `predict`.
+        opponent: see `sb3_pvp.envs.opponents.OpponentLike`; or an `OpponentChoice`.
         world: ``"sim"``, an address ``"rsps://host:port"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
         reset_params: how fights start, under the names of the wire (protocol.md §3).
         rewards: see `RewardWeights`; a mapping changes some of its defaults.
@@ -33,7 +34,7 @@ class FightSettings:
         contract: what is played, the name of a registered contract.
     """
 
-    opponent: OpponentLike = "baseline"
+    opponent: OpponentLike | OpponentChoice = "baseline"
     world: str | WorldFactory = "sim"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, Any] | RewardWeights | None = None
@@ -45,7 +46,7 @@ class FightSettings:
     contract: str = "NhEnv"
 
     def __post_init__(self) -> None:
-        check_opponent(self.opponent, load_contract(self.contract))
+        check_opponent(as_choice(self.opponent).opponent, load_contract(self.contract))
         check_world_name(self.world)
         limit = self.max_episode_ticks
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):

@@ -20,6 +20,7 @@ from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.nh_env import NhEnv, check_render_mode, render_fight
 from sb3_pvp.envs.observations import Observation
+from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import OpponentLike
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.worlds import WorldFactory
@@ -68,6 +69,10 @@ class FightView(Measurable):
         """What each head may choose, bool ``(A,)``."""
         return self.fights.action_masks(self.index)
 
+    def set_opponent(self, choice: OpponentChoice | OpponentLike) -> None:
+        """Says whom to fight from the next episode on, see `NhEnv.set_opponent` and, about ``"self"``, `NhVecEnv`."""
+        self.fights.set_opponent(self.index, choice)
+
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """The same for all fights of the environment, see `NhVecEnv.set_trained_rollouts`."""
         self.fights.set_trained_rollouts(trained_rollouts)
@@ -90,11 +95,17 @@ class NhVecEnv(VecEnv):
     ``info`` has what `NhEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
     ``terminal_observation`` and ``TimeLimit.truncated``; what `NhEnv.reset` tells is in ``reset_infos``.
 
+    Every row has its own opponent, which ``env_method("set_opponent", choice, indices=[...])`` changes for its next
+    episode. Rows ``2j`` and ``2j + 1`` are a pair: with the opponent ``"self"``, which both must be given, they are the
+    two seats of one fight, and its infos are told twice. A pair forms when the fight of one of the two ends; the other
+    one's is then truncated (outcome ``"timeout"``). It parts when its fight ends.
+
     Args:
-        num_envs: the number of fights; or a list of functions that make an `NhEnv` each, as ``make_vec_env(...,
-            vec_env_cls=NhVecEnv)`` gives it. Their settings, which must agree, then replace the other arguments except
-            ``seed``; their ``Monitor`` logs are written; any wrapper that changes what an environment does is refused.
-        opponent: see `NhEnv`.
+        num_envs: the number of rows, each with a fight of its own or the common one of a pair; or a list of functions
+            that make an `NhEnv` each, as ``make_vec_env(..., vec_env_cls=NhVecEnv)`` gives it. Their settings, which
+            must agree, then replace the other arguments except ``seed``; their ``Monitor`` logs are written; any
+            wrapper that changes what an environment does is refused.
+        opponent: see `NhEnv`; or ``"self"``.
         world: see `NhEnv`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: by chance.
         render_mode: see `NhEnv`.
@@ -107,7 +118,7 @@ class NhVecEnv(VecEnv):
     def __init__(
         self,
         num_envs: int | Sequence[EnvFunction] = 128,
-        opponent: OpponentLike = "baseline",
+        opponent: OpponentLike | OpponentChoice = "baseline",
         world: str | WorldFactory = "sim",
         seed: int | None = 0,
         render_mode: str | None = None,

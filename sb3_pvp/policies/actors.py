@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch as th
@@ -101,6 +102,15 @@ class PlainActor:
         if hidden is not None:  # nobody knows it in a real fight
             parts[PRIVILEGED] = th.zeros(len(observations), *(hidden.shape or ()))
         return {key: parts[key] for key in self._space.spaces}
+
+
+def act_together(
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+) -> th.Tensor:
+    """`Actor.act` of several actors: each has observations of its own, masks and noise have the rows of all in turn."""
+    counts = [len(part) for part in observations]
+    parts = zip(actors, observations, th.split(masks, counts), th.split(noise, counts), strict=True)
+    return th.cat([actor.act(*rest) for actor, *rest in parts])
 
 
 def _frame_shape(space: spaces.Space) -> tuple[int, int]:  # type: ignore[type-arg]

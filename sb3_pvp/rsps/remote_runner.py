@@ -72,6 +72,10 @@ class RemoteRunner:
         """
         return self._run(self._step(choices))
 
+    def leave(self, fights: Iterable[int]) -> None:
+        """Logs the agents of these fights out."""
+        self._run(self._leave(fights))
+
     def shut_down(self) -> None:
         """Logs all agents out and ends the thread; later calls do nothing."""
         # A forked child has the objects, but not the thread, and its parent's agents are none of its business.
@@ -125,6 +129,10 @@ class RemoteRunner:
             for path, agents in left.items():
                 await log_out_orphans(self._settings, agents)
                 path.unlink(missing_ok=True)
+
+    async def _leave(self, fights: Iterable[int]) -> None:
+        for index in fights:
+            self.fights[index].leave()
 
     async def _step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
         fights = {index: self.fights[index] for index in choices}

@@ -130,6 +130,11 @@ class RemoteWorld:
             raise
         self._show(changed)
 
+    def leave(self, fights: ArrayLike) -> None:
+        """Nobody plays in these fights before their next reset: their agents log out, so that nobody waits for them."""
+        if self._runner is not None:
+            self._runner.leave(fight_numbers(fights, self.num_fights).tolist())
+
     def close(self) -> None:
         """Logs all agents out."""
         if self._finalizer is not None:

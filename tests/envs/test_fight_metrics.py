@@ -39,8 +39,8 @@ class Story:
 
     def __init__(self, seed: int, ends: bool = True) -> None:
         self.rng, self.ends = np.random.default_rng(seed), ends
-        self.world = SimpleNamespace(num_fights=N, desync_reason=np.zeros((N, 2), np.uint8))
-        self.metrics = FightMetrics(self.world)  # type: ignore[arg-type]
+        self.reasons = np.zeros(N, np.uint8)
+        self.metrics = FightMetrics(N)
         self.tick, self.length = Tick.nothing(N), np.zeros(N, np.int64)
         self.infos: list[dict[str, Any]] = []
 
@@ -48,12 +48,12 @@ class Story:
         for _ in range(ticks):
             over = (self.rng.random(N) < 0.2) & self.ends
             outcome = np.where(over, self.rng.choice([0, 1, 2, 3, 4, 5], N), 0).astype(np.uint8)
-            self.world.desync_reason[:, 0] = np.where(outcome == Outcome.DESYNC, self.rng.integers(1, 3, N), 0)
+            self.reasons[:] = np.where(outcome == Outcome.DESYNC, self.rng.integers(1, 3, N), 0)
             self.tick = Tick(random_records(self.rng), self.tick.meta, self.length > 0, outcome)
             self.length += 1
             components = self.rng.integers(-1, 2, (len(COMPONENTS), N)).astype(np.float32)
             self.metrics.start_tick()
-            self.metrics.end_tick(self.tick, components, over, self.length)
+            self.metrics.end_tick(self.tick, components, over, self.length, self.reasons)
             self.infos += [self.info(fight, bool(over[fight]), components[:, fight]) for fight in range(N)]
             self.length[over] = 0
             if over.any():
@@ -62,7 +62,7 @@ class Story:
     def info(self, fight: int, over: bool, components: Any) -> dict[str, Any]:
         outcome = Outcome(int(self.tick.outcome[fight]))
         if outcome >= Outcome.TARGET_LOST:
-            reason = REASONS.get(DesyncReason(int(self.world.desync_reason[fight, 0])), "TARGET_LOST")
+            reason = REASONS.get(DesyncReason(int(self.reasons[fight])), "TARGET_LOST")
             return {"terminal_state": "DESYNC", "desync_reason": reason, "rewards": components}
         meta, before = wire(self.tick.meta[fight]), wire(self.tick.previous[fight])
         info: dict[str, Any] = {"meta": meta, "rewards": components}
@@ -153,7 +153,8 @@ def of_table(summary: dict[str, float]) -> dict[str, float]:
 
 def test_every_tag_of_the_original_is_there() -> None:
     assert len(ROWS) == 91
-    assert {metric.tag for metric in METRICS} == {row[0] for row in ROWS} | {"terminal/timeout_percentage"}
+    ours = {"terminal/timeout_percentage", "terminal/truncate/connection_lost"}
+    assert {metric.tag for metric in METRICS} == {row[0] for row in ROWS} | ours
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -210,14 +211,15 @@ def test_times_are_of_each_fight_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight begins anew after the second tick."""
     clock = [0.0]
     monkeypatch.setattr(durations, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    metrics = FightMetrics(SimpleNamespace(num_fights=2))  # type: ignore[arg-type]
+    metrics = FightMetrics(2)
     lengths, ends = [(1, 1), (2, 2), (1, 3), (2, 4)], [(0, 0), (1, 0), (0, 0), (0, 1)]
     for power, (length, outcome) in enumerate(zip(lengths, ends, strict=True)):
         clock[0] += 10 * 2**power
         metrics.start_tick()
         clock[0] += 2**power
         tick = Tick(np.zeros(2, META_DTYPE), np.zeros(2, META_DTYPE), np.ones(2, bool), np.array(outcome, np.uint8))
-        metrics.end_tick(tick, np.zeros((len(COMPONENTS), 2), np.float32), np.array(outcome) > 0, np.array(length))
+        nothing = np.zeros((len(COMPONENTS), 2), np.float32)
+        metrics.end_tick(tick, nothing, np.array(outcome) > 0, np.array(length), np.zeros(2, np.uint8))
         if any(outcome):
             metrics.begin(np.flatnonzero(outcome))
     summary = summarize(metrics.pop())

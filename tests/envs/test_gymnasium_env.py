@@ -50,7 +50,7 @@ def test_it_passes_the_checker_of_sb3() -> None:
 def test_it_is_registered_and_survives_gymnasium_s_wrappers() -> None:
     env = gym.make("NhEnv", opponent="scripted", reset_params={"accountBuild": "MED"})
     check_pvp_env(env, ticks=20)
-    assert env.reset(seed=1)[1] == {"opponent": "scripted", "build": "MED"}
+    assert env.reset(seed=1)[1] == {"opponent": "scripted", "seed": 1, "build": "MED"}
 
 
 @pytest.mark.parametrize("opponent", ["baseline", "scripted"])
@@ -164,7 +164,7 @@ def test_wrong_seeds_are_refused(seed: Any) -> None:
     ("arguments", "message"),
     [
         ({"opponent": "basline"}, "unknown opponent 'basline' .*did you mean 'baseline'"),
-        ({"opponent": 3}, "unknown opponent"),
+        ({"opponent": 3}, "an opponent must be a name"),
         ({"world": "simm"}, "unknown world 'simm' .*did you mean 'sim'"),
         ({"world": "http://localhost:7070"}, "unknown world 'http://localhost:7070'.*rsps://host:port, sim"),
         ({"reset_params": {"accountBuild": "MEDD"}}, "MEDD.*MED"),

@@ -11,11 +11,10 @@ from sb3_pvp.envs.fight_metrics.durations import EpisodeDurations
 from sb3_pvp.envs.fight_metrics.series import EPISODE_ROWS, PRIOR_DTYPE, Ticks
 from sb3_pvp.envs.fight_metrics.table import METRICS
 from sb3_pvp.envs.rewards import COMPONENTS, Tick
-from sb3_pvp.world import META_BYTES, META_DTYPE, Outcome, World
+from sb3_pvp.world import META_BYTES, META_DTYPE, Outcome
 
 #: So many ticks of one fight are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
 CHUNK = 2048
-_LEARNER = 0
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 
 
@@ -23,13 +22,11 @@ class FightMetrics:
     """Takes in every tick of N fights and keeps, for each metric and reward component, three sums.
 
     Args:
-        world: where the fights take place.
+        num_fights: N.
     """
 
-    def __init__(self, world: World) -> None:
-        num_fights = world.num_fights
+    def __init__(self, num_fights: int) -> None:
         shape = (max(CHUNK // num_fights, 1), num_fights)
-        self._reasons = getattr(world, "desync_reason", np.zeros((num_fights, 1), np.uint8))
         self._durations = EpisodeDurations(num_fights)
         self._meta, self._prior = np.zeros(shape, META_BYTES), np.zeros(shape, PRIOR_DTYPE)
         self._has_prior, self._outcome = np.zeros(shape, bool), np.zeros(shape, np.uint8)
@@ -45,7 +42,12 @@ class FightMetrics:
         self._durations.start_tick()
 
     def end_tick(
-        self, tick: Tick, components: NDArray[np.float32], over: NDArray[np.bool_], length: NDArray[np.int64]
+        self,
+        tick: Tick,
+        components: NDArray[np.float32],
+        over: NDArray[np.bool_],
+        length: NDArray[np.int64],
+        reasons: NDArray[np.uint8],
     ) -> None:
         """Takes in the tick of all fights.
 
@@ -54,6 +56,7 @@ class FightMetrics:
             components: the rewards ``(len(COMPONENTS), N)``.
             over: bool ``(N,)``, which fights have ended.
             length: ticks of each episode so far ``(N,)``.
+            reasons: why fights broke off, `DesyncReason` numbers ``(N,)``.
         """
         self._durations.end_tick()
         row = self._filled
@@ -63,7 +66,7 @@ class FightMetrics:
             self._prior[name][row] = tick.previous[name]
         self._components[:, row] = components
         if over.any():
-            self._end(tick, np.flatnonzero(over), length)
+            self._end(tick, np.flatnonzero(over), length, reasons)
         self._filled += 1
         if self._filled == len(self._meta):
             self._reduce()
@@ -88,9 +91,9 @@ class FightMetrics:
         self._endings: list[NDArray[np.uint8]] = [np.zeros((2, 0), np.uint8)]
         self._episodes: list[NDArray[np.float64]] = [np.zeros((len(EPISODE_ROWS), 0))]
 
-    def _end(self, tick: Tick, ended: NDArray[np.int64], length: NDArray[np.int64]) -> None:
+    def _end(self, tick: Tick, ended: NDArray[np.int64], length: NDArray[np.int64], reasons: NDArray[np.uint8]) -> None:
         outcome = tick.outcome[ended]
-        self._endings.append(np.stack([outcome, self._reasons[ended, _LEARNER]]))
+        self._endings.append(np.stack([outcome, reasons[ended]]))
         decided = ended[(outcome != _RUNNING) & (outcome < _TARGET_LOST)]
         food, ticks = (tick.meta[name][decided] for name in ("food_count", "episode_ticks"))
         self._episodes.append(np.vstack([food, ticks - length[decided], self._durations.of(decided)]))

@@ -1,0 +1,139 @@
+"""How the fights of an environment's rows begin in their world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.envs.checks import require_known
+from sb3_pvp.envs.opponent_pool import OpponentPool
+from sb3_pvp.envs.opponents import WORLD_BOT
+from sb3_pvp.envs.rivals import Rival
+from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.snapshots import Snapshot
+from sb3_pvp.world import World
+
+#: What ``reset(options=...)`` may change for one episode.
+RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
+
+
+class FightStarts:
+    """Starts fights between the rows of an environment and their opponents, or the partners of a pair.
+
+    Args:
+        world: where.
+        settings: how.
+        seats: of the rows; they change with the opponents.
+        opponents: of the rows.
+    """
+
+    def __init__(self, world: World, settings: FightSettings, seats: Seats, opponents: OpponentPool) -> None:
+        self._world, self._settings, self._seats, self._opponents = world, settings, seats, opponents
+        self._seeds: list[int | None] = [None] * world.num_fights
+        #: Seeds for fights that nobody has started since.
+        self._unused: dict[int, int] = {}
+        self._joining = np.zeros(0, np.int64)
+        self._is_reviewed = False
+
+    def start(self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> None:
+        """Starts the fights of these rows, with a seed and `RESET_OPTIONS` for each.
+
+        A common fight has the seed and the options of the first row of the pair. Raises `ValueError` for options that
+        the world does not know and for half a pair; nothing has changed then.
+        """
+        self.review()
+        for name in (name for given in options for name in given):
+            require_known("reset option", name, RESET_OPTIONS)
+        rivals = [self._opponents.expected(row) for row in rows.tolist()]
+        seated = [not (rival.is_self and row & 1) for row, rival in zip(rows.tolist(), rivals, strict=True)]
+        given_seeds = [self._unused.get(row) if seed is None else seed for row, seed in zip(rows, seeds, strict=True)]
+        starting = [
+            self._options(rival, seed, given)
+            for rival, seed, given, has_seat in zip(rivals, given_seeds, options, seated, strict=True)
+            if has_seat
+        ]
+        self._leave(np.setdiff1d(rows[~np.array(seated)], self._seats.paired))
+        alike = all(each == starting[0] and "seed" not in each for each in starting)
+        self._world.reset(rows[seated], starting[0] if alike else starting)
+        self._remember(rows, seeds, given_seeds, seated)
+        self._take_seats(rows, seeds)
+
+    def review(self) -> None:
+        """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
+        if self._is_reviewed:
+            return
+        wants = np.array([self._opponents.expected(row).is_self for row in range(self._world.num_fights)])
+        alone = np.flatnonzero(wants != np.append(wants, False)[np.arange(len(wants)) ^ 1])
+        if alone.size:
+            row = int(alone[0])
+            raise ValueError(
+                f'rows {row & ~1} and {row | 1} play each other or neither of them does: "self" is for both rows of a '
+                f"pair in an NhVecEnv, and this environment has {len(wants)}"
+            )
+        self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
+        self._is_reviewed = True
+
+    def opponents_changed(self) -> None:
+        """Somebody was chosen for a later episode."""
+        self._is_reviewed = False
+
+    def cut_short(self, over: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Rows whose fights must end although they are not over, because their partner is free to fight them."""
+        joining = self._joining
+        cut: NDArray[np.int64] = joining[over[joining ^ 1] & ~over[joining]]
+        return cut
+
+    def seed(self, row: int) -> int | None:
+        """The seed of the row's fight, unless it goes on with the random numbers of the one before."""
+        return self._seeds[int(self._seats.fight[row])]
+
+    def get_state(self) -> Snapshot:
+        """A snapshot, plain values."""
+        return {"seeds": list(self._seeds), "unused": dict(self._unused)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to the moment of `get_state`, when the opponents are back already."""
+        self._seeds, self._unused = list(state["seeds"]), dict(state["unused"])
+        self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))
+        self._is_reviewed = False
+        self.review()
+
+    def _options(self, rival: Rival, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        options = {"bots": (None, WORLD_BOT if rival.is_bot else None), "death_match": self._settings.death_match}
+        changes = rival.choice.reset_params
+        if changes:
+            shared = given.get("reset_params", self._settings.reset_params)
+            first, second = given.get("seat_reset_params") or (shared, shared)
+            given = {**given, "seat_reset_params": (first, {**second, **changes})}
+        return {**options, **given, **({} if seed is None else {"seed": seed})}
+
+    def _leave(self, idle: NDArray[np.int64]) -> None:
+        """Nobody plays in these fights from now on; in some worlds others would wait for them."""
+        leave = getattr(self._world, "leave", None)
+        if idle.size and leave is not None:
+            leave(idle)
+
+    def _remember(
+        self,
+        rows: NDArray[np.int64],
+        seeds: Sequence[int | None],
+        given_seeds: Sequence[int | None],
+        seated: Sequence[bool],
+    ) -> None:
+        """Keeps the seeds; one for a fight that is idle now is used when it is fought."""
+        for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
+            if has_seat:
+                self._seeds[row] = given_seed
+                self._unused.pop(row, None)
+            elif seed is not None:
+                self._unused[row] = seed
+
+    def _take_seats(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        if self._opponents.change(rows, seeds):
+            self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))
+            self._is_reviewed = False
+            self.review()
