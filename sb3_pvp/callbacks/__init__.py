@@ -1,5 +1,6 @@
 """SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments."""
 
+from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.elo import EloCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league import LeagueCallback
@@ -12,6 +13,7 @@ __all__ = [
     "EloCallback",
     "FightMetricsCallback",
     "LeagueCallback",
+    "MaskableCheckpointCallback",
     "NoveltyRewardCallback",
     "ObservationMetricsCallback",
     "OutcomePredictorCallback",

@@ -42,14 +42,21 @@ def train(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.train`` on these arguments, or on those of the command line.
 
     ``--preset NAME`` among them stands for the algorithm, environment and ``-conf`` of that preset; each of these may
-    also be given. An unknown preset is one line on stderr and ``SystemExit(2)``.
+    also be given. An unknown preset is one line on stderr and ``SystemExit(2)``. If the server that is trained on, or
+    the process of an environment, is gone in the middle, that is one line and ``SystemExit(1)``.
     """
     arguments = _without_preset(sys.argv[1:] if arguments is None else arguments)
     install()
     from rl_zoo3.train import train as rl_zoo3_train
 
+    from sb3_pvp.zoo.manager import TrainingInterrupted
+
     with _command_line(arguments):
-        rl_zoo3_train()
+        try:
+            rl_zoo3_train()
+        except TrainingInterrupted as error:
+            print(f"train: error: {error}", file=sys.stderr)
+            sys.exit(1)
 
 
 def enjoy(arguments: list[str] | None = None) -> None:

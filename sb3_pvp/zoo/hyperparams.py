@@ -1,7 +1,20 @@
-"""Where the hyperparameters are, and presets by name: ``hyperparams/`` in a checkout, package data in a wheel."""
+"""Where the hyperparameters are, and presets by name: ``hyperparams/`` in a checkout, package data in a wheel.
+
+The hyperparameters of an environment may begin with those of other presets (cli-config.md §4)::
+
+    NhEnv:
+      import: [PastSelfPlay, Core]
+      gamma: 0.99
+
+Own values come first, then those of the first preset that has them; values are replaced as a whole. rl-zoo3 knows no
+imports: it reads what `plain_config` writes.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +25,9 @@ from sb3_pvp.contract.errors import unknown_name
 
 #: The algorithm of all presets; the environments in its file are presets of that name.
 ALGO = "maskable_ppo"
+
+#: The key whose value names the presets to begin with.
+IMPORT = "import"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
@@ -32,9 +48,11 @@ class Preset:
     env_id: str
 
     def hyperparams(self) -> dict[str, Any]:
-        """What the file says for the environment: a new dict each time."""
-        content: dict[str, dict[str, Any]] = yaml.safe_load(self.path.read_text())
-        return content[self.env_id]
+        """What the file says for the environment, with all that it imports: a new dict each time.
+
+        Raises `ValueError` for an import of a preset that is unknown, for another environment, or imports this one.
+        """
+        return resolve(_read(self.path)[self.env_id], self.env_id, (self.name,))
 
 
 def hyperparams_path(name: str) -> Path | None:
@@ -48,7 +66,7 @@ def presets() -> dict[str, Preset]:
     folder = next(folder for folder in _FOLDERS if folder.is_dir())
     found: dict[str, Preset] = {}
     for path in sorted(folder.glob("*.yml")):
-        for env_id in yaml.safe_load(path.read_text()):
+        for env_id in _read(path):
             name = env_id if path.stem == ALGO else path.stem
             found[name] = Preset(name, path, env_id)
     return found
@@ -58,8 +76,62 @@ def find_preset(name: str) -> Preset:
     """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none."""
     path = Path(name)
     if path.suffix == ".yml" and path.is_file():
-        return Preset(path.stem, path, next(iter(yaml.safe_load(path.read_text()))))
+        return Preset(path.stem, path, next(iter(_read(path))))
     known = presets()
     if name not in known:
         raise unknown_name("preset", name, known)
     return known[name]
+
+
+def resolve(hyperparams: Mapping[str, Any], env_id: str, importers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The hyperparameters of an environment with those that they import, in a new dict.
+
+    Args:
+        hyperparams: what a file says for the environment.
+        env_id: the environment.
+        importers: presets that are being resolved, outermost first.
+
+    Raises:
+        ValueError: for an import of a preset that is unknown, for another environment, or one of ``importers``.
+    """
+    own = dict(hyperparams)
+    resolved: dict[str, Any] = {}
+    for name in reversed(_imports(own.pop(IMPORT, []))):
+        if name in importers:
+            raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
+        resolved |= resolve(_block(name, env_id), env_id, (*importers, name))
+    return resolved | own
+
+
+@contextmanager
+def plain_config(path: str) -> Iterator[str]:
+    """The yaml file itself, or if presets are imported in it a temporary one with their hyperparameters."""
+    content = _read(Path(path)) if path.endswith((".yml", ".yaml")) else {}
+    if not any(IMPORT in block for block in content.values() if isinstance(block, dict)):
+        yield path
+        return
+    plain = {env_id: resolve(block, env_id) for env_id, block in content.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / Path(path).name
+        written.write_text(yaml.safe_dump(plain, sort_keys=False))
+        yield str(written)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    return content
+
+
+def _imports(value: Any) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {value!r}")
+    return names
+
+
+def _block(name: str, env_id: str) -> dict[str, Any]:
+    preset = find_preset(name)
+    if preset.env_id != env_id:
+        raise ValueError(f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}")
+    block: dict[str, Any] = _read(preset.path)[env_id]
+    return block

@@ -15,7 +15,9 @@ from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.zoo.hyperparams import hyperparams_path
+from sb3_pvp.rsps import RemoteError
+from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config
+from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 class PvpExperimentManager(exp_manager.ExperimentManager):
@@ -28,16 +30,23 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             keywords["config"] = str(default)
         super().__init__(args, algo, env_id, *positional, **keywords)
         if ours:
-            self._prefer_one_process(keywords.get("vec_env_type", "dummy"))
+            self._choose_processes(keywords.get("vec_env_type", "dummy"))
 
-    def _prefer_one_process(self, vec_env_type: str) -> None:
+    def _choose_processes(self, vec_env_type: str) -> None:
         from sb3_pvp.envs import NhVecEnv
 
-        if vec_env_type == "dummy":
-            self.vec_env_class = NhVecEnv
+        self.vec_env_class = {"dummy": NhVecEnv, "subproc": WorkerVecEnv}[vec_env_type]
         # More threads only get into each other's way with networks as small as these.
         if getattr(self.args, "num_threads", -1) < 1:
             torch.set_num_threads(1)
+
+    def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.zoo.hyperparams`)."""
+        original = self.config
+        with plain_config(original) as self.config:
+            hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
+        self.config = original
+        return hyperparams
 
     @staticmethod
     def _preprocess_schedules(hyperparams: dict[str, Any]) -> dict[str, Any]:
@@ -61,9 +70,34 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             super().create_callbacks()  # type: ignore[no-untyped-call]
 
     def learn(self, model: BaseAlgorithm) -> None:
-        """Trains the model; what it was before is kept as ``initial_model.zip``, to compare with."""
+        """Trains the model; what it was before is kept as ``initial_model.zip``, to compare with.
+
+        If an error ends the training, what was learned so far is kept as ``interrupted_model.zip``; it is a
+        `TrainingInterrupted` if a server or the process of an environment is gone.
+        """
+        vars(model)["run_folder"] = self.save_path  # where callbacks put their files
         model.save(f"{self.save_path}/initial_model")
-        super().learn(model)
+        try:
+            super().learn(model)
+        except Exception as error:
+            model.save(f"{self.save_path}/interrupted_model")
+            reason = _reason(error)
+            if reason is None:
+                raise
+            raise TrainingInterrupted(
+                f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
+            ) from error
+
+
+class TrainingInterrupted(RuntimeError):
+    """What is learned from is gone; the message says where the model is."""
+
+
+def _reason(error: Exception) -> str | None:
+    """What a user can be told of what ended the training without seeing where."""
+    if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
+        return "the process of an environment has ended (its own error stands above)"
+    return str(error) if isinstance(error, RemoteError) else None
 
 
 def is_ours(env_id: str) -> bool:

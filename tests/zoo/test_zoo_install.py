@@ -13,13 +13,14 @@ import torch
 from rl_zoo3 import exp_manager
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.callbacks import EvalCallback
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp import zoo
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.zoo import hyperparams
 from sb3_pvp.zoo.manager import PvpExperimentManager
+from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:
@@ -59,7 +60,7 @@ def test_our_defaults_are_for_our_environments_and_yield_to_a_given_file(tmp_pat
 
 @pytest.mark.parametrize(
     ("env_id", "vec_env", "expected"),
-    [("NhEnv", "dummy", NhVecEnv), ("NhEnv", "subproc", SubprocVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
+    [("NhEnv", "dummy", NhVecEnv), ("NhEnv", "subproc", WorkerVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
 )
 def test_vec_env_classes(tmp_path: Path, env_id: str, vec_env: str, expected: type) -> None:
     assert manager(tmp_path, env_id, "ppo", vec_env_type=vec_env).vec_env_class is expected

@@ -1,0 +1,168 @@
+"""Models saved during training, from the newest of which a run goes on exactly."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.atomic_files import replacing
+from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.run_league import learner, run_folder
+from sb3_pvp.callbacks.weights import is_stripped, strip
+from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
+
+#: The folder of a run's checkpoints inside the folder of the run.
+CHECKPOINTS = "checkpoints"
+
+
+class MaskableCheckpointCallback(BaseCallback):
+    """Saves the model at the start of every ``save_freq``-th roll-out, and at the end of training.
+
+    Files are called ``main_STEPS_steps.zip``, as those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and are
+    whole or not there. From the newest one `PvpPPO` goes on as if it had never stopped; list this callback first. The
+    older ones only need to be able to act.
+
+    Args:
+        save_freq: roll-outs between checkpoints, a number or a schedule.
+        keep: how many of the newest files stay; ``None``: all.
+        keep_spaced: so many of the older ones stay besides, as evenly spaced over the steps as they come.
+        strip_optimizer: all files but the newest lose the optimiser's memory and whatever else only training needs.
+        directory: for the files; ``None``: ``checkpoints`` in the folder of the run.
+        verbose: 1: tells about every file.
+
+    Raises:
+        ValueError: for impossible values, at once.
+    """
+
+    def __init__(
+        self,
+        save_freq: Any = 1,
+        keep: int | None = None,
+        keep_spaced: int = 0,
+        strip_optimizer: bool = True,
+        directory: str | Path | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        self._schedule = parse_schedule(save_freq)
+        self._save_freq(0)
+        if keep is not None:
+            _check_count("keep", keep, 1)
+        _check_count("keep_spaced", keep_spaced, 0)
+        self._keep, self._keep_spaced = keep, keep_spaced
+        self._strip_optimizer, self._directory = strip_optimizer, directory
+
+    def _init_callback(self) -> None:
+        self._folder = checkpoint_folder(self.model, self._directory)
+        self._last_saved: int | None = None
+        self._stripped: set[Player] = set()
+        self._rollout, self._samples = trained_rollouts(self.model), False
+
+    def _on_rollout_start(self) -> None:
+        self._rollout, self._learner, self._samples = trained_rollouts(self.model), learner(self.model), True
+        if self._last_saved is None or self._rollout - self._last_saved >= self._save_freq(self._rollout):
+            self._save()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self._samples = False
+
+    def _on_training_end(self) -> None:
+        # Called by whoever cleans up as well, and also when training is interrupted.
+        finished = trained_rollouts(self.model)
+        if finished != self._rollout:
+            self._rollout, self._learner = finished, learner(self.model)
+        elif not self._samples:
+            return  # in the midst of learning, a state from which there is no way on
+        if self._last_saved != self._rollout:
+            self._save()
+
+    def _save(self) -> None:
+        path = self._folder / file_name(self._learner)
+        with replacing(path) as partial:
+            self.model.save(partial)
+        self._last_saved = self._rollout
+        if self.verbose:
+            print(f"Saved {path}")
+        self._tidy(checkpoints(self._folder))
+
+    def _tidy(self, players: list[Player]) -> None:
+        """Removes what need not stay, and strips what is old; ``players`` is in the order of steps."""
+        # Files of steps to come are what is left of an attempt that was killed: they will be written again.
+        old = [player for player in players if player.age < self._learner.age]
+        newest = (self._keep or len(players)) - 1
+        recent, older = (old[-newest:], old[:-newest]) if newest else ([], old)
+        kept = {*recent, *spread(older, self._keep_spaced)}
+        for player in old:
+            path = self._folder / file_name(player)
+            if player not in kept:
+                path.unlink(missing_ok=True)
+            elif self._strip_optimizer and player not in self._stripped:
+                _strip(path)
+                self._stripped.add(player)
+
+    def _save_freq(self, t: int) -> float:
+        every = self._schedule(t)
+        if isinstance(every, bool) or not isinstance(every, (int, float)) or not every >= 1:
+            raise ValueError(f"save_freq must be at least 1 roll-out, got {every!r} after {t}")
+        return float(every)
+
+
+def checkpoint_folder(model: BaseAlgorithm, directory: str | Path | None) -> Path:
+    """The directory, or else the folder `CHECKPOINTS` of the run."""
+    return run_folder(model) / CHECKPOINTS if directory is None else Path(directory)
+
+
+def checkpoints(folder: Path) -> list[Player]:
+    """The learners of whom there are files in the folder, by steps; other files are left alone."""
+    found = []
+    for path in folder.glob(f"{LEARNER}_*.zip"):
+        with contextlib.suppress(ValueError):
+            found.append(player_of_file(path))
+    return sorted((player for player in found if player.name == LEARNER), key=lambda player: player.age)
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The file with the most steps of those in the folder that can be read, or ``None``."""
+    paths = (folder / file_name(player) for player in reversed(checkpoints(folder)))
+    return next((path for path in paths if zipfile.is_zipfile(path)), None)
+
+
+def spread(players: Sequence[Player], count: int) -> list[Player]:
+    """Those ``count`` of the players who are nearest to evenly spaced over their steps, the first one among them.
+
+    The spacing is a power of two of the smallest gap, so that whoever was left out is never asked for later.
+    """
+    if len(players) <= count:
+        return list(players)
+    if not count:
+        return []
+    steps = np.array([player.age for player in players])
+    spacing = max(int(np.diff(steps).min()), 1)
+    while True:
+        slots = (steps - steps[0]) // spacing
+        _, first = np.unique(slots, return_index=True)
+        if len(first) <= count:
+            return [players[index] for index in first.tolist()]
+        spacing *= 2
+
+
+def _strip(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
+        if not is_stripped(path):
+            strip(path)
+
+
+def _check_count(name: str, value: object, smallest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+        raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}")
