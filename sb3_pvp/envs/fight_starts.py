@@ -38,6 +38,7 @@ class FightStarts:
         self._unused: dict[int, int] = {}
         self._joining = np.zeros(0, np.int64)
         self._is_reviewed = False
+        self._pair()
 
     def start(self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> None:
         """Starts the fights of these rows, with a seed and `RESET_OPTIONS` for each.
@@ -98,8 +99,7 @@ class FightStarts:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes back to the moment of `get_state`, when the opponents are back already."""
         self._seeds, self._unused = list(state["seeds"]), dict(state["unused"])
-        self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))
-        self._is_reviewed = False
+        self._pair()
         self.review()
 
     def _options(self, rival: Rival, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,6 +134,9 @@ class FightStarts:
 
     def _take_seats(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
         if self._opponents.change(rows, seeds):
-            self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))
-            self._is_reviewed = False
+            self._pair()
             self.review()
+
+    def _pair(self) -> None:
+        self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))
+        self._is_reviewed = False
