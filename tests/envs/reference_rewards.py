@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.envs.rewards import RewardWeights
-from sb3_pvp.rsps.replies import MetaEncoder
 from sb3_pvp.schedules import Schedule
-from sb3_pvp.world import Outcome
+from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Outcome, Style, camel_case
 
 Meta = dict[str, Any]
 
@@ -21,7 +19,19 @@ _LEVELS = {"attack": "attack", "strength": "strength", "defence": "defense", "ra
 
 
 def on_the_wire(records: NDArray[np.void]) -> list[Meta]:
-    return [json.loads(text) for text in MetaEncoder().encode(records)]
+    return [_fields(record) for record in records]
+
+
+def _fields(record: np.void) -> Meta:
+    """The fields under the names of the wire, without those that hold nothing (protocol.md §4)."""
+    flags = {name: flag for flag, group in OPTIONAL_FIELDS.items() for name in group}
+    fields = {}
+    for name in META_DTYPE.names:
+        value = record[name].item()
+        absent = name in flags and (not record[flags[name]] or (name in STYLE_FIELDS and value == Style.NONE))
+        if name not in OPTIONAL_FIELDS and not absent:
+            fields[camel_case(name)] = STYLE_NAMES[value] if name in STYLE_FIELDS else value
+    return fields
 
 
 class Reference:
