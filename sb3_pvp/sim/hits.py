@@ -18,6 +18,7 @@ from sb3_pvp.sim.state import (
     MAX_PENDING_HITS,
     MELEE,
     NECK,
+    NO_ITEM,
     PRAYER,
     RING,
     WEAPON,
@@ -32,7 +33,6 @@ MARK_TICKS, MARK_DAMAGE, MARK_RANGE = 8, 25, 5
 BLEED_PERIOD, BLEED_DAMAGE = 3, 5
 POISON_PERIOD = 30
 POISON_DAGGER, POISON_TENTACLE = 6, 12
-RECOIL_TOTAL = 40
 
 
 @rule
@@ -149,10 +149,12 @@ def _maybe_poison(fight: Fight, attacker: Seat, victim: Seat, style: int) -> Non
 
 @rule
 def _strike_back(attacker: Seat, victim: Seat, total: int) -> None:
-    """Ring of recoil and vengeance (mechanics.md §12)."""
-    if victim.worn[RING] == items.RING_OF_RECOIL and victim.recoil_left > 0:
-        recoil = min(total // 10 + 1, victim.recoil_left)
+    """Ring of recoil and vengeance (mechanics.md §12). The last recoil of a ring is not cut off at its 40 points."""
+    if victim.worn[RING] == items.RING_OF_RECOIL:
+        recoil = total // 10 + 1
         victim.recoil_left -= recoil
+        if victim.recoil_left <= 0:
+            victim.worn[RING] = NO_ITEM
         queue_extra_damage(victim, attacker, recoil)
     if victim.vengeance and total * 3 // 4 > 0:
         victim.vengeance = 0

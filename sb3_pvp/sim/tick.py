@@ -50,9 +50,10 @@ def _tasks(me: Seat, foe: Seat) -> None:
     """Phase A for one seat: everything that runs by itself."""
     if me.dying:
         me.targeting = 0
+    else:
+        drain(me)
     tick_poison(me)
     regenerate(me)
-    drain(me)
     tick_lasting_effects(foe, me)
     if me.retaliate:
         me.retaliate = 0

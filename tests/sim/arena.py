@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.sim import SimWorld, items
 from sb3_pvp.sim.items import item_named
 from sb3_pvp.sim.state import (
@@ -40,11 +40,11 @@ SURE, HOPELESS = 10**9, -64
 NEVER = 10**9
 
 
-def action(sub_actions: Iterable[str]) -> NDArray[np.int64]:
-    """One index per head (12,): these sub-actions, and entry 0 of the other heads."""
-    choice = np.zeros(CONTRACT.num_heads, np.int64)
+def action(sub_actions: Iterable[str], contract: Contract = CONTRACT) -> NDArray[np.int64]:
+    """One index per head: these sub-actions, and entry 0 of the other heads."""
+    choice = np.zeros(contract.num_heads, np.int64)
     for name in sub_actions:
-        head, number = CONTRACT.action_index(name)
+        head, number = contract.action_index(name)
         choice[head] = number
     return choice
 
@@ -61,15 +61,20 @@ class Arena:
         death_match: bool = True,
         **reset_params: Any,
     ) -> None:
-        self.world = SimWorld(num_fights, seed, {"accountBuild": build, **reset_params})
-        self.world.reset(options={"bots": bots, "training": False, "death_match": death_match})
+        world = SimWorld(num_fights, seed, {"accountBuild": build, **reset_params})
+        self.enter(world, bots=bots, death_match=death_match)
+
+    def enter(self, world: SimWorld, **options: Any) -> None:
+        """Starts fights in this world."""
+        self.world = world
+        self.world.reset(options={"training": False, **options})
         self.a, self.b = self.world.state[:, 0], self.world.state[:, 1]
         self.place(1)
         self.pid(first=0)
 
     def tick(self, a: Iterable[str] = (), b: Iterable[str] = (), times: int = 1) -> None:
         """Plays these orders for one tick, then idles for the rest of ``times``."""
-        orders = np.stack([action(a), action(b)])
+        orders = np.stack([action(a, self.world.contract), action(b, self.world.contract)])
         for _ in range(times):
             self.world.step(np.broadcast_to(orders, (self.world.num_fights, *orders.shape)))
             orders = np.zeros_like(orders)

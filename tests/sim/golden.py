@@ -3,7 +3,7 @@
 A file holds the seed, the orders of both seats for every tick (one digit per head), what became of the fighters in
 that tick, and a digest of everything that a world replies. When a rule is changed on purpose, record them again with
 
-    python tests/sim/golden.py
+    python tests/sim/golden.py [NAME ...]
 
 and look at the difference: the first changed row is the tick in which the new rule made itself felt.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,20 @@ from sb3_pvp.sim.state import HITPOINTS, PRAYER
 FOLDER = Path(__file__).parent.parent / "golden"
 TICKS = 100
 ALLOW_ALL = {"onlySwitchPrayerWhenAboutToAttack": False, "onlySwitchGearWhenAttackSoon": False}
-#: name: seed, reset parameters, bots
-FIGHTS: dict[str, tuple[int, dict[str, Any], tuple[str | None, str | None]]] = {
-    **{build.lower(): (seed, {"accountBuild": build}, (None, None)) for seed, build in enumerate(BUILD_NAMES)},
-    "allow_all": (100, {"accountBuild": "MED", "allowMovingIfCanAttack": True, **ALLOW_ALL}, (None, None)),
-    "random_gear": (101, {"accountBuild": "LMS_MED", "randomizeGear": True, "randomizeFightType": True}, (None, None)),
-    "baseline": (102, {"accountBuild": "MED"}, (None, "baseline")),
+NO_BOTS, BOT = (None, None), (None, "baseline")
+#: name: contract, seed, reset parameters, bots
+FIGHTS: dict[str, tuple[str, int, dict[str, Any], tuple[str | None, str | None]]] = {
+    **{build.lower(): ("NhEnv", seed, {"accountBuild": build}, NO_BOTS) for seed, build in enumerate(BUILD_NAMES)},
+    "allow_all": ("NhEnv", 100, {"accountBuild": "MED", "allowMovingIfCanAttack": True, **ALLOW_ALL}, NO_BOTS),
+    "random_gear": (
+        "NhEnv",
+        101,
+        {"accountBuild": "LMS_MED", "randomizeGear": True, "randomizeFightType": True},
+        NO_BOTS,
+    ),
+    "baseline": ("NhEnv", 102, {"accountBuild": "MED"}, BOT),
+    "dharok": ("DharokEnv", 103, {}, NO_BOTS),
+    "dharok_baseline": ("DharokEnv", 104, {}, BOT),
 }
 
 
@@ -51,8 +60,8 @@ def _actions(digits: list[str]) -> np.ndarray:
 
 def replay(name: str, orders: list[list[str]] | None = None) -> dict[str, Any]:
     """Plays a golden fight by these orders, or by random legal ones, and tells about it."""
-    seed, reset_params, bots = FIGHTS[name]
-    world = SimWorld(1, seed, reset_params)
+    contract, seed, reset_params, bots = FIGHTS[name]
+    world = SimWorld(1, seed, reset_params, contract)
     world.reset(options={"bots": bots})
     digest = hashlib.sha256()
     rows: list[list[Any]] = []
@@ -74,5 +83,5 @@ def write(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in FIGHTS:
+    for name in sys.argv[1:] or FIGHTS:
         write(name)

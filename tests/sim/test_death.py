@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from arena import SURE, Arena, one
 
+from sb3_pvp.sim.prayer import PIETY
 from sb3_pvp.sim.state import (
     CRUSH_ATTACK,
     FREEZE_TIMER,
     HITPOINTS,
     MELEE_STRENGTH,
+    PRAYER,
     RANGED_ATTACK,
     RANGED_STRENGTH,
     STAT_TIMER,
@@ -63,6 +65,17 @@ def test_vengeance_can_take_the_killer_along() -> None:
     assert arena.outcomes == [RUNNING, RUNNING]
     arena.tick()
     assert arena.outcomes == [WON, WON]
+
+
+def test_the_prayers_of_the_dead_cost_nothing() -> None:
+    """As recorded in the reply after the end; the winner goes on paying."""
+    arena = arena_with((5, 5))
+    for seat in (arena.a, arena.b):
+        seat["prayers"], seat["prayer_drain_running"], seat["level"][:, PRAYER] = 1 << PIETY, 1, 50
+    wound(arena.b, 5)
+    arena.tick(times=20)
+    assert one(arena.a["level"][:, PRAYER]) < 45
+    assert one(arena.b["level"][:, PRAYER]) == 50  # the damage of the first tick shows after its drain
 
 
 def test_the_outcome_is_settled_once() -> None:

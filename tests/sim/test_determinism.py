@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 from sb3_pvp.sim import SimWorld
 
 FIGHTS, TICKS, SEED = 64, 60, 11
-PARAMS = {"randomizeGear": True, "randomizeBuild": True, "randomizeFightType": True}
+#: Makes a world: number of fights, seed, and more arguments of `SimWorld`.
+Start = Callable[..., SimWorld]
+#: Reset parameters by contract: as much chance as there can be.
+PARAMS = {"NhEnv": {"randomizeGear": True, "randomizeBuild": True, "randomizeFightType": True}, "DharokEnv": {}}
 
 
 def record(world: SimWorld, fights: Any = slice(None)) -> tuple[bytes, ...]:
@@ -20,14 +24,20 @@ def record(world: SimWorld, fights: Any = slice(None)) -> tuple[bytes, ...]:
     return tuple(array[fights].tobytes() for array in arrays)
 
 
-def started(num_fights: int = FIGHTS, seed: int = SEED, **options: Any) -> SimWorld:
-    world = SimWorld(num_fights, seed, PARAMS, **options)
-    world.reset()
-    return world
+@pytest.fixture(scope="module", params=PARAMS)
+def started(request: pytest.FixtureRequest) -> Start:
+    """Makes worlds of each game that have just been reset."""
+
+    def start(num_fights: int = FIGHTS, seed: int = SEED, **options: Any) -> SimWorld:
+        world = SimWorld(num_fights, seed, PARAMS[request.param], request.param, **options)
+        world.reset()
+        return world
+
+    return start
 
 
 @pytest.fixture(scope="module")
-def script() -> NDArray[np.int64]:
+def script(started: Start) -> NDArray[np.int64]:
     """(TICKS, FIGHTS, 2, heads): random legal actions of a whole batch."""
     world = started()
     orders = []
@@ -38,7 +48,7 @@ def script() -> NDArray[np.int64]:
 
 
 @pytest.fixture(scope="module")
-def batch(script: NDArray[np.int64]) -> SimWorld:
+def batch(started: Start, script: NDArray[np.int64]) -> SimWorld:
     """The world after the script."""
     world = started()
     for orders in script:
@@ -46,7 +56,7 @@ def batch(script: NDArray[np.int64]) -> SimWorld:
     return world
 
 
-def test_the_same_seed_gives_the_same_fights(script: NDArray[np.int64], batch: SimWorld) -> None:
+def test_the_same_seed_gives_the_same_fights(started: Start, script: NDArray[np.int64], batch: SimWorld) -> None:
     again = started()
     for orders in script:
         assert (again.random_actions() == orders).all()
@@ -54,7 +64,7 @@ def test_the_same_seed_gives_the_same_fights(script: NDArray[np.int64], batch: S
     assert record(again) == record(batch)
 
 
-def test_another_seed_gives_other_fights(batch: SimWorld, script: NDArray[np.int64]) -> None:
+def test_another_seed_gives_other_fights(started: Start, batch: SimWorld, script: NDArray[np.int64]) -> None:
     other = started(seed=SEED + 1000)
     for orders in script:
         other.step(orders)
@@ -62,7 +72,9 @@ def test_another_seed_gives_other_fights(batch: SimWorld, script: NDArray[np.int
 
 
 @pytest.mark.parametrize("fight", [0, 1, 31, 63])
-def test_a_fight_alone_is_the_fight_in_the_batch(script: NDArray[np.int64], batch: SimWorld, fight: int) -> None:
+def test_a_fight_alone_is_the_fight_in_the_batch(
+    started: Start, script: NDArray[np.int64], batch: SimWorld, fight: int
+) -> None:
     alone = started(1, SEED + fight)
     for orders in script:
         assert (alone.random_actions() == orders[fight]).all()
@@ -70,7 +82,7 @@ def test_a_fight_alone_is_the_fight_in_the_batch(script: NDArray[np.int64], batc
     assert record(alone, 0) == record(batch, fight)
 
 
-def test_threads_change_nothing(script: NDArray[np.int64], batch: SimWorld) -> None:
+def test_threads_change_nothing(started: Start, script: NDArray[np.int64], batch: SimWorld) -> None:
     threaded = started(num_threads=2)
     for orders in script:
         threaded.step(orders)
@@ -78,7 +90,7 @@ def test_threads_change_nothing(script: NDArray[np.int64], batch: SimWorld) -> N
     assert record(threaded) == record(batch)
 
 
-def test_stepping_in_parts_is_stepping_all(script: NDArray[np.int64], batch: SimWorld) -> None:
+def test_stepping_in_parts_is_stepping_all(started: Start, script: NDArray[np.int64], batch: SimWorld) -> None:
     parts = started()
     odd = np.arange(FIGHTS) % 2 == 1
     for orders in script:
@@ -87,7 +99,7 @@ def test_stepping_in_parts_is_stepping_all(script: NDArray[np.int64], batch: Sim
     assert record(parts) == record(batch)
 
 
-def test_a_step_of_some_leaves_the_others_alone() -> None:
+def test_a_step_of_some_leaves_the_others_alone(started: Start) -> None:
     world = started()
     before, others = record(world, slice(3, None)), world.state[:3].tobytes()
     world.step(world.random_actions()[[2, 0]], fights=[2, 0])
@@ -96,7 +108,7 @@ def test_a_step_of_some_leaves_the_others_alone() -> None:
     assert world.state["ticks"][[0, 1, 2], 0].tolist() == [1, 0, 1]
 
 
-def test_a_reset_of_some_leaves_the_others_alone(script: NDArray[np.int64]) -> None:
+def test_a_reset_of_some_leaves_the_others_alone(started: Start, script: NDArray[np.int64]) -> None:
     world = started()
     for orders in script[:20]:
         world.step(orders)
@@ -107,24 +119,25 @@ def test_a_reset_of_some_leaves_the_others_alone(script: NDArray[np.int64]) -> N
     assert world.state["ticks"][[5, 9]].max() == 0
 
 
-def test_a_reset_with_a_seed_starts_the_same_fight_anywhere() -> None:
+def test_a_reset_with_a_seed_starts_the_same_fight_anywhere(started: Start) -> None:
     world = started()
-    world.reset(fights=[7], options={"seed": 123, "reset_params": PARAMS})
+    params = PARAMS[world.contract.name]
+    world.reset(fights=[7], options={"seed": 123, "reset_params": params})
     alone = started(1)
-    alone.reset(options={"seed": 123, "reset_params": PARAMS})
+    alone.reset(options={"seed": 123, "reset_params": params})
     assert record(world, 7) == record(alone, 0)
     world.step(world.random_actions())
-    world.reset(fights=[6, 40], options={"seed": 122, "reset_params": PARAMS})  # the second one gets seed 123
+    world.reset(fights=[6, 40], options={"seed": 122, "reset_params": params})  # the second one gets seed 123
     assert record(world, 40) == record(alone, 0)
 
 
-def test_a_new_seed_counts_from_the_next_reset_on() -> None:
+def test_a_new_seed_counts_from_the_next_reset_on(started: Start) -> None:
     world = started(4, seed=0)
     world.seed(SEED)
     world.reset()
     assert record(world) == record(started(4))
 
 
-def test_fights_of_a_batch_differ() -> None:
+def test_fights_of_a_batch_differ(started: Start) -> None:
     world = started()
     assert np.unique(world.state["pid"]).size == 2 * FIGHTS

@@ -12,8 +12,10 @@ from sb3_pvp.sim.state import (
     DEFENCE,
     HITPOINTS,
     MAGIC_LEVEL,
+    NO_ITEM,
     PRAYER,
     RANGED_LEVEL,
+    RING,
     STAT_TIMER,
     STRENGTH,
     VENGEANCE_TIMER,
@@ -246,7 +248,7 @@ class TestVengeance:
 
 
 class TestRingOfRecoil:
-    """§12, in the real game's Dharok fights only."""
+    """§12; only the Dharok game has this ring."""
 
     @staticmethod
     def struck(fights: int = 500) -> tuple[Arena, np.ndarray]:
@@ -267,16 +269,22 @@ class TestRingOfRecoil:
         assert (99 - arena.a["level"][:, HITPOINTS] == expected).all()
         assert (arena.b["recoil_left"] == 40 - expected).all()
 
-    def test_forty_in_all(self) -> None:
-        arena, _ = self.struck()
+    def test_it_is_gone_after_forty_and_the_last_one_is_not_cut_off(self) -> None:
+        """As recorded: 41 came back of one ring, and nothing more."""
+        arena, totals = self.struck()
         arena.b["recoil_left"] = 2
-        for _ in range(6):
-            arena.tick()
-            arena.make_ready()
-            arena.b["level"][:, HITPOINTS] = 99
-            arena.strike()
-        assert arena.a["level"][:, HITPOINTS].min() == 97
-        assert arena.b["recoil_left"].min() == 0
+        arena.tick()
+        expected = np.where(totals > 0, totals // 10 + 1, 0)
+        assert (99 - arena.a["level"][:, HITPOINTS] == expected).all()
+        gone = arena.b["worn"][:, RING] == NO_ITEM
+        assert (gone == (expected >= 2)).all()
+        arena.make_ready()
+        arena.strike()
+        arena.a["level"][:, HITPOINTS] = 99
+        arena.a["targeting"] = 0
+        arena.tick()
+        assert (arena.a["level"][gone, HITPOINTS] == 99).all()
+        assert arena.a["level"][~gone, HITPOINTS].min() < 99
 
 
 def test_blood_fury_heals_in_twenty_of_a_hundred_and_one() -> None:
