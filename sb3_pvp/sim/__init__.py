@@ -1,4 +1,4 @@
-"""The embedded world: NH fights as arrays, ticked by compiled code, without any server."""
+"""The embedded world: NH and Dharok fights as arrays, ticked by compiled code, without any server."""
 
 from sb3_pvp.sim.world import SimWorld
 

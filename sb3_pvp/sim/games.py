@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sb3_pvp.sim import kernels, parameters
 from sb3_pvp.sim.builds import BUILD_NAMES
@@ -32,7 +31,7 @@ _DHAROK = Game(
     DHAROK_BUILD_NAMES,
     parameters.DHAROK_RESET_PARAMETER_NAMES,
 )
-_GAMES: dict[Any, Game] = {"NhEnv": _NH, "DharokEnv": _DHAROK}
+_GAMES: dict[str, Game] = {"NhEnv": _NH, "DharokEnv": _DHAROK}
 
 
 def game_of(contract: str) -> Game:
