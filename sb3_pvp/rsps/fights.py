@@ -17,14 +17,12 @@ class Fight:
         self.slot = slot
         self.against_bot = len(agents) == 1
         self.seats: list[Agent | None] = [*agents, None][:2]
+        #: The agents that are still in the fight; a new list whenever one leaves.
+        self.agents = agents
+        self._episode_ticks = slot.world.meta["episode_ticks"][slot.fight]
         for seat, agent in enumerate(agents):
             agent.fight, agent.seat, agent.ending = self, seat, None
             agent.place = slot.fight * NUM_SEATS + seat
-
-    @property
-    def agents(self) -> list[Agent]:
-        """The agents that are still in the fight."""
-        return [agent for agent in self.seats if agent is not None]
 
     @property
     def target_left(self) -> bool:
@@ -33,8 +31,10 @@ class Fight:
 
     def is_ready(self) -> bool:
         """Everybody who is still here has sent a message, so that the next tick can be played."""
-        agents = self.agents
-        return bool(agents) and all(agent.message is not None for agent in agents)
+        for agent in self.agents:
+            if agent.message is None:
+                return False
+        return bool(self.agents)
 
     def target_is_loaded(self, agent: Agent) -> bool:
         """The agent's opponent is in the world."""
@@ -42,7 +42,7 @@ class Fight:
 
     def episode_ticks(self, agent: Agent) -> int:
         """Ticks since the agent's episode began."""
-        return int(self.slot.world.meta["episode_ticks"][self.slot.fight, agent.seat])
+        return int(self._episode_ticks[agent.seat])
 
     def add_waiting(self) -> None:
         """Counts the ticks in which an agent waited for its opponent to its episode, once the fight has started."""
@@ -57,6 +57,7 @@ class Fight:
         agent.login = self.slot.world.login(self.slot.fight, agent.seat)
         agent.fight = agent.ending = None
         self.seats[agent.seat] = None
+        self.agents = [other for other in self.agents if other is not agent]
 
     def actions(self, no_op: list[int]) -> list[list[int]]:
         """The joint action of each seat in the coming tick. Once the fight is decided, what agents send has no

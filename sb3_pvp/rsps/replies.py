@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from sb3_pvp.rsps.json_kernel import Arrays
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
+class Views(NamedTuple):
     """What seats see after a tick, as JSON texts by the number of their *place*: twice the fight's plus the seat's,
     so that the opponent's is the one with the other last bit. ``meta`` lacks its closing brace."""
 
@@ -57,6 +55,8 @@ class ReplyEncoder:
         self._longest = json_kernel.longest(self._tables)
         self._arrays: dict[World, Arrays] = {}
         self._out = np.empty(0, np.uint8)
+        # Compiles now, so that the first client does not wait for it.
+        self.observation(np.zeros(contract.num_observations, np.float32))
 
     def views(self, world: World, places: Sequence[int], others: Sequence[int] = ()) -> Views:
         """What is seen from these places; of ``others`` only observations and masks."""

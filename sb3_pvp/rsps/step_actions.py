@@ -67,13 +67,14 @@ def parse_actions(body: Any) -> list[int | None] | None:
         return None
     if not isinstance(values, list):
         raise RequestError(JSON_SYNTAX, "action must be an array of numbers")
-    return [None if value is None else _integer(value) for value in values]
+    # The first case is what clients send, twelve times in every step.
+    return [value if type(value) is int and 0 <= value < 2**31 else _integer(value) for value in values]
 
 
-def _integer(value: Any) -> int:
+def _integer(value: Any) -> int | None:
     """A 32-bit integer from any JSON number or numeric string: fractions are cut off, larger numbers wrap around."""
-    if type(value) is int and 0 <= value < 2**31:  # what clients send
-        return value
+    if value is None:
+        return None
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:
             return (int(value) + 2**31) % 2**32 - 2**31
@@ -89,14 +90,16 @@ class ActionCheck:
         self._num_heads = contract.num_heads
         self._sizes = contract.head_sizes
         self._names = [head.id for head in contract.heads]
-        self._order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
         self._attack = contract.head_index("attack")
         heads = {head.id for head in contract.heads}
-        self._details = {
-            contract.action_index(sub_action): contract.head_index(head)
-            for sub_action, head in DETAIL_HEADS.items()
-            if head in heads
-        }
+        details: dict[int, dict[int, int]] = {head: {} for head in range(contract.num_heads)}
+        for sub_action, detail in DETAIL_HEADS.items():
+            if detail in heads:
+                head, choice = contract.action_index(sub_action)
+                details[head][choice] = contract.head_index(detail)
+        order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
+        #: In the order of execution: the head, its size, and by choice the head that this choice needs as well.
+        self._order = [(head, self._sizes[head], details[head]) for head in order]
 
     def no_op(self) -> list[int]:
         """The joint action that does nothing."""
@@ -110,27 +113,30 @@ class ActionCheck:
         if len(actions) != self._num_heads:
             return played, RequestError(ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head")
         try:
-            for head in self._order:
-                self._take(head, actions, played)
+            self._take(actions, played)
         except RequestError as error:
             return played, error
         return played, None
 
-    def _take(self, head: int, actions: list[int | None], played: list[int]) -> None:
-        choice = self._index(head, actions[head])
-        detail = self._details.get((head, choice))
-        if detail is not None:
-            played[detail] = self._index(detail, actions[detail])
-            if head == self._attack and played[detail] == 0:
-                raise RequestError(
-                    ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0"
-                )
-        played[head] = choice
+    def _take(self, actions: list[int | None], played: list[int]) -> None:
+        for head, size, details in self._order:
+            choice = actions[head]
+            if choice is None or not 0 <= choice < size:
+                raise self._no_choice(head, choice)
+            detail = details.get(choice)
+            if detail is not None:
+                played[detail] = self._detail(head, choice, detail, actions[detail])
+            played[head] = choice
 
-    def _index(self, head: int, value: int | None) -> int:
-        if value is None:
-            raise RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
-        if not 0 <= value < self._sizes[head]:
-            limit = self._sizes[head] - 1
-            raise RequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")
+    def _detail(self, head: int, choice: int, detail: int, value: int | None) -> int:
+        if value is None or not 0 <= value < self._sizes[detail]:
+            raise self._no_choice(detail, value)
+        if head == self._attack and value == 0:
+            raise RequestError(ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0")
         return value
+
+    def _no_choice(self, head: int, value: int | None) -> RequestError:
+        if value is None:
+            return RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
+        limit = self._sizes[head] - 1
+        return RequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")

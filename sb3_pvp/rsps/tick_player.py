@@ -110,10 +110,10 @@ class TickPlayer:
     def _go_on(self, fight: Fight, agent: Agent, views: Views) -> None:
         agent.state = State.STEPPING
         own_obs = None
-        outcome = Outcome(fight.slot.world.outcome[fight.slot.fight, agent.seat])
-        if outcome is not Outcome.RUNNING:
+        outcome = int(fight.slot.world.outcome[fight.slot.fight, agent.seat])
+        if outcome != Outcome.RUNNING:
             agent.state = State.TERMINAL
-            agent.ending = Ending(outcome.name, views.obs[agent.place])
+            agent.ending = Ending(Outcome(outcome).name, views.obs[agent.place])
             own_obs = self._refreshed_obs(fight, agent.seat) if self._target_health_is_late else None
         error = agent.message.error if agent.message is not None else None
         if error is not None:
