@@ -10,23 +10,27 @@ import typer
 from sb3_pvp import __version__
 from sb3_pvp.cli.bench_faults import bench_faults
 from sb3_pvp.cli.bench_rollout import bench_rollout
+from sb3_pvp.cli.bench_server import bench_server
 from sb3_pvp.cli.bench_train import bench_train
 from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.learning_curve import learning_curve
+from sb3_pvp.cli.rsps import rsps
 from sb3_pvp.cli.sim_server import sim_server
 from sb3_pvp.cli.usage import UsageError
 
 app = typer.Typer(add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None)
 app.command("evaluate")(evaluate)
 app.command("first-fighter")(first_fighter)
+app.command("rsps")(rsps)
 app.command("sim-server")(sim_server)
 bench = typer.Typer(help="Measure speed, and what faults do.")
 bench.command("world")(bench_world)
 bench.command("rollout")(bench_rollout)
 bench.command("train")(bench_train)
+bench.command("server")(bench_server)
 bench.command("faults")(bench_faults)
 app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
