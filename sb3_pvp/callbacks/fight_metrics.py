@@ -33,7 +33,8 @@ class FightMetricsCallback(BaseCallback):
 
     Raises:
         ValueError: at the start of training, if the environments are others.
-        RuntimeError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that.
+        RuntimeError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that. Those
+            whose server was gone do not count; for how long it may be is a setting of the remote world.
     """
 
     def _on_training_start(self) -> None:
@@ -59,12 +60,13 @@ class FightMetricsCallback(BaseCallback):
 
 
 def _check_desync(summary: dict[str, float]) -> None:
-    share = summary.get("terminal/desync_percentage", 0.0)
-    if share < MAX_DESYNC:
+    total = round(summary.get("terminal/terminal_state_count", 0.0))
+    broken = round(summary.get("terminal/desync_percentage", 0.0) * total)
+    broken -= round(summary.get("terminal/truncate/connection_lost", 0.0))
+    if broken < max(MAX_DESYNC * total, 1):
         return
-    total = round(summary["terminal/terminal_state_count"])
     reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
     raise RuntimeError(
-        f"{round(share * total)} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
+        f"{broken} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
         f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
     )

@@ -15,6 +15,10 @@ class Silent(Lost):
     """No answer came within the time-out."""
 
 
+class HungUp(Lost):
+    """The server closed the connection."""
+
+
 class NoServer(Lost):
     """Nobody accepts connections; ``is_gone``: the port is closed, so that no server runs behind it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sb3_pvp.rsps.address import RemoteSettings
-from sb3_pvp.rsps.client_errors import Lost, NoServer, Silent
+from sb3_pvp.rsps.client_errors import HungUp, Lost, NoServer, Silent
 
 #: Bytes of a reply line. Real ones have at most about ten thousand.
 MAX_REPLY = 1 << 20
@@ -71,7 +71,7 @@ class LineConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The request in flight fails."""
-        self._fail(f"the server closed the connection ({exc})" if exc else "the server closed the connection")
+        self._fail(f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp)
 
     def data_received(self, data: bytes) -> None:
         """Hands the line to whoever asked."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.rsps.client_errors import Lost, NoServer, Refused, RemoteError, Silent
+from sb3_pvp.rsps.client_errors import HungUp, Lost, NoServer, Refused, RemoteError, Silent
 from sb3_pvp.rsps.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
 from sb3_pvp.rsps.client_requests import Reset
 from sb3_pvp.rsps.fight_setup import FightOptions, Surroundings
@@ -99,8 +99,7 @@ class RemoteFight:
         try:
             replies = await self._exchange(choices)
         except RemoteError as error:
-            reason = DesyncReason.TICK if "Too many ticks since last step" in str(error) else DesyncReason.NONE
-            self._break_off(Outcome.DESYNC, str(error), reason)
+            self._break_off(Outcome.DESYNC, str(error), _reason(error))
             return
         self._take(replies)
         if self.outcomes[0] is Outcome.RUNNING:
@@ -332,7 +331,7 @@ class RemoteFight:
             replies = await self._exchange(no_op)
         except RemoteError as error:
             if self._farewell is asyncio.current_task():
-                self._break_off(Outcome.DESYNC, str(error))
+                self._break_off(Outcome.DESYNC, str(error), _reason(error))
             return
         if self._farewell is not asyncio.current_task():
             return
@@ -363,6 +362,12 @@ class RemoteFight:
             View(view.obs, view.masks, quiet_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
         ]
         self.leave()
+
+
+def _reason(error: RemoteError) -> DesyncReason:
+    if isinstance(error, HungUp):
+        return DesyncReason.CONNECTION
+    return DesyncReason.TICK if "Too many ticks since last step" in str(error) else DesyncReason.NONE
 
 
 def _task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:

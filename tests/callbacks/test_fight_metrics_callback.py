@@ -77,13 +77,19 @@ def test_broken_fights_stop_the_run() -> None:
         learned(NhVecEnv(2, world=Breaking), 1)
 
 
-@pytest.mark.parametrize(("total", "stops"), [(20, True), (21, False)])
-def test_one_in_twenty_is_too_many(total: int, stops: bool) -> None:
+@pytest.mark.parametrize(
+    ("total", "broken", "lost_connections", "stops"),
+    [(20, 1, 0, True), (21, 1, 0, False), (20, 20, 20, False), (20, 20, 19, True)],
+)
+def test_one_in_twenty_is_too_many_unless_the_server_was_gone(
+    total: int, broken: int, lost_connections: int, stops: bool
+) -> None:
     callback = FightMetricsCallback()
     sums = np.zeros((len(METRICS) + len(COMPONENTS), 3))
     rows = {metric.tag: row for row, metric in enumerate(METRICS)}
     sums[rows["terminal/terminal_state_count"], 0] = total
-    sums[rows["terminal/desync_percentage"], :2] = total, 1
+    sums[rows["terminal/desync_percentage"], :2] = total, broken
+    sums[rows["terminal/truncate/connection_lost"], :2] = total, lost_connections
     env = SimpleNamespace(env_method=lambda name: [sums])
     logger = SimpleNamespace(record=lambda *args, **kwargs: None)
     callback.model = SimpleNamespace(get_env=lambda: env, logger=logger)  # type: ignore[assignment]
