@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +61,8 @@ class MaskableCheckpointCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         self._folder = checkpoint_folder(self.model, self._directory)
+        for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
+            left_by_a_kill.unlink()
         self._last_saved: int | None = None
         self._stripped: set[Player] = set()
         self._rollout, self._samples = trained_rollouts(self.model), False
@@ -130,12 +131,6 @@ def checkpoints(folder: Path) -> list[Player]:
         with contextlib.suppress(ValueError):
             found.append(player_of_file(path))
     return sorted((player for player in found if player.name == LEARNER), key=lambda player: player.age)
-
-
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The file with the most steps of those in the folder that can be read, or ``None``."""
-    paths = (folder / file_name(player) for player in reversed(checkpoints(folder)))
-    return next((path for path in paths if zipfile.is_zipfile(path)), None)
 
 
 def spread(players: Sequence[Player], count: int) -> list[Player]:

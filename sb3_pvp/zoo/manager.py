@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,17 +15,34 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks import MaskableCheckpointCallback
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config
+from sb3_pvp.zoo.resume import GoingOn, StoppedRun, choose_run, config_text, continue_counting
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 class PvpExperimentManager(exp_manager.ExperimentManager):
-    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments."""
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments and one more.
 
-    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
+    Args:
+        resume: go on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        algo: str,
+        env_id: str,
+        *positional: Any,
+        resume: str | None = None,
+        **keywords: Any,
+    ) -> None:
         ours = is_ours(env_id)
+        self._resume = resume
+        self._stopped_run: StoppedRun | None = None
         default = hyperparams_path(algo) if ours else None
         if default is not None and keywords.get("config") is None:
             keywords["config"] = str(default)
@@ -46,7 +64,22 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         with plain_config(original) as self.config:
             hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
         self.config = original
+        if self._resume:
+            self._go_on(self._resume, hyperparams[1])
         return hyperparams
+
+    def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
+        """Takes the place of the run that was stopped, if there is one."""
+        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
+        config = config_text(saved_hyperparams)
+        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps)
+        if run is None:
+            print(f"No run to resume in {self.log_path}: this is a new one")
+            return
+        print(f"Resuming {run.folder} after {run.steps} steps")
+        self._stopped_run = run
+        self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
+        self.trained_agent, self.continue_training = str(run.checkpoint), True
 
     @staticmethod
     def _preprocess_schedules(hyperparams: dict[str, Any]) -> dict[str, Any]:
@@ -62,23 +95,42 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         # The base class lets only the command line's env_kwargs reach the evaluation environment.
         if self._eval_env_kwargs_args is None:
             self.eval_env_kwargs = self.env_kwargs
+        if self._stopped_run:
+            self.monitor_kwargs = {**self.monitor_kwargs, "override_existing": False}
         return processed
 
     def create_callbacks(self) -> None:
         """Creates the callbacks of the base class, with an evaluation that respects masks."""
+        if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
+            self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
         with _masked_evaluation(self.algo):
             super().create_callbacks()  # type: ignore[no-untyped-call]
+        if self._stopped_run:
+            continue_counting(self.callbacks, self._stopped_run, self.n_envs)
+
+    def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
+        if self._stopped_run is None:
+            return super()._load_pretrained_agent(hyperparams, env)
+        # With the hyperparameters that it was saved with: they are the same, and where schedules stand.
+        settings: dict[str, Any] = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose}
+        return ALGOS[self.algo].load(self.trained_agent, env=env, device=self.device, **settings)
+
+    def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
+        if self._stopped_run is None:  # else what the run was begun with stays
+            super()._save_config(saved_hyperparams)
 
     def learn(self, model: BaseAlgorithm) -> None:
-        """Trains the model; what it was before is kept as ``initial_model.zip``, to compare with.
+        """Trains the model; what it was at the beginning is kept as ``initial_model.zip``, to compare with.
 
         If an error ends the training, what was learned so far is kept as ``interrupted_model.zip``; it is a
         `TrainingInterrupted` if a server or the process of an environment is gone.
         """
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
-        model.save(f"{self.save_path}/initial_model")
+        if not self._stopped_run:
+            model.save(f"{self.save_path}/initial_model")
+        name = Path(self.save_path).name
         try:
-            super().learn(model)
+            super().learn(GoingOn(model, name, resumes=self._stopped_run is not None))  # type: ignore[arg-type]
         except Exception as error:
             model.save(f"{self.save_path}/interrupted_model")
             reason = _reason(error)
@@ -96,7 +148,7 @@ class TrainingInterrupted(RuntimeError):
 def _reason(error: Exception) -> str | None:
     """What a user can be told of what ended the training without seeing where."""
     if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-        return "the process of an environment has ended (its own error stands above)"
+        return "the process of an environment has ended (its error, if it had one, stands above)"
     return str(error) if isinstance(error, RemoteError) else None
 
 

@@ -1,0 +1,161 @@
+"""Training runs that were stopped, and go on in their own folder as if they had not been.
+
+A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
+`MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
+
+from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+
+#: What `--resume` without a folder means.
+NEWEST = "newest"
+
+_CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
+
+
+class ResumeError(ValueError):
+    """The run that was asked for cannot go on; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class StoppedRun:
+    """A run with a checkpoint.
+
+    Attributes:
+        folder: where its files are.
+        checkpoint: the model to go on from.
+        steps: how many steps that was trained for.
+    """
+
+    folder: Path
+    checkpoint: Path
+    steps: int
+
+
+def config_text(hyperparams: dict[str, Any]) -> str:
+    """What rl-zoo3 writes down of the hyperparameters of a run."""
+    return yaml.dump(hyperparams)
+
+
+def choose_run(wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun | None:
+    """The run to go on with.
+
+    Args:
+        wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that have a checkpoint, the
+            same hyperparameters and less than ``n_timesteps`` steps.
+        log_path: the folder with the folders of all runs of an algorithm.
+        env_name: the name of the environment, with which the names of folders begin.
+        config: the hyperparameters, see `config_text`.
+        n_timesteps: the steps of the whole run.
+
+    Returns:
+        ``None`` if `NEWEST` is no run at all.
+
+    Raises:
+        ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end.
+    """
+    if wanted != NEWEST:
+        return _run_in(Path(wanted), env_name, config, n_timesteps)
+    for folder in _folders(log_path, env_name):
+        run = stopped_run(folder)
+        if run is not None and run.steps < n_timesteps and _config_of(folder, env_name) == config:
+            return run
+    return None
+
+
+def stopped_run(folder: Path) -> StoppedRun | None:
+    """The run in that folder, or ``None`` if it has no checkpoint that can be read."""
+    found: list[tuple[int, Path]] = []
+    for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
+        match = _CHECKPOINT.fullmatch(path.stem)
+        if match and zipfile.is_zipfile(path):
+            found.append((int(match[1]), path))
+    if not found:
+        return None
+    steps, checkpoint = max(found)
+    return StoppedRun(folder, checkpoint, steps)
+
+
+def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
+    """Lets callbacks of SB3 count steps, and remember evaluations, from where the run stopped."""
+    for callback in callbacks:
+        callback.n_calls = run.steps // n_envs
+        if isinstance(callback, EvalCallback):
+            _remember_evaluations(callback, run)
+
+
+class GoingOn:
+    """What ``ExperimentManager.learn`` needs of a model, whose `learn` goes on up to a total number of steps.
+
+    The model's log is in a folder that is called like that of the run, so that it stays the same.
+    """
+
+    def __init__(self, model: BaseAlgorithm, name: str, resumes: bool) -> None:
+        self._model, self._name, self._resumes = model, name, resumes
+        self.env, self.policy = model.env, model.policy
+
+    def learn(self, total_timesteps: int, **keywords: Any) -> None:
+        """Trains for what is left of the steps of the whole run."""
+        if self._resumes:
+            total_timesteps = max(total_timesteps - self._model.num_timesteps, 0)
+        self._model.learn(total_timesteps, tb_log_name=self._name, reset_num_timesteps=not self._resumes, **keywords)
+
+
+def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
+    run = stopped_run(folder)
+    if run is None:
+        raise ResumeError(f"{folder} has no checkpoint to go on from: give the folder of a run, such as {env_name}_1")
+    if _config_of(folder, env_name) != config:
+        raise ResumeError(
+            f"the run in {folder} began with other hyperparameters ({_config_path(folder, env_name)}): give those, or "
+            f"begin a new run with this model: -i {run.checkpoint}"
+        )
+    if run.steps >= n_timesteps:
+        raise ResumeError(f"the run in {folder} has had its {n_timesteps} steps: ask for more with -n")
+    return run
+
+
+def _folders(log_path: Path, env_name: str) -> Iterator[Path]:
+    """The folders of all runs, newest first."""
+    pattern = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
+    matches = ((pattern.fullmatch(path.name), path) for path in log_path.glob(f"{env_name}_*"))
+    numbered = [(int(match[1]), path) for match, path in matches if match]
+    return (path for _, path in sorted(numbered, reverse=True))
+
+
+def _config_path(folder: Path, env_name: str) -> Path:
+    return folder / env_name / "config.yml"
+
+
+def _config_of(folder: Path, env_name: str) -> str | None:
+    path = _config_path(folder, env_name)
+    return path.read_text() if path.is_file() else None
+
+
+def _remember_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
+    """Puts back the evaluations before the checkpoint, which the next one would otherwise overwrite."""
+    path = Path(f"{callback.log_path}.npz") if callback.log_path else None
+    if path is None or not path.is_file():
+        return
+    with np.load(path) as saved:
+        before = saved["timesteps"] <= run.steps
+        lists = {name: saved[name][before] for name in saved.files if len(saved[name]) == len(before)}
+    callback.evaluations_timesteps = lists["timesteps"].tolist()
+    callback.evaluations_results = lists["results"].tolist()
+    callback.evaluations_length = lists["ep_lengths"].tolist()
+    callback.evaluations_successes = lists["successes"].tolist() if "successes" in lists else []
+    if callback.evaluations_results:
+        callback.best_mean_reward = max(float(np.mean(each)) for each in callback.evaluations_results)

@@ -1,0 +1,119 @@
+"""Runs that were stopped and go on with the very same command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sb3_pvp import zoo
+from sb3_pvp.envs.fights import Fights
+from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.selfplay import League
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLLOUT = 20 * 16
+SMALL = ["--preset", "PastSelfPlay", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
+SMALL += ["-params", "n_envs:20", "n_steps:16", "batch_size:64", "policy_kwargs:dict(net_arch=[8])"]
+
+
+def run_in(folder: Path, number: int = 1) -> Path:
+    return folder / f"maskable_ppo/NhEnv_{number}"
+
+
+def train(folder: Path, rollouts: int, *more: str) -> Path:
+    zoo.train([*SMALL[:-5], *more, "-f", str(folder), "-n", str(rollouts * ROLLOUT), *SMALL[-5:]])
+    return run_in(folder)
+
+
+def assert_same(runs: list[Path]) -> None:
+    models = [PvpPPO.load(run / "NhEnv.zip") for run in runs]
+    first, second = ([tensor.numpy() for tensor in model.policy.state_dict().values()] for model in models)
+    assert all(map(np.array_equal, first, second))
+    assert len({(model.num_timesteps, model.trained_rollouts, model.num_updates) for model in models}) == 1
+    leagues = [League.existing(run / "league") for run in runs]
+    assert leagues[0].players() == leagues[1].players()
+    assert matches(leagues[0]) == matches(leagues[1])
+    assert leagues[0].ratings().elo.ratings == leagues[1].ratings().elo.ratings
+    assert leagues[1].recompute()
+
+
+def matches(league: League) -> list[tuple[Any, ...]]:
+    records = league.log.records(counted_only=False)
+    return [(each.player_a, each.player_b, each.outcome, each.ticks, each.key) for each in records]
+
+
+def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(tmp_path / "whole", 4)
+    steps, step = 0, Fights.step
+
+    def step_until_power_is_cut(fights: Fights, actions: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if steps > 2 * 16 + 7:
+            raise RuntimeError("the power is cut")
+        step(fights, actions)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power"):
+        patch.setattr(Fights, "step", step_until_power_is_cut)
+        train(tmp_path / "cut", 4, "--tensorboard-log", str(tmp_path / "tb"))
+    before = (run_in(tmp_path / "cut") / "initial_model.zip").read_bytes()
+    cut = train(tmp_path / "cut", 4, "--tensorboard-log", str(tmp_path / "tb"))
+    assert_same([whole, cut])
+    assert (cut / "initial_model.zip").read_bytes() == before
+    assert [path.name for path in (tmp_path / "tb/NhEnv").iterdir()] == ["NhEnv_1_1"]
+    assert not run_in(tmp_path / "cut", 2).exists()
+
+    # It has all its steps: the same command begins a new run, a greater number goes on with this one.
+    train(tmp_path / "cut", 4)
+    assert run_in(tmp_path / "cut", 2).exists()
+    longer = ["--resume", str(cut)]
+    assert PvpPPO.load(train(tmp_path / "cut", 5, *longer) / "NhEnv.zip").trained_rollouts == 5
+
+
+def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path, 2)
+    zoo.train([*SMALL, "gamma:0.5", "-f", str(tmp_path), "-n", str(3 * ROLLOUT)])
+    assert run_in(tmp_path, 2).is_dir()
+    for folder, changes, message in (
+        (tmp_path, [], "has no checkpoint to go on from"),
+        (run, ["gamma:0.5"], "began with other hyperparameters"),
+        (run, [], "has had its 640 steps"),
+    ):
+        with pytest.raises(SystemExit) as raised:
+            zoo.train([*SMALL, *changes, "-f", str(tmp_path), "-n", str(2 * ROLLOUT), "--resume", str(folder)])
+        error = capsys.readouterr().err
+        assert raised.value.code == 2 and error.startswith("train: error: ") and message in error, error
+
+
+def test_any_run_can_be_resumed_with_its_evaluations(tmp_path: Path) -> None:
+    tiny = ["--algo", "maskable_ppo", "--env", "NhEnv", "--resume", "--seed", "1", "--eval-freq", "64"]
+    tiny += ["--eval-episodes", "1", "-f", str(tmp_path), "--verbose", "0"]
+    for rollouts in (1, 2):
+        zoo.train([*tiny, "-n", str(64 * rollouts), "-params", "n_envs:4", "n_steps:16", "batch_size:64"])
+    run = run_in(tmp_path)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["main_128_steps.zip", "main_64_steps.zip"]
+    assert np.load(run / "evaluations.npz")["timesteps"].tolist() == [64, 128]
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts/train.py"), *SMALL, "-n", str(6 * ROLLOUT)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    killed = run_in(tmp_path / "killed")
+    for steps in (2 * ROLLOUT, 4 * ROLLOUT):
+        process = subprocess.Popen([*command, "-f", str(tmp_path / "killed")], env=environment)
+        while not (killed / f"checkpoints/main_{steps}_steps.zip").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([*command, "-f", str(tmp_path / "killed")], env=environment, check=True)
+    assert_same([train(tmp_path / "whole", 6), killed])
