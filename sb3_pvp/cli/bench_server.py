@@ -34,7 +34,10 @@ def bench_server(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the server and of the clients.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure a sim-server in a process of its own: CPU time, latency, memory, descriptors, lost steps."""
+    """Measure a sim-server in a process of its own: CPU time, latency, memory, descriptors, lost steps.
+
+    Exits with 1 if a step was lost.
+    """
     from sb3_pvp.cli.server_load import Load
 
     with bad_usage_if_refused():
@@ -45,6 +48,8 @@ def bench_server(
     print_report("server", [row], ("numba", "numpy", "orjson"), as_json)
     for reason, count in load.faults.items():
         typer.echo(f"{count} times: {reason}", err=True)
+    if load.faults:
+        raise typer.Exit(1)
 
 
 async def _measure(server: ServerProcess, load: Load, seconds: float, rapid_connects: int) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sb3_pvp.cli.server_talk import Fault, RandomChoices, Speaker
 from sb3_pvp.contract import load_contract
@@ -37,7 +37,7 @@ class Load:
 
     def __init__(self, address: Address, connections: int, pairs: float, pace: float | None, seed: int) -> None:
         self.size = connections
-        self.num_paired = round(connections * pairs / 2) * 2
+        self.num_paired = 2 * min(round(connections * pairs / 2), connections // 2)
         self.latencies = array("d")
         self.faults: Counter[str] = Counter()
         self.interval = 0.0 if pace is None else 1 / pace
@@ -48,12 +48,12 @@ class Load:
         self._fighters = [Fighter(speaker, self) for speaker in speakers]
 
     async def start(self) -> None:
-        """Opens all connections; returns when everyone has taken a step."""
+        """Opens all connections; returns when everyone has taken a step, or there is a fault."""
         for first in range(0, len(self._fighters), AT_ONCE):
             group = self._fighters[first : first + AT_ONCE]
             await asyncio.gather(*(fighter.connect(self._address) for fighter in group))
-        while not (self.faults or all(fighter.has_begun for fighter in self._fighters)):
-            await asyncio.sleep(0.01)
+        if not await self._comes_true(lambda: all(fighter.has_begun for fighter in self._fighters)):
+            self.faults["not everybody could begin"] += 1
 
     async def knock(self, count: int) -> int:
         """Opens ``count`` more connections, `AT_ONCE` at a time, that hang up at once, most of them after some
@@ -65,12 +65,17 @@ class Load:
         """Everybody leaves, after the answer to the step that is under way; one that does not come is a fault."""
         for fighter in self._fighters:
             fighter.speaker.is_leaving = True
-        now = asyncio.get_running_loop().time
-        deadline = now() + PATIENCE + self.interval
-        while any(fighter.is_stepping for fighter in self._fighters) and now() < deadline:
-            await asyncio.sleep(0.01)
+        await self._comes_true(lambda: not any(fighter.is_stepping for fighter in self._fighters))
         for fighter in self._fighters:
             fighter.hang_up()
+
+    async def _comes_true(self, condition: Callable[[], bool]) -> bool:
+        """Waits for it, but not longer than for a log-in, a reset and two steps."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + PATIENCE + 4 * self.interval
+        while not condition() and now() < deadline:
+            await asyncio.sleep(0.05)
+        return condition()
 
 
 class Fighter(asyncio.Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,13 @@ STEPS: dict[str, Callable[[int], Any]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("connections", "share", "paired"), [(3, 1, 2), (1, 1, 0), (100, 0.5, 50), (6, 0.4, 2), (7, 0, 0)]
+)
+def test_only_whole_pairs_fight_each_other(connections: int, share: float, paired: int) -> None:
+    assert Load(("127.0.0.1", 1), connections, share, None, 0).num_paired == paired
+
+
 @pytest.mark.parametrize("fault", STEPS)
 def test_every_kind_of_loss_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_load, "PATIENCE", 0.1)
@@ -90,9 +98,8 @@ def test_every_kind_of_loss_is_noticed(fault: str, monkeypatch: pytest.MonkeyPat
 
     with handler_server(serve) as port:
         load = asyncio.run(play(port))
-    (reason,) = load.faults
-    assert reason.startswith(fault)
-    assert load.faults[reason] == 1
+    assert [reason.startswith(fault) for reason in load.faults - Counter({"not everybody could begin": 1})] == [True]
+    assert set(load.faults.values()) == {1}
 
 
 async def play(port: int) -> Load:
