@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.contract import Contract
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.checks import require_known
 from sb3_pvp.envs.opponents import OPPONENTS, WORLD_BOT, Opponent, make_opponent
+from sb3_pvp.envs.worlds import WorldFactory, contract_of
 from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 
@@ -32,14 +33,14 @@ class Arena:
     """Where matches are fought, by sampled actions on either side.
 
     Attributes:
-        world: ``"sim"`` or ``"rsps://host:port"``.
-        contract: what is played.
+        world: ``"sim"``, ``"rsps://host:port"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
+        contract: what is played; a factory may bring its own.
         reset_params: how fights start, under the names of the wire (protocol.md §3).
         parallel_fights: how many at the same time.
     """
 
-    world: str = "sim"
-    contract: str = "NhEnv"
+    world: str | WorldFactory = "sim"
+    contract: str | Contract = "NhEnv"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
     parallel_fights: int = 128
 
@@ -158,7 +159,7 @@ def _fight(
     league: League, first: Player, second: Player, num_fights: int, seed: int, arena: Arena
 ) -> list[MatchRecord]:
     """Fights with the first player in the first seat; every row plays a fixed share, or short fights would prevail."""
-    agent = make_opponent(league.opponent(first), load_contract(arena.contract))
+    agent = make_opponent(league.opponent(first), contract_of(arena.world, arena.contract))
     assert agent is not None
     env = _make_env(league.opponent(second), agent, min(num_fights, arena.parallel_fights), seed, arena)
     records: list[MatchRecord] = []

@@ -13,12 +13,14 @@ _DATA = Path(__file__).resolve().parent / "data"
 _registered: dict[str, Path | Contract] = {name: _DATA / f"{name}.json" for name in ("NhEnv", "DharokEnv")}
 
 
-def load_contract(name: str | Path) -> Contract:
+def load_contract(name: str | Path | Contract) -> Contract:
     """The contract of a registered name, or that in a JSON file of either format (see `read_contract`).
 
-    Anything with a folder or the ending ``.json`` is a file. A name always gives the same object. An unknown name
-    raises `ContractError`, which lists the known ones.
+    A contract stands for itself. Anything with a folder or the ending ``.json`` is a file. A name always gives the same
+    object. An unknown name raises `ContractError`, which lists the known ones.
     """
+    if isinstance(name, Contract):
+        return name
     if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
         return read_contract(name)
     if name not in _registered:

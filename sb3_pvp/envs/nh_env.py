@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import check_seed
 from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
@@ -54,7 +55,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             or a schedule of arrays (`sb3_pvp.envs.mask_override`).
         render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
             are left out if the environment variable ``NO_COLOR`` is set.
-        contract: what is played: ``"NhEnv"`` or ``"DharokEnv"``, which Gymnasium knows under these names as well.
+        contract: what is played: ``"NhEnv"`` or ``"DharokEnv"``, which Gymnasium knows under these names as well; or
+            any other contract. A factory of worlds may bring its own (`sb3_pvp.envs.worlds.make_world`).
 
     Raises:
         ValueError: for an unknown name or a value out of range.
@@ -74,7 +76,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         noise: Mapping[str, Any] | None = None,
         action_mask_override: Any = None,
         render_mode: str | None = None,
-        contract: str = "NhEnv",
+        contract: str | Contract = "NhEnv",
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(

@@ -19,18 +19,19 @@ Selection = NDArray[np.int64] | slice
 
 
 def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
-    """The space of `SeatObservations.stacked` for one fight.
+    """The space of `SeatObservations.stacked` for one fight; without a privileged part where nothing is hidden.
 
     The mask is a `Box`, not a `MultiBinary`, because SB3's ``VecNormalize`` accepts nothing else.
     """
     hidden = len(contract.partial_indices)
-    return spaces.Dict(
-        {
-            "observation": spaces.Box(-np.inf, np.inf, (num_frames, contract.num_observations), np.float32),
-            "privileged": spaces.Box(-np.inf, np.inf, (num_frames, hidden), np.float32),
-            "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8),
-        }
-    )
+    parts: dict[str, spaces.Space[Any]] = {
+        "observation": spaces.Box(-np.inf, np.inf, (num_frames, contract.num_observations), np.float32),
+        "privileged": spaces.Box(-np.inf, np.inf, (num_frames, hidden), np.float32),
+        "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8),
+    }
+    if not hidden:
+        del parts["privileged"]
+    return spaces.Dict(parts)
 
 
 class SeatObservations:
@@ -85,13 +86,14 @@ class SeatObservations:
 
     def stacked(self, rows: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
-        opponent sees and this seat does not) and ``action_mask`` int8 ``(N, A)``."""
+        opponent sees and this seat does not, if there is such) and ``action_mask`` int8 ``(N, A)``."""
         if self._remembers:
             own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
         else:
             own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
             hidden = self._fresh_hidden(rows)[:, np.newaxis]
-        return {"observation": own, "privileged": hidden, "action_mask": self.masks(rows).view(np.int8)}
+        privileged = {"privileged": hidden} if self._partial.size else {}
+        return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
 
     def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """The seat's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""

@@ -72,7 +72,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
         render_mode: str | None = None,
-        contract: str = "NhEnv",
+        contract: str | Contract = "NhEnv",
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import check_frame_ages
 from sb3_pvp.envs.opponent_choice import OpponentChoice, as_choice
 from sb3_pvp.envs.opponents import OpponentLike, check_opponent
 from sb3_pvp.envs.rewards import RewardWeights, reward_weights
-from sb3_pvp.envs.worlds import WorldFactory, check_world_name
+from sb3_pvp.envs.worlds import WorldFactory, check_world_name, contract_of
 
 #: Twenty minutes of game time. Real fights end far earlier; two fighters that do nothing never end theirs.
 DEFAULT_MAX_EPISODE_TICKS = 2000
@@ -31,7 +31,7 @@ class FightSettings:
         max_episode_ticks: a longer fight is truncated; ``None``: never.
         noise: what is added to the learner's own observations, see `sb3_pvp.envs.noise.ObservationNoise`.
         action_mask_override: what the learner may never do, see `sb3_pvp.envs.mask_override.ActionMaskOverride`.
-        contract: what is played, the name of a registered contract.
+        contract: what is played, a contract or the name of a registered one; a factory may bring its own.
     """
 
     opponent: OpponentLike | OpponentChoice = "baseline"
@@ -43,11 +43,11 @@ class FightSettings:
     max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
-    contract: str = "NhEnv"
+    contract: str | Contract = "NhEnv"
 
     def __post_init__(self) -> None:
-        check_opponent(as_choice(self.opponent).opponent, load_contract(self.contract))
         check_world_name(self.world)
+        check_opponent(as_choice(self.opponent).opponent, contract_of(self.world, self.contract))
         limit = self.max_episode_ticks
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ValueError(f"max_episode_ticks must be a positive integer or None, got {limit!r}")

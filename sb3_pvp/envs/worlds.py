@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs.checks import require_known
 from sb3_pvp.rsps import RemoteWorld
 from sb3_pvp.rsps.address import is_address, parse_address
 from sb3_pvp.world import World
 
-#: Called with ``num_fights``, ``seed``, ``reset_params`` and ``contract``.
+#: Called with ``num_fights``, ``seed``, ``reset_params`` and ``contract``; may have an attribute ``contract`` itself.
 WorldFactory = Callable[..., World]
 
 
@@ -32,12 +32,20 @@ def check_world_name(world: str | WorldFactory) -> None:
         require_known("world", world, (*WORLDS, "rsps://host:port"))
 
 
+def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract:
+    """What is played in the world: the factory's own contract if it has one, else the given one.
+
+    Raises `ContractError`, a `ValueError`, for an unknown name.
+    """
+    return load_contract(getattr(world, "contract", contract))
+
+
 def make_world(
     world: str | WorldFactory,
     num_fights: int,
     seed: int = 0,
     reset_params: Mapping[str, Any] | None = None,
-    contract: str = "NhEnv",
+    contract: str | Contract = "NhEnv",
 ) -> World:
     """Builds a world of ``num_fights`` fights.
 
@@ -47,7 +55,8 @@ def make_world(
             ``reset_params`` and ``contract``.
         seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
         reset_params: how fights start, under the names of the wire (protocol.md §3).
-        contract: what is played: the name of a registered contract.
+        contract: what is played: a contract or the name of a registered one. A factory with an attribute ``contract``
+            brings its own, whatever is said here.
 
     Raises:
         ValueError: for unknown names and impossible values, and if a factory makes a world with another contract.
@@ -58,7 +67,8 @@ def make_world(
     if not callable(world):
         return RemoteWorld(world, **options) if is_address(world) else WORLDS[world](**options)
     made = world(**options)
-    if made.contract != load_contract(contract):
+    expected = contract_of(world, contract)
+    if made.contract != expected:
         made.close()
-        raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {contract!r}")
+        raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
     return made
