@@ -86,7 +86,8 @@ class Connection(asyncio.Protocol):
             if len(self._buffer.removesuffix(b"\r")) > MAX_LINE:
                 raise FramingError("line too long")
         except FramingError as error:
-            logger.warning("connection closed: %s", error)
+            # No warning: strangers could fill the log.
+            logger.info("connection closed: %s", error)
             self.close()
 
     def _handle(self, line: bytes) -> None:
