@@ -13,6 +13,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.rewards import RewardWeights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.zoo import hyperparams
 
 ROOT = Path(__file__).resolve().parents[2]
 # As short as training goes, with everything else as in the preset.
@@ -55,7 +56,8 @@ def test_core_is_what_the_original_system_calls_core() -> None:
     assert [multiplier(0), multiplier(0, scale=1.0)] == pytest.approx([1.2**1.5, 2.2**1.5])
     callbacks = [next(iter(each)) if isinstance(each, dict) else each for each in core["callback"]]
     names = [name.rsplit(".")[-1] for name in callbacks]
-    assert names == ["NoveltyRewardCallback", "OutcomePredictorCallback", "FightMetricsCallback"]
+    own = ["NoveltyRewardCallback", "OutcomePredictorCallback", "FightMetricsCallback"]
+    assert names == ["MaskableCheckpointCallback", "SelfPlayCallback", *own]
 
 
 def test_dharok_core_is_what_the_original_system_calls_so() -> None:
@@ -99,6 +101,44 @@ def test_a_preset_may_be_a_file(tmp_path: Path) -> None:
     preset = zoo.find_preset(str(path))
     assert (preset.name, preset.path, preset.env_id) == ("mine", path, "NhEnv")
     assert preset.hyperparams() == {"n_envs": 2}
+
+
+def write_presets(folder: Path, **blocks: dict[str, Any]) -> None:
+    for name, block in blocks.items():
+        (folder / f"{name}.yml").write_text(yaml.safe_dump({"NhEnv": block}))
+
+
+def test_presets_import_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperparams, "_FOLDERS", (tmp_path,))
+    nested = {"rewards": {"win": 2}}
+    write_presets(tmp_path, Base={"a": 1, "b": 1, "c": 1, "d": 1, "env_kwargs": {"rewards": {"lose": -1}}})
+    write_presets(tmp_path, Left={"import": ["Base"], "b": 2, "c": 2}, Right={"import": "Base", "c": 3, "d": 3})
+    write_presets(tmp_path, Diamond={"import": ["Left", "Right"], "env_kwargs": nested, "targets": ["x", "y"]})
+    # Own values, then all of the first import, with what that imports, then those of the second.
+    expected = {"a": 1, "b": 2, "c": 2, "d": 1, "env_kwargs": nested, "targets": ["x", "y"]}
+    for _ in range(2):  # resolving changes nothing
+        assert zoo.find_preset("Diamond").hyperparams() == expected
+    assert zoo.find_preset("Right").hyperparams()["d"] == 3
+    with hyperparams.plain_config(str(tmp_path / "Diamond.yml")) as path:
+        assert yaml.safe_load(Path(path).read_text()) == {"NhEnv": expected}
+    assert not Path(path).exists()
+    with hyperparams.plain_config(str(tmp_path / "Base.yml")) as path:
+        assert path == str(tmp_path / "Base.yml")
+
+
+def test_impossible_imports_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperparams, "_FOLDERS", (tmp_path,))
+    write_presets(tmp_path, One={"import": ["Two"]}, Two={"import": ["One"]}, Far={"import": ["Tow"]})
+    write_presets(tmp_path, Odd={"import": {"One": 1}}, Foreign={"import": ["Other"]})
+    (tmp_path / "Other.yml").write_text("DharokEnv: {n_envs: 1}")
+    for name, message in (
+        ("One", "presets import one another: One -> Two -> One"),
+        ("Far", "unknown preset 'Tow' .did you mean 'Two'"),
+        ("Odd", "import must be a preset's name or a list of them"),
+        ("Foreign", "for NhEnv cannot import the preset Other, which is for DharokEnv"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            zoo.find_preset(name).hyperparams()
 
 
 SCHEDULE = {"type": "linear", "initial_value": 0.4, "final_value": 0.2, "change_over_time_steps": 2}
