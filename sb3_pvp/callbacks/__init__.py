@@ -8,6 +8,7 @@ from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observation_metrics import ObservationMetricsCallback
 from sb3_pvp.callbacks.outcome_predictor import OutcomePredictorCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback
+from sb3_pvp.callbacks.win_rate_eval import WinRateEvalCallback
 
 __all__ = [
     "EloCallback",
@@ -18,4 +19,5 @@ __all__ = [
     "ObservationMetricsCallback",
     "OutcomePredictorCallback",
     "SelfPlayCallback",
+    "WinRateEvalCallback",
 ]

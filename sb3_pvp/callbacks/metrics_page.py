@@ -14,6 +14,7 @@ from sb3_pvp.callbacks import (
     observation_metrics,
     outcome_predictor,
     self_play_metrics,
+    win_rate_eval,
 )
 
 INTRODUCTION = """# Metrics
@@ -22,8 +23,8 @@ What a training run logs, to TensorBoard and wherever else SB3's logger writes. 
 code; do not edit by hand.
 
 `{head}` stands for the id of an action head and `{observation}` for that of an observation, with `opponent_` before it
-if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` is the
-name of an opponent. A metric with nothing to tell is left out of the log. A health bar is the maximum hitpoints of whom
+if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` and
+`{opponent}` are names of opponents. A metric with nothing to tell is left out of the log. A health bar is the maximum hitpoints of whom
 it happens to."""
 
 #: Of SB3's ``EvalCallback`` and its kin.
@@ -41,6 +42,7 @@ SOURCES = {
     "`SelfPlayCallback`": self_play_metrics.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
+    "`WinRateEvalCallback`": win_rate_eval.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observation_metrics.METRICS,

@@ -1,0 +1,118 @@
+"""Evaluation against fixed opponents."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chosen_duel import ChosenDuel, chosen_duels
+from logged import remember
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback, WinRateEvalCallback
+from sb3_pvp.callbacks.metrics_page import is_documented
+from sb3_pvp.callbacks.run_league import shared_league
+from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.selfplay import MatchRecord, Player
+
+ROLLOUT = 8 * 16
+
+
+def evaluation_env() -> DummyVecEnv:
+    return DummyVecEnv([lambda: Monitor(ChosenDuel())] * 3)
+
+
+def new_model(folder: Path, env: Any = None) -> PvpPPO:
+    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
+    model = PvpPPO("MultiInputPolicy", env or chosen_duels(8), device="cpu", seed=1, **settings)
+    model.run_folder = folder
+    return model
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "win_rates.csv").read_text().splitlines()))
+
+
+def test_each_opponent_is_fought_as_often_as_asked(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    memory = remember(model)
+    opponents = ["noop", "stayalive", "main@0", "main@99", "best"]
+    evaluation = WinRateEvalCallback(opponents, eval_freq=2, n_eval_episodes=10, env=evaluation_env())
+    model.learn(3 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5), evaluation])
+    rows = rows_of(tmp_path)
+    assert [int(row["rollouts"]) for row in rows if row["opponent"] == "noop"] == [0, 2, 3]
+    assert {row["opponent"] for row in rows} == {"noop", "stayalive", "main_0", "best"}
+    for row in rows:
+        rates = [float(row[name]) for name in ("win_rate_low", "win_rate", "win_rate_high")]
+        assert row["fights"] == "10" and 0 <= rates[0] <= rates[1] <= rates[2] + 1e-9
+        assert float(row["win_rate"]) + float(row["lose_rate"]) == pytest.approx(1)
+        assert 5 <= float(row["mean_episode_length"]) <= 8
+    tags = {tag for dump in memory.dumps for tag in dump if tag.startswith("eval/")}
+    assert {"eval/noop/win_rate", "eval/main_0/win_rate_low", "eval/best/mean_episode_reward"} <= tags
+    assert all(map(is_documented, tags))
+    assert memory.dumps[-1]["eval/noop/win_rate"] == float(rows[-4]["win_rate"])
+
+
+def test_the_training_is_the_same_with_it(tmp_path: Path) -> None:
+    weights = []
+    for folder, evaluations in (("with", [WinRateEvalCallback("noop", 1, 5, env=evaluation_env())]), ("without", [])):
+        model = new_model(tmp_path / folder)
+        model.learn(3 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5), *evaluations])
+        weights.append([tensor.numpy() for tensor in model.policy.state_dict().values()])
+    assert all(map(np.array_equal, *weights))
+
+
+def test_a_repeated_evaluation_replaces_the_earlier_one(tmp_path: Path) -> None:
+    for _ in range(2):  # the second attempt begins anew
+        callback = WinRateEvalCallback(["noop"], eval_freq=1, n_eval_episodes=2, env=evaluation_env())
+        new_model(tmp_path).learn(2 * ROLLOUT, callback=callback)
+    assert [int(row["rollouts"]) for row in rows_of(tmp_path)] == [0, 1, 2]
+
+
+def test_an_environment_like_that_of_training_is_made(tmp_path: Path) -> None:
+    env = NhVecEnv(4, opponent="noop", max_episode_ticks=40, frame_ages=2)
+    model = PvpPPO("MultiInputPolicy", env, n_steps=8, batch_size=32, policy_kwargs={"net_arch": [8]})
+    model.run_folder = tmp_path
+    callback = WinRateEvalCallback(["baseline", "noop"], n_eval_episodes=3, n_envs=2)
+    model.learn(8 * 4, callback=callback)
+    assert [row["opponent"] for row in rows_of(tmp_path)] == ["baseline", "noop"] * 2
+    assert all(float(row["mean_episode_length"]) <= 40 for row in rows_of(tmp_path))
+
+
+def test_the_best_of_the_league_is_best_for_certain(tmp_path: Path) -> None:
+    run = shared_league(new_model(tmp_path), None)
+    assert strongest(run) is None
+    old, lucky, bot = Player("main", 1), Player("main", 2), Player("baseline")
+    for player in (old, lucky):
+        run.league.add(player, lambda path: path.write_bytes(b"model"))
+    won = [(old, n < 45) for n in range(50)] + [(lucky, True)]
+    records = [
+        MatchRecord(player, bot, "won" if is_won else "lost", None, None, 9, True, 0.0, f"key/{number}")
+        for number, (player, is_won) in enumerate(won)
+    ]
+    run.league.log.append(records)
+    assert strongest(run) == old
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"opponents": []}, "evaluation needs opponents"),
+        ({"eval_freq": 0}, "eval_freq must be a positive integer"),
+        ({"n_eval_episodes": True}, "n_eval_episodes must be a positive integer"),
+    ],
+)
+def test_refuses_impossible_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WinRateEvalCallback(**arguments)
+
+
+def test_other_games_need_an_environment(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="give the callback an env"):
+        new_model(tmp_path).learn(ROLLOUT, callback=WinRateEvalCallback())
