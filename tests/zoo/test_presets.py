@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sb3_pvp import zoo
+from sb3_pvp.callbacks.evaluation_fights import EvaluationFights
 from sb3_pvp.envs.rewards import RewardWeights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.schedules import parse_schedule
@@ -27,6 +28,15 @@ def trained(folder: Path, *arguments: str, env_id: str = "NhEnv") -> PvpPPO:
     return PvpPPO.load(folder / f"maskable_ppo/{env_id}_1/{env_id}.zip")
 
 
+@pytest.fixture
+def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = EvaluationFights.play
+    monkeypatch.setattr(
+        EvaluationFights, "play", lambda self, model, choices, *more: play(self, model, choices[:2], *more)
+    )
+
+
+@pytest.mark.usefixtures("short_evaluations")
 @pytest.mark.parametrize("name", sorted(zoo.presets()))
 def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     preset = zoo.find_preset(name)
