@@ -2,6 +2,7 @@
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.elo import EloCallback
+from sb3_pvp.callbacks.exploiters import ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league import LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
@@ -12,6 +13,7 @@ from sb3_pvp.callbacks.win_rate_eval import WinRateEvalCallback
 
 __all__ = [
     "EloCallback",
+    "ExploiterCallback",
     "FightMetricsCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",

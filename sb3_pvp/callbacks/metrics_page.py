@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sb3_pvp import ppo
 from sb3_pvp.callbacks import (
     elo,
+    exploiters,
     fight_metrics,
     league,
     novelty,
@@ -42,6 +43,7 @@ SOURCES = {
     "`SelfPlayCallback`": self_play_metrics.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
+    "`ExploiterCallback`": exploiters.METRICS,
     "`WinRateEvalCallback`": win_rate_eval.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,

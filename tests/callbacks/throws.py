@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
+from duel import ResumableDuels
 from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs.opponent_choice import OpponentChoice
@@ -51,9 +51,9 @@ class Throws(gym.Env[NDArray[np.float32], Any]):
         return np.ones(3, bool)
 
 
-def throws(n_envs: int = 8, **kwargs: Any) -> DummyVecEnv:
-    """A vectorised environment of them."""
-    return DummyVecEnv([lambda: Throws(**kwargs)] * n_envs)
+def throws(n_envs: int = 8, **kwargs: Any) -> ResumableDuels:
+    """A vectorised environment of them that can be put back."""
+    return ResumableDuels([lambda: Throws(**kwargs)] * n_envs)
 
 
 def thrower(n_steps: int = 16, **kwargs: Any) -> PvpPPO:
@@ -62,9 +62,10 @@ def thrower(n_steps: int = 16, **kwargs: Any) -> PvpPPO:
     return PvpPPO("MlpPolicy", throws(), n_steps=n_steps, device="cpu", **(settings | kwargs))  # type: ignore[arg-type]
 
 
-def scripted(favourite: int, path: Path) -> None:
-    """Writes the model of a champion who has a favourite throw, nine times out of ten."""
+def scripted(favourite: int, path: Path, steps: int = 0) -> None:
+    """Writes the model of a champion of that age who has a favourite throw, nine times out of ten."""
     model = thrower()
+    model.num_timesteps = steps
     with th.no_grad():
         head = model.policy.action_net
         head.weight.zero_()
