@@ -76,6 +76,7 @@ class LeagueCallback(BaseCallback):
         if self._anchors is not None:
             self._run.set_anchors(self._anchors)
         self._last_snapshot: int | None = None
+        self._is_published = True  # nothing is new
         register(self.model, "league", self)
 
     def get_state(self) -> dict[str, Any]:
@@ -106,11 +107,13 @@ class LeagueCallback(BaseCallback):
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
         self.logger.record("league/broken_matches", sum(not each.counted for each in self._records))
-        if (self._rollout + 1) % self._pictures_every == 0:
+        self._is_published = (self._rollout + 1) % self._pictures_every == 0
+        if self._is_published:
             self._publish()
 
     def _on_training_end(self) -> None:
-        self._publish()
+        if not self._is_published:
+            self._publish()
 
     def _finish(self, row: int, info: dict[str, Any]) -> None:
         key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"

@@ -13,21 +13,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logged import remember
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.vec_env import SubprocVecEnv
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.callbacks.metrics_page import is_documented
 from sb3_pvp.callbacks.opponent_plan import KINDS, OpponentOptions, Shares
 from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent
+from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker
 
 ROLLOUT = 8 * 16
 
 
-def new_model(folder: Path, env: Any = None, algorithm: type[MaskablePPO] = PvpPPO, **kwargs: Any) -> MaskablePPO:
-    settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "seed": 1, "policy_kwargs": {"net_arch": [8]}}
-    model = algorithm("MultiInputPolicy", env or chosen_duels(8), device="cpu", **(settings | kwargs))
+def new_model(
+    folder: Path,
+    env: Any = None,
+    algorithm: type[MaskablePPO] = PvpPPO,
+    policy: Any = "MultiInputPolicy",
+    **kwargs: Any,
+) -> MaskablePPO:
+    settings: dict[str, Any] = {
+        "n_steps": 16,
+        "batch_size": 64,
+        "n_epochs": 1,
+        "seed": 1,
+        "policy_kwargs": {"net_arch": [8]},
+    }
+    model = algorithm(policy, env or chosen_duels(8), device="cpu", **(settings | kwargs))
     model.run_folder = folder  # type: ignore[attr-defined]
     return model
 
@@ -234,6 +249,40 @@ def test_stock_algorithm_and_other_processes(tmp_path: Path) -> None:
     league = League.existing(tmp_path / "league")
     assert len(league.players()) == 4
     assert {record.player_b.name for record in league.log.records()} == {"main", "baseline"}
+
+
+def test_real_fights_of_all_kinds(tmp_path: Path) -> None:
+    env = NhVecEnv(8, max_episode_ticks=60)
+    shares = {"self_play": 0.25, "past": 0.25, "latest": 0.125, "target": 0.25}
+    model = new_model(tmp_path, env, policy=AutoregressivePolicy, n_steps=50)
+    seen: list[list[str]] = []
+
+    class Watch(BaseCallback):
+        def _on_step(self) -> bool:
+            seen.append([env.fights.opponent_name(row) for row in range(8)])
+            return True
+
+    callbacks = [LeagueCallback(), SelfPlayCallback(**shares, targets=["noop"]), EloCallback(), Watch()]
+    model.learn(4 * 8 * 50, callback=callbacks)
+    assert all(names[:2] == ["self"] * 2 for names in seen)  # from the first tick on
+    assert all(name.startswith("main@") for names in seen for name in (names[2], names[3], names[6]))
+    assert all(names[4:6] == ["noop"] * 2 and names[7] == "baseline" for names in seen)
+    log = League.existing(tmp_path / "league").log
+    rows = {int(record.key.split("row-")[1].split("/")[0]) for record in log.records(counted_only=False)}
+    assert rows == {2, 3, 4, 5, 6, 7}  # who fights oneself is not rated
+
+
+def test_models_play_in_other_processes(tmp_path: Path) -> None:
+    env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
+    model = new_model(tmp_path, env, policy=AutoregressivePolicy, n_steps=200)
+    model.learn(3 * 400, callback=[LeagueCallback(), SelfPlayCallback(past=0.5, latest=0.5)])
+    env.close()
+    records = League.existing(tmp_path / "league").log.records()
+    assert records and all(record.player_b.name == "main" for record in records)
+    with pytest.raises(ValueError, match="self"):
+        env = DummyVecEnv([NhEnv] * 2)
+        model = new_model(tmp_path / "other", env, policy=AutoregressivePolicy)
+        model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
 
 
 def test_snapshots_hold_the_weights_and_no_more(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def assert_same(run: DuelRun, whole: dict[str, Any]) -> None:
 
 def test_killed_in_the_middle_of_roll_outs(tmp_path: Path, whole: dict[str, Any]) -> None:
     run = DuelRun(tmp_path)
-    for watcher in at_steps([3, 37, 16, 50]):
+    for watcher in at_steps([3, 37, 16, 40]):
         assert killed(partial(run.go_on, watcher))
     assert not killed(run.go_on)
     assert_same(run, whole)
