@@ -136,14 +136,14 @@ def checkpoints(folder: Path) -> list[Player]:
 def spread(players: Sequence[Player], count: int) -> list[Player]:
     """Those ``count`` of the players who are nearest to evenly spaced over their steps, the first one among them.
 
-    The spacing is a power of two of the smallest gap, so that whoever was left out is never asked for later.
+    The spacing is a power of two times what all gaps are multiples of: whoever was left out is not missed later.
     """
     if len(players) <= count:
         return list(players)
     if not count:
         return []
     steps = np.array([player.age for player in players])
-    spacing = max(int(np.diff(steps).min()), 1)
+    spacing = max(int(np.gcd.reduce(np.diff(steps))), 1)
     while True:
         slots = (steps - steps[0]) // spacing
         _, first = np.unique(slots, return_index=True)

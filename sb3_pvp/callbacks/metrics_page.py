@@ -14,6 +14,7 @@ from sb3_pvp.callbacks import (
     novelty,
     observation_metrics,
     outcome_predictor,
+    reference_rating,
     self_play_metrics,
     win_rate_eval,
 )
@@ -25,8 +26,8 @@ code; do not edit by hand.
 
 `{head}` stands for the id of an action head and `{observation}` for that of an observation, with `opponent_` before it
 if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` and
-`{opponent}` are names of opponents. A metric with nothing to tell is left out of the log. A health bar is the maximum hitpoints of whom
-it happens to."""
+`{opponent}` are names of opponents. A metric with nothing to tell is left out of the log. A health bar is the maximum
+hitpoints of whom it happens to."""
 
 #: Of SB3's ``EvalCallback`` and its kin.
 EVALUATION = {
@@ -39,12 +40,13 @@ EVALUATION = {
 SOURCES = {
     "The algorithm `sb3_pvp.PvpPPO`": ppo.METRICS,
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
-    "`FightMetricsCallback`": fight_metrics.METRICS,
+    "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics.METRICS,
     "`SelfPlayCallback`": self_play_metrics.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`WinRateEvalCallback`": win_rate_eval.METRICS,
+    "`ReferenceRatingCallback`": reference_rating.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observation_metrics.METRICS,

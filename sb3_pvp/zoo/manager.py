@@ -17,7 +17,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks import MaskableCheckpointCallback
+from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config
 from sb3_pvp.zoo.resume import GoingOn, StoppedRun, choose_run, config_text, continue_counting
@@ -100,10 +100,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         return processed
 
     def create_callbacks(self) -> None:
-        """Creates the callbacks of the base class, with an evaluation that respects masks."""
+        """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        with _masked_evaluation(self.algo):
+        with _our_callbacks(self.algo, is_ours(self.env_name.gym_id)):
             super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
@@ -158,12 +158,14 @@ def is_ours(env_id: str) -> bool:
 
 
 @contextmanager
-def _masked_evaluation(algo: str) -> Iterator[None]:
-    # The base class looks the callback up in its module when it makes one.
-    names = vars(exp_manager)
-    stock = names["EvalCallback"]
-    names["EvalCallback"] = MaskableEvalCallback if issubclass(ALGOS[algo], MaskablePPO) else stock
+def _our_callbacks(algo: str, ours: bool) -> Iterator[None]:
+    # The base class looks callbacks up in its module when it makes them.
+    names, stock = vars(exp_manager), dict(vars(exp_manager))
+    if issubclass(ALGOS[algo], MaskablePPO):
+        names["EvalCallback"] = MaskableEvalCallback
+    if ours:
+        names["ProgressBarCallback"] = ProgressCallback
     try:
         yield
     finally:
-        names["EvalCallback"] = stock
+        names.update(stock)

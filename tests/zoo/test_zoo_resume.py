@@ -20,7 +20,7 @@ from sb3_pvp.selfplay import League
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
-SMALL = ["--preset", "PastSelfPlay", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
+SMALL = ["--preset", "HumanLike", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
 SMALL += ["-params", "n_envs:20", "n_steps:16", "batch_size:64", "policy_kwargs:dict(net_arch=[8])"]
 
 

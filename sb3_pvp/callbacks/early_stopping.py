@@ -1,0 +1,135 @@
+"""Ends a training when a formula of its metrics says so (self-play.md §10.1)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter
+
+from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.run_league import register
+from sb3_pvp.schedules import Expression, Schedule
+from sb3_pvp.schedules.base import as_schedule
+from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
+
+#: When the condition is asked, the values of its variable ``phase``.
+PHASES = ("on_training_start", "on_rollout_start", "on_rollout_end", "on_training_end")
+
+
+class EarlyStoppingCallback(BaseCallback):
+    """Ends the training between two roll-outs, as soon as a condition holds.
+
+    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``. It knows
+    the time ``t`` (trained roll-outs), the ``phase`` (`PHASES`) and the last value of everything that was logged, under
+    its tag with ``_`` for every character that is no letter or digit. Metrics that are not there yet make it false,
+    which is said once. It is asked at the start and end of roll-outs and of the training; ``a * b`` is "and".
+
+    List it last, so that what the others log at the end of a roll-out is known. With `PvpPPO` the values are saved with
+    the model: a run that was stopped and is resumed stops again.
+
+    Args:
+        condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` may stand for
+            metrics that are not there yet.
+        verbose: 1: says why training ends.
+
+    Raises:
+        ValueError: for something that is no formula or schedule.
+    """
+
+    def __init__(self, condition: Any, verbose: int = 1) -> None:
+        super().__init__(verbose)
+        formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
+        self._condition: Schedule = as_schedule(formula)
+        self._warned = False
+
+    def _init_callback(self) -> None:
+        self._values = LastValues()
+        self._stops = False
+        register(self.model, "early_stopping", self)
+
+    def get_state(self) -> dict[str, Any]:
+        """The last values of all metrics."""
+        return {"values": dict(self._values.values)}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`."""
+        self._values.values = dict(state["values"])
+
+    def _on_training_start(self) -> None:
+        # What SB3 itself logs comes with the whole table only.
+        self.logger.output_formats.append(self._values)
+        self._ask("on_training_start")
+
+    def _on_rollout_start(self) -> None:
+        self._ask("on_rollout_start")
+
+    def _on_step(self) -> bool:
+        if self._stops:
+            # The roll-out has only begun because nothing can stop SB3 before its first step.
+            self.model.num_timesteps -= self.training_env.num_envs
+        return not self._stops
+
+    def _on_rollout_end(self) -> None:
+        self._ask("on_rollout_end")
+
+    def _on_training_end(self) -> None:
+        self._ask("on_training_end")
+        if self._values in self.logger.output_formats:
+            self.logger.output_formats.remove(self._values)
+
+    def _ask(self, phase: str) -> None:
+        self._values.keep(self.logger.name_to_value)
+        variables = {**self._values.values, "phase": phase}
+        missing = _names(self._condition) - variables.keys() - {"t"}
+        if missing:
+            self._warn(sorted(missing))
+        elif not self._stops and bool(self._condition(trained_rollouts(self.model), **variables)):
+            self._stops = True
+            if self.verbose and phase != "on_training_end":
+                print(f"Training ends after {trained_rollouts(self.model)} roll-outs: {_text(self._condition)}")
+
+    def _warn(self, missing: list[str]) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{_text(self._condition)} is false until {', '.join(missing)} is logged", stacklevel=2)
+
+
+class LastValues(KVWriter):
+    """An output of a logger that remembers the last number under each tag.
+
+    Attributes:
+        values: by the tag, with ``_`` for every character that is no letter or digit.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    def keep(self, logged: dict[str, Any]) -> None:
+        """Takes over the numbers among what was logged."""
+        for tag, value in logged.items():
+            if isinstance(value, (bool, int, float, np.number)):
+                self.values[re.sub(r"\W", "_", tag)] = float(value)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
+        """Takes over a whole table."""
+        self.keep(key_values)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _names(condition: Schedule) -> set[str]:
+    """What the condition must be told besides the time."""
+    if not isinstance(condition, Expression):
+        return set()
+    names = {node.id for node in ast.walk(parse_formula(condition.expression)) if isinstance(node, ast.Name)}
+    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys()
+
+
+def _text(condition: Schedule) -> str:
+    return condition.expression if isinstance(condition, Expression) else str(condition)

@@ -1,0 +1,96 @@
+"""A table of the training environments: what each of them has done so far (self-play.md §3, §10 #6)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.atomic_files import write_atomically
+from sb3_pvp.callbacks.run_league import register, run_folder
+from sb3_pvp.evaluation import FIELDS
+
+#: The file in the folder of the run.
+ENVIRONMENTS = "environments.csv"
+#: It is written at most every so many seconds.
+FLUSH_SECONDS = 20.0
+
+_COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
+_COLUMNS = ("environment", "opponent", "last_step", *_COUNTS, "mean_episode_reward")
+
+
+class EpisodeMetricsCallback(BaseCallback):
+    """Keeps ``environments.csv``: a row for each training environment, with all that has ended in it.
+
+    Columns: the number of the environment; its last opponent, as soon as an episode has ended; the time of the last
+    step (ISO 8601, UTC); counts of episodes and of their outcomes; steps; and the mean raw reward of an episode. With
+    `PvpPPO` a resumed run goes on counting.
+
+    Args:
+        path: of the file; ``None``: ``environments.csv`` in the folder of the run.
+        flush_seconds: it is written at most so often, and at the end.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: at the start of training, if nobody knows the folder of the run.
+    """
+
+    def __init__(self, path: str | Path | None = None, flush_seconds: float = FLUSH_SECONDS, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._given_path, self._flush_seconds = path, flush_seconds
+
+    def _init_callback(self) -> None:
+        self._path = run_folder(self.model) / ENVIRONMENTS if self._given_path is None else Path(self._given_path)
+        count = self.training_env.num_envs
+        self._counts = {name: np.zeros(count, np.int64) for name in _COUNTS}
+        self._rewards, self._opponents = np.zeros(count), [""] * count
+        self._flushed = time.monotonic()
+        register(self.model, "episode_metrics", self)
+
+    def get_state(self) -> dict[str, Any]:
+        """All counts."""
+        counts = {name: values.copy() for name, values in self._counts.items()}
+        return {"counts": counts, "rewards": self._rewards.copy(), "opponents": list(self._opponents)}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`; does nothing if the number of environments has changed."""
+        if len(state["opponents"]) == len(self._opponents):
+            self._counts = {name: values.copy() for name, values in state["counts"].items()}
+            self._rewards, self._opponents = state["rewards"].copy(), list(state["opponents"])
+
+    def _on_step(self) -> bool:
+        self._counts["total_steps"] += 1
+        for row in np.flatnonzero(self.locals["dones"]).tolist():
+            self._finish(row, self.locals["infos"][row])
+        if time.monotonic() - self._flushed >= self._flush_seconds:
+            self._flush()
+        return True
+
+    def _on_training_end(self) -> None:
+        self._flush()
+
+    def _finish(self, row: int, info: dict[str, Any]) -> None:
+        self._counts["episodes"][row] += 1
+        if "outcome" in info:
+            self._counts[FIELDS.get(str(info["outcome"]), "broken")][row] += 1
+        self._rewards[row] += info.get("episode", {}).get("r", 0.0)
+        self._opponents[row] = str(info.get("opponent", ""))
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        means = self._rewards / np.maximum(self._counts["episodes"], 1)
+        counts = zip(*(self._counts[name].tolist() for name in _COUNTS), strict=True)
+        rows = [
+            [row, opponent, now, *numbers, f"{mean:.6g}"]
+            for row, (opponent, numbers, mean) in enumerate(zip(self._opponents, counts, means.tolist(), strict=True))
+        ]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
+        write_atomically(self._path, text.getvalue())

@@ -1,0 +1,57 @@
+"""One line that tells how a training goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import ProgressBarCallback
+
+from sb3_pvp.envs.opponents import SELF_PLAY
+from sb3_pvp.evaluation import FIELDS
+
+_ELO = "rollout/elo/latest"
+
+
+class ProgressCallback(ProgressBarCallback):
+    """SB3's progress bar, with the win rate of the last episodes and the Elo rating of the learner before it.
+
+    Fights of the learner against itself say nothing and are left out; so is a rating that no `EloCallback`, which must
+    be listed before this, has logged. In rl-zoo3 ``-P`` gives this bar to environments of this package.
+
+    Args:
+        window: how many episodes the win rate is of.
+
+    Raises:
+        ValueError: for a window without episodes.
+    """
+
+    def __init__(self, window: int = 100) -> None:
+        super().__init__()
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ValueError(f"window must be a positive integer, got {window!r}")
+        self._won: deque[bool] = deque(maxlen=window)
+        self._elo: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What stands before the bar; empty until an episode has ended."""
+        parts = [f"won {np.mean(self._won):.0%} of {len(self._won)}"] if self._won else []
+        return ", ".join([*parts, f"Elo {self._elo:.0f}"] if self._elo is not None else parts)
+
+    def _on_step(self) -> bool:
+        finished = np.flatnonzero(self.locals["dones"])
+        for row in finished:
+            self._count(self.locals["infos"][row])
+        if finished.size:
+            self.pbar.set_description_str(self.text, refresh=False)
+        return super()._on_step()
+
+    def _on_rollout_end(self) -> None:
+        self._elo = self.logger.name_to_value.get(_ELO, self._elo)
+        self.pbar.set_description_str(self.text)
+
+    def _count(self, info: dict[str, Any]) -> None:
+        if info.get("opponent") != SELF_PLAY and info.get("outcome") in FIELDS:
+            self._won.append(info["outcome"] == "won")

@@ -1,0 +1,185 @@
+"""How strong the learner is among fighters whose ratings are known and stay the same (self-play.md §6)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.callbacks.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.callbacks.opponent_sources import player_of_opponent
+from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.run_league import register
+from sb3_pvp.envs.opponent_choice import OpponentChoice
+from sb3_pvp.envs.opponents import OPPONENTS
+from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
+from sb3_pvp.selfplay.match_log import BROKEN, SCORES
+
+#: The file with ratings in the folder of references.
+RATINGS = "ratings.json"
+#: The rating of a reference without one, and of the learner at first.
+INITIAL = 1500.0
+
+METRICS = {
+    "reference/elo": "Elo rating of the learner among the references, whose ratings are frozen.",
+    "reference/average-match": "Mean rating of the references that it fought this time.",
+    "reference/win_rate": "Share of these fights that it won, ties as half.",
+    "reference/matches": "Fights that were decided or tied.",
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A fighter with a known rating.
+
+    Attributes:
+        player: who.
+        opponent: what environments take as ``opponent``.
+        rating: Elo.
+    """
+
+    player: Player
+    opponent: str
+    rating: float
+
+
+class ReferenceRatingCallback(BaseCallback):
+    """Rates the learner by fights against references, in an environment of its own.
+
+    References are the models (``*.zip``) of a folder; their ratings are in its file ``ratings.json``, such as
+    ``{"champion": 1720, "scripted": 1510}``, by the file's name without ``.zip``; 1500 for models that are not there.
+    Names of bots and plug-ins in it are references as well. For every fight one is drawn, with the weight
+    ``exp(-|rating of the learner - its rating| / 400)`` (self-play.md §6), and plays with its own observations.
+    Ratings are read anew each time and stay frozen. Training goes on as if nothing had happened; with `PvpPPO` the
+    rating is saved with the model.
+
+    Args:
+        references: the folder.
+        eval_freq: roll-outs between ratings; the first is at once.
+        n_eval_episodes: fights each time.
+        n_envs: rows of the environment, at most.
+        env: as in `WinRateEvalCallback`.
+        seed: of the draws and fights.
+        verbose: 1: prints the rating.
+
+    Raises:
+        ValueError: for impossible values, a folder without references or ratings that are none, at once.
+    """
+
+    def __init__(
+        self,
+        references: str | Path,
+        eval_freq: int = 10,
+        n_eval_episodes: int = 64,
+        n_envs: int = 64,
+        env: VecEnv | Mapping[str, Any] | None = None,
+        seed: int = EVALUATION_SEED,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        for name, value in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes), ("n_envs", n_envs)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        self._folder, self._eval_freq, self._n_eval_episodes = Path(references), eval_freq, n_eval_episodes
+        self._seed, self._fights = seed, EvaluationFights(env, n_envs)
+        read_references(self._folder)
+
+    def _init_callback(self) -> None:
+        self._rating = INITIAL
+        register(self.model, "reference_rating", self)
+
+    def get_state(self) -> dict[str, Any]:
+        """The learner's rating."""
+        return {"rating": self._rating}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`."""
+        self._rating = state["rating"]
+
+    def _on_rollout_start(self) -> None:
+        rollout = trained_rollouts(self.model)
+        if rollout % self._eval_freq == 0:
+            self._rate(rollout)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self._fights.close()
+
+    def _rate(self, rollout: int) -> None:
+        references = read_references(self._folder)
+        drawn = draw(references, self._rating, self._n_eval_episodes, np.random.default_rng([self._seed, rollout]))
+        choices = [OpponentChoice(each.opponent, str(each.player)) for each in drawn]
+        seed = self._seed + rollout * self._n_eval_episodes
+        finished = self._fights.play(self.model, choices, False, seed)  # type: ignore[arg-type]
+        records = [_record(each, number, rollout) for number, each in enumerate(finished)]
+        elo = Elo(anchors={each.player: each.rating for each in references})
+        elo.ratings[Player(LEARNER)] = self._rating
+        elo.update(records)
+        self._rating = elo.rating(Player(LEARNER))
+        self._log([record for record in records if record.counted], elo)
+
+    def _log(self, records: list[MatchRecord], elo: Elo) -> None:
+        self.logger.record("reference/elo", self._rating)
+        self.logger.record("reference/matches", len(records), exclude=("stdout",))
+        if records:
+            met = [elo.rating(record.player_b) for record in records]
+            self.logger.record("reference/average-match", float(np.mean(met)), exclude=("stdout",))
+            self.logger.record("reference/win_rate", float(np.mean([record.score for record in records])))
+        if self.verbose:
+            print(f"{self.num_timesteps} steps: {self._rating:.0f} Elo among the references")
+
+
+def read_references(folder: Path) -> list[Reference]:
+    """All references of a folder, by name; raises `ValueError` if there is none, or a rating is no number."""
+    path = folder / RATINGS
+    ratings = json.loads(path.read_text()) if path.is_file() else {}
+    if not isinstance(ratings, dict) or not all(_is_number(rating) for rating in ratings.values()):
+        raise ValueError(f"{path} must be an object with a number for each reference")
+    models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
+    strangers = ratings.keys() - models.keys() - set(OPPONENTS)
+    if strangers:
+        raise ValueError(f"{path} rates {', '.join(sorted(strangers))}, of whom there is no model in {folder}")
+    names = sorted(models.keys() | ratings.keys())
+    if not names:
+        raise ValueError(f"{folder} has no references: put models (*.zip) there, and their ratings into {RATINGS}")
+    return [Reference(_player(name), models.get(name, name), float(ratings.get(name, INITIAL))) for name in names]
+
+
+def draw(references: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
+    """Draws whom to fight: those of a similar rating more often (self-play.md §6)."""
+    weights = np.exp([-abs(rating - each.rating) / 400 for each in references])
+    return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
+
+
+def _record(finished: Finished, number: int, rollout: int) -> MatchRecord:
+    outcome = str(finished.info["outcome"])
+    counted = outcome in SCORES
+    return MatchRecord(
+        Player(LEARNER),
+        Player.parse(finished.choice.label),
+        outcome if counted or outcome in BROKEN else "timeout",
+        seed=None,
+        build=None,
+        ticks=int(finished.info.get("episode", {}).get("l", 0)),
+        counted=counted,
+        finished_at=time.time(),
+        key=f"rollout-{rollout}/fight-{number}",
+    )
+
+
+def _player(name: str) -> Player:
+    player = player_of_opponent(name)  # a snapshot of another run must not pass for this one's learner
+    return player if player.name != LEARNER else Player(f"reference-{player.name}", player.step)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,27 @@
+"""What rewards are made of, and nothing else of the fights (self-play.md §11.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
+from sb3_pvp.callbacks.rollouts import TABLES
+from sb3_pvp.envs.fight_metrics import summarize
+
+_PREFIX = "rewards/"
+
+
+class RewardTrackerCallback(FightMetricsCallback):
+    """Logs ``rewards/`` after every roll-out: of each component the count, the total and the mean; the overall total.
+
+    `FightMetricsCallback` logs the same among all else; list one of the two. The total is printed as well.
+    """
+
+    def _on_rollout_start(self) -> None:
+        pass
+
+    def _on_rollout_end(self) -> None:
+        summary = summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0))
+        for tag, value in summary.items():
+            if tag.startswith(_PREFIX):
+                self.logger.record(tag, value, exclude=() if tag == "rewards/overall_total" else TABLES)

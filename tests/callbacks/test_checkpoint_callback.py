@@ -1,0 +1,129 @@
+"""Checkpoints: which there are, what is in them, and that runs go on from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chosen_duel import chosen_duels
+from hypothesis import given
+from hypothesis import strategies as st
+from logged import remember
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import MaskableCheckpointCallback
+from sb3_pvp.callbacks.checkpoint import checkpoints, spread
+from sb3_pvp.callbacks.weights import is_stripped
+from sb3_pvp.selfplay import Player, file_name
+
+ROLLOUT = 4 * 16
+
+
+def new_model(folder: Path, algorithm: type[MaskablePPO] = PvpPPO) -> MaskablePPO:
+    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
+    model = algorithm("MultiInputPolicy", chosen_duels(4), device="cpu", seed=1, **settings)
+    model.run_folder = folder  # type: ignore[attr-defined]
+    remember(model)
+    return model
+
+
+def saved_rollouts(folder: Path) -> list[int]:
+    return [player.age // ROLLOUT for player in checkpoints(folder / "checkpoints")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ({"save_freq": 3}, [0, 3, 6, 8]),
+        ({"keep": 2}, [7, 8]),
+        ({"keep": 1}, [8]),
+        ({"keep": 2, "keep_spaced": 2}, [0, 4, 7, 8]),
+        ({"save_freq": {"type": "jump", "jumps": {"0": 1, "4": 2}}}, [0, 1, 2, 3, 5, 7, 8]),
+    ],
+)
+def test_which_files_stay(tmp_path: Path, arguments: dict[str, Any], expected: list[int]) -> None:
+    new_model(tmp_path).learn(8 * ROLLOUT, callback=MaskableCheckpointCallback(**arguments))
+    assert saved_rollouts(tmp_path) == expected
+
+
+def test_old_files_can_act_and_the_newest_goes_on_exactly(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    model.learn(3 * ROLLOUT, callback=MaskableCheckpointCallback())
+    paths = [tmp_path / "checkpoints" / file_name(player) for player in checkpoints(tmp_path / "checkpoints")]
+    assert [is_stripped(path) for path in paths] == [True, True, True, False]
+    assert PvpPPO.load(paths[1]).trained_rollouts == 1
+    model.learn(2 * ROLLOUT, reset_num_timesteps=False)
+    resumed = PvpPPO.load(paths[3], env=chosen_duels(4))
+    remember(resumed)
+    resumed.learn(2 * ROLLOUT, reset_num_timesteps=False)
+    pairs = zip(model.policy.state_dict().values(), resumed.policy.state_dict().values(), strict=True)
+    assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in pairs)
+    assert PvpPPO.load(paths[1], env=chosen_duels(4)).policy.optimizer.state_dict()["state"] == {}
+
+
+def test_all_files_may_keep_what_training_needs(tmp_path: Path) -> None:
+    new_model(tmp_path).learn(ROLLOUT, callback=MaskableCheckpointCallback(strip_optimizer=False))
+    folder = tmp_path / "checkpoints"
+    assert not any(is_stripped(path) for path in folder.glob("*.zip"))
+
+
+def test_a_stock_algorithm_is_saved_as_well(tmp_path: Path) -> None:
+    new_model(tmp_path, MaskablePPO).learn(
+        2 * ROLLOUT, callback=MaskableCheckpointCallback(directory=tmp_path / "here")
+    )
+    names = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert names == ["main_0_steps.zip", "main_128_steps.zip", "main_64_steps.zip"]
+    assert MaskablePPO.load(tmp_path / "here/main_64_steps.zip").policy.optimizer.state_dict()["state"] == {}
+
+
+class Interruption(BaseCallback):
+    """Ends the training in the middle of the third roll-out."""
+
+    def _on_step(self) -> bool:
+        return self.num_timesteps < 2.5 * ROLLOUT
+
+
+def test_an_interrupted_roll_out_is_saved_as_it_began(tmp_path: Path) -> None:
+    callbacks = [MaskableCheckpointCallback(save_freq=10), Interruption()]
+    new_model(tmp_path).learn(5 * ROLLOUT, callback=callbacks)
+    assert saved_rollouts(tmp_path) == [0, 2]
+    resumed = PvpPPO.load(tmp_path / "checkpoints/main_128_steps.zip", env=chosen_duels(4))
+    resumed.learn(2 * ROLLOUT, reset_num_timesteps=False, callback=(seen := Counting()))
+    assert seen.first == 2 * ROLLOUT
+
+
+class Counting(BaseCallback):
+    """Remembers the steps at the first roll-out's start."""
+
+    first: int | None = None
+
+    def _on_rollout_start(self) -> None:
+        self.first = self.model.num_timesteps if self.first is None else self.first
+
+    def _on_step(self) -> bool:
+        return True
+
+
+@given(st.integers(1, 6), st.integers(1, 80))
+def test_what_is_spread_stays_spread(count: int, number: int) -> None:
+    kept: list[Player] = []
+    for step in range(number):  # one after the other, as in training
+        kept = spread([*kept, Player("main", 10 * step)], count)
+    steps = [player.age for player in kept]
+    assert len(kept) <= count and (steps[0] == 0) and steps == sorted(steps)
+    if len(steps) > 1 and number > count:
+        assert np.diff(steps).max() * (count - 1) <= 2 * steps[-1], "twice what is possible, at most"
+    assert number < count or 2 * len(kept) >= min(count, number)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"save_freq": 0}, {"keep": 0}, {"keep": True}, {"keep_spaced": -1}, {"save_freq": "often"}]
+)
+def test_refuses_impossible_arguments(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        MaskableCheckpointCallback(**arguments)
