@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.envs import NhEnv, NhVecEnv, parallel_env
+from sb3_pvp.envs.pettingzoo_env import AGENTS
 from sb3_pvp.rsps import RemoteError, RemoteWorld
 from sb3_pvp.sim import SimWorld
 from sb3_pvp.world import META_DTYPE, Outcome
@@ -101,6 +102,38 @@ def test_many_fights_of_one_vectorised_environment(served: Served, game: str, op
     assert all(info["outcome"] in ("won", "lost") and not info["TimeLimit.truncated"] for info in ended)
     env.close()
     assert logged_in(served.port) == []
+
+
+def test_both_seats_are_agents(served: Served) -> None:
+    env = parallel_env(world=served.address, reset_params=LMS)
+    outcomes = []
+    for _ in range(2):
+        observations, _ = env.reset()
+        assert len(logged_in(served.port)) == 2
+        while env.agents:
+            seen = [observations[agent]["privileged"] for agent in AGENTS]
+            assert all(view.any() for view in seen)
+            actions = {agent: env.action_space(agent).sample(observations[agent]["action_mask"]) for agent in AGENTS}
+            observations, rewards, terminated, truncated, infos = env.step(actions)
+            assert all(np.isfinite(list(rewards.values())))
+        assert set(terminated.values()) == {True} and set(truncated.values()) == {False}
+        outcomes.append({infos[agent]["outcome"] for agent in AGENTS})
+    assert outcomes == [{"won", "lost"}] * 2
+    env.close()
+    assert logged_in(served.port) == []
+
+
+def test_an_agent_of_two_whose_server_goes_away_leaves_together_with_the_other() -> None:
+    served = Served()
+    with world_server(served.make_world) as served.port:
+        env = parallel_env(world=served.address)
+        env.reset()
+    none = {agent: np.zeros(12, np.int64) for agent in AGENTS}
+    _, rewards, terminated, truncated, infos = env.step(none)
+    assert env.agents == []
+    assert set(terminated.values()) == {False} and set(truncated.values()) == {True}
+    assert {infos[agent]["outcome"] for agent in AGENTS} == {"desync"} and not any(rewards.values())
+    env.close()
 
 
 def test_a_server_that_goes_away_truncates_the_fights_and_then_is_an_error() -> None:

@@ -26,29 +26,28 @@ from tests.rsps.served import logged_in, world_server
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path("logs/maskable_ppo/NhEnv_1")
-NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "--num-threads", "1", "--save-freq", "128"]
+NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "--num-threads", "1"]
 TINY = ["n_steps:32", "batch_size:64", "n_epochs:1"]
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path
 
 
 def options(port: int, n_envs: int, address_options: str = "", opponent: str = "baseline") -> list[str]:
     world = f"world:'rsps://127.0.0.1:{port}?{address_options}'"
-    return [*NH, "--env-kwargs", world, f"opponent:'{opponent}'", "-params", f"n_envs:{n_envs}", *TINY]
+    save = ["--save-freq", str(n_envs * 32)]
+    return [*NH, *save, "--env-kwargs", world, f"opponent:'{opponent}'", "-params", f"n_envs:{n_envs}", *TINY]
 
 
 def has_checkpoint() -> bool:
     return any(RUN.glob("rl_model_*.zip"))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 400) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -141,7 +140,7 @@ def train(server: RspsServer, vec_env: str, n_envs: int, *more: str, opponent: s
 def fighter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model to fight against."""
     folder = tmp_path_factory.mktemp("fighter")
-    zoo.train([*NH[:8], "-f", str(folder), "-n", "256", "-params", "n_envs:4", *TINY])
+    zoo.train([*NH, "-f", str(folder), "-n", "256", "-params", "n_envs:4", *TINY])
     return folder / "maskable_ppo/NhEnv_1/NhEnv.zip"
 
 
@@ -155,7 +154,7 @@ def test_training(vec_env: str, n_envs: int, against_model: bool, fighter: Path)
         trainer = train(server, vec_env, n_envs, "-n", str(n_envs * 128), opponent=opponent)
         wait_until(has_checkpoint)
         assert len(logged_in(server.port)) == n_envs * (1 + against_model)
-        _, said = trainer.communicate(timeout=300)
+        _, said = trainer.communicate(timeout=400)
         assert trainer.returncode == 0, said
         assert logged_in(server.port) == []
     check_models()
@@ -168,7 +167,7 @@ def test_a_server_that_is_killed(vec_env: str, n_envs: int) -> None:
     with RspsServer(SIM_SERVER, port=0) as server:
         trainer = train(server, vec_env, n_envs, "-n", "10000000")
         wait_until(has_checkpoint)
-    _, said = trainer.communicate(timeout=120)
+    _, said = trainer.communicate(timeout=400)
     assert trainer.returncode == 1
     assert "no server can be reached" in said
     assert said.splitlines()[-1].startswith("train: error: ")
@@ -186,8 +185,8 @@ def test_a_trainer_that_is_stopped_leaves_nobody_behind(vec_env: str, n_envs: in
         wait_until(has_checkpoint)
         assert len(logged_in(server.port)) == n_envs
         trainer.send_signal(number)
-        trainer.communicate(timeout=60)
-        wait_until(lambda: logged_in(server.port) == [], 30)
+        trainer.communicate(timeout=400)
+        wait_until(lambda: logged_in(server.port) == [])
     check_models()
     # Interrupted by hand, rl-zoo3 saves the model as if it had come to its end.
     assert (RUN / "NhEnv.zip").is_file() == (number == signal.SIGINT)
