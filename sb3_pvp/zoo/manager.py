@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config
-from sb3_pvp.zoo.resume import GoingOn, StoppedRun, choose_run, config_text, continue_counting
+from sb3_pvp.zoo.resume import GoingOn, StoppedRun, choose_run, config_text, continue_counting, running
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
@@ -128,9 +128,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
         if not self._stopped_run:
             model.save(f"{self.save_path}/initial_model")
-        name = Path(self.save_path).name
+        going_on = GoingOn(model, Path(self.save_path).name, resumes=self._stopped_run is not None)
         try:
-            super().learn(GoingOn(model, name, resumes=self._stopped_run is not None))  # type: ignore[arg-type]
+            with running(Path(self.save_path)):
+                super().learn(going_on)  # type: ignore[arg-type]
         except Exception as error:
             model.save(f"{self.save_path}/interrupted_model")
             reason = _reason(error)

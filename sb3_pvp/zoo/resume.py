@@ -6,9 +6,11 @@ A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its n
 
 from __future__ import annotations
 
+import fcntl
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 
 #: What `--resume` without a folder means.
 NEWEST = "newest"
+
+#: The file in the folder of a run that is locked as long as a process trains there.
+LOCK = ".running"
 
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
 
@@ -55,7 +60,7 @@ def choose_run(wanted: str, log_path: Path, env_name: str, config: str, n_timest
 
     Args:
         wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that have a checkpoint, the
-            same hyperparameters and less than ``n_timesteps`` steps.
+            same hyperparameters and less than ``n_timesteps`` steps, and whom no process trains, whatever their seed.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
         config: the hyperparameters, see `config_text`.
@@ -65,13 +70,15 @@ def choose_run(wanted: str, log_path: Path, env_name: str, config: str, n_timest
         ``None`` if `NEWEST` is no run at all.
 
     Raises:
-        ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end.
+        ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end or still runs.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
     for folder in _folders(log_path, env_name):
         run = stopped_run(folder)
-        if run is not None and run.steps < n_timesteps and _config_of(folder, env_name) == config:
+        if run is None or run.steps >= n_timesteps or _config_of(folder, env_name) != config:
+            continue
+        if not is_running(folder):
             return run
     return None
 
@@ -87,6 +94,29 @@ def stopped_run(folder: Path) -> StoppedRun | None:
         return None
     steps, checkpoint = max(found)
     return StoppedRun(folder, checkpoint, steps)
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process trains there."""
+    try:
+        with running(folder):
+            return False
+    except ResumeError:
+        return True
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[None]:
+    """Keeps others from training in the folder of a run; the lock ends with the process, however that ends.
+
+    Raises `ResumeError` if somebody does.
+    """
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ResumeError(f"another process trains in {folder}") from error
+        yield
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
@@ -125,6 +155,8 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
         )
     if run.steps >= n_timesteps:
         raise ResumeError(f"the run in {folder} has had its {n_timesteps} steps: ask for more with -n")
+    if is_running(folder):
+        raise ResumeError(f"a process still trains in {folder}: end it first")
     return run
 
 

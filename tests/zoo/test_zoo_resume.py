@@ -17,6 +17,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
+from sb3_pvp.zoo.resume import running
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
@@ -82,6 +83,9 @@ def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.Capt
     run = train(tmp_path, 2)
     zoo.train([*SMALL, "gamma:0.5", "-f", str(tmp_path), "-n", str(3 * ROLLOUT)])
     assert run_in(tmp_path, 2).is_dir()
+    with running(run), pytest.raises(SystemExit):
+        zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
+    assert "a process still trains in" in capsys.readouterr().err
     for folder, changes, message in (
         (tmp_path, [], "has no checkpoint to go on from"),
         (run, ["gamma:0.5"], "began with other hyperparameters"),
