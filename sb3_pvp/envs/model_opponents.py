@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -132,7 +133,12 @@ def load_opponent(path: str | Path) -> ModelOpponent:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no model of MaskablePPO, or one that sees no frames of features.
     """
-    return _opponent(read_policy_file(path))
+    # Opponents are chosen in every episode, and some games have short ones: a file is read again when it has changed.
+    try:
+        known = Path(path).stat()
+    except OSError:  # without its ending, or nowhere
+        return _opponent(read_policy_file(path))
+    return _load(str(Path(path).absolute()), known.st_mtime_ns, known.st_ino, known.st_size)
 
 
 def model_opponent(model: Any) -> ModelOpponent:
@@ -143,6 +149,11 @@ def model_opponent(model: Any) -> ModelOpponent:
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
     return _opponent(policy_file_of(model))
+
+
+@lru_cache(maxsize=CACHED_MODELS)
+def _load(path: str, *version: int) -> ModelOpponent:
+    return _opponent(read_policy_file(path))
 
 
 def _opponent(file: PolicyFile) -> ModelOpponent:
