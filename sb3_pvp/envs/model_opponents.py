@@ -19,7 +19,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import check_frame_ages
 from sb3_pvp.envs.random_words import gumbel, words_from_seeds
 from sb3_pvp.policies.actors import Actor, act_together, make_actor
-from sb3_pvp.policies.policy_files import PolicyFile, policy_file_of, read_policy_file
+from sb3_pvp.policies.policy_files import PolicyFile, find_model, policy_file_of, read_policy_file
 
 _STREAM = 3  # of a fight's seed
 
@@ -99,6 +99,8 @@ class ModelOpponent:
 class ModelCache:
     """One `ModelOpponent` for each content, however many fights and files share it.
 
+    A file is read again only if it has changed.
+
     Args:
         capacity: how many stay although nobody uses them.
     """
@@ -107,6 +109,18 @@ class ModelCache:
         self._capacity = capacity
         self._recent: OrderedDict[str, ModelOpponent] = OrderedDict()
         self._alive: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
+        self._contents: dict[tuple[str, int, int, int], str] = {}
+
+    def of_file(self, path: Path, make: Callable[[], ModelOpponent]) -> ModelOpponent:
+        """The opponent in that file, made if it was not read yet."""
+        status = path.stat()
+        version = (str(path.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._alive.get(self._contents.get(version, ""))
+        if known is not None:
+            return self.get(known.content_hash, make)
+        opponent = make()
+        self._contents[version] = opponent.content_hash
+        return opponent
 
     def get(self, content_hash: str, make: Callable[[], ModelOpponent]) -> ModelOpponent:
         """The opponent with that content, made if there is none."""
@@ -137,7 +151,8 @@ def load_opponent(path: str | Path) -> ModelOpponent:
     try:
         known = Path(path).stat()
     except OSError:  # without its ending, or nowhere
-        return _opponent(read_policy_file(path))
+        file = find_model(path)
+    return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
     return _load(str(Path(path).absolute()), known.st_mtime_ns, known.st_ino, known.st_size)
 
 
@@ -153,7 +168,8 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 @lru_cache(maxsize=CACHED_MODELS)
 def _load(path: str, *version: int) -> ModelOpponent:
-    return _opponent(read_policy_file(path))
+    file = find_model(path)
+    return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
 
 
 def _opponent(file: PolicyFile) -> ModelOpponent:

@@ -74,11 +74,11 @@ class OpponentSight:
 
     def frames(self, fights: NDArray[np.int64], ages: Sequence[int]) -> NDArray[np.float32]:
         """What the opponents in these fights decide by, ``(n, frames, D)``, a new array."""
-        which = list(ages)
-        frames: NDArray[np.float32] = self.own[fights][:, which]
+        rows, which = fights[:, np.newaxis], list(ages)
+        frames: NDArray[np.float32] = self.own[rows, which]
         stale = self.stale[fights]
         if stale.any():
-            frames[stale] = self.kept[fights[stale]][:, which]
+            frames[stale] = self.kept[rows[stale], which]
         return frames
 
     def masks(self) -> NDArray[np.bool_]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch as th
 from gymnasium import spaces
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from torch import nn
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.direct_heads import DirectHeads, choose
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.sampling import HeadSampler
 
@@ -48,7 +50,11 @@ def make_actor(policy: MaskableActorCriticPolicy) -> Actor:
 
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with."""
+    """What an `AutoregressivePolicy` acts with.
+
+    Attributes:
+        direct: its heads, if none has hidden layers.
+    """
 
     def __init__(self, policy: AutoregressivePolicy) -> None:
         self.frame_shape = _frame_shape(policy.observation_space)
@@ -58,22 +64,28 @@ class AutoregressiveActor:
         self.mean, self.scale = normalizer.mean[:width].clone(), normalizer.scale()[:width].clone()
         self.clip = normalizer.clip
         self.normalize = features.normalize
-        self.trunk = th.nn.Sequential(policy.extractors[0], policy.actor).requires_grad_(False)
+        # What acts on few rows at a time spends much of it in the calls of modules.
+        self._trunk = [_step(layer) for part in (policy.extractors[0], policy.actor) for layer in part.children()]
         self.heads = policy.heads.requires_grad_(False)
-        self.sampler = HeadSampler(self.heads)
+        self._sampler = HeadSampler(self.heads)
+        self.direct = None if self.heads.groups else DirectHeads(self.heads, self._sampler.direct_layer())
 
-    @th.no_grad()
+    @th.inference_mode()
     def latent(self, observations: th.Tensor) -> th.Tensor:
         """The trunk's output ``(batch, ...)`` for raw observations."""
         frames = observations
         if self.normalize:
             frames = ((frames - self.mean) * self.scale).clamp_(-self.clip, self.clip)
-        latent: th.Tensor = self.trunk(frames.flatten(1))
+        latent = frames.flatten(1)
+        for step in self._trunk:
+            latent = step(latent)
         return latent
 
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
         """See `Actor.act`."""
-        return self.sampler.act(self.latent(observations), masks, noise=noise)[0]
+        if self.direct is not None:
+            return _act_directly([(self, observations, masks, noise)])[0]
+        return self._sampler.choose(self.latent(observations), masks, noise)
 
 
 class PlainActor:
@@ -85,7 +97,7 @@ class PlainActor:
         self._policy = policy
         self._space = policy.observation_space
 
-    @th.no_grad()
+    @th.inference_mode()
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
         """See `Actor.act`."""
         # A normalised log-probability plus Gumbel noise is largest where a sample is.
@@ -109,8 +121,40 @@ def act_together(
 ) -> th.Tensor:
     """`Actor.act` of several actors: each has observations of its own, masks and noise have the rows of all in turn."""
     counts = [len(part) for part in observations]
-    parts = zip(actors, observations, th.split(masks, counts), th.split(noise, counts), strict=True)
-    return th.cat([actor.act(*rest) for actor, *rest in parts])
+    asked = list(zip(actors, observations, th.split(masks, counts), th.split(noise, counts), strict=True))
+    results: list[th.Tensor] = [masks] * len(actors)
+    groups: dict[object, list[int]] = {}
+    for place, actor in enumerate(actors):
+        direct = getattr(actor, "direct", None)
+        groups.setdefault(place if direct is None else direct.key, []).append(place)
+    for places in groups.values():
+        actor, *rest = asked[places[0]]
+        alone = getattr(actor, "direct", None) is None
+        chosen = [actor.act(*rest)] if alone else _act_directly([asked[place] for place in places])
+        for place, part in zip(places, chosen, strict=True):
+            results[place] = part
+    return th.cat(results)
+
+
+@th.inference_mode()
+def _act_directly(asked: Sequence[tuple[Any, th.Tensor, th.Tensor, th.Tensor]]) -> Sequence[th.Tensor]:
+    """The actions of actors whose heads are alike and have no hidden layers: only the logits are computed apart."""
+    scores = th.cat([actor.direct.start(actor.latent(seen), masks) for actor, seen, masks, _ in asked])
+    scores += th.cat([noise for *_, noise in asked])
+    counts = [len(seen) for _, seen, _, _ in asked]
+    masks = th.cat([masks for _, _, masks, _ in asked])
+    actions = choose([actor.direct for actor, *_ in asked], counts, scores.numpy(), masks.numpy())
+    return th.split(th.from_numpy(actions), counts)
+
+
+def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
+    """What a layer does while acting."""
+    if isinstance(layer, nn.Linear):
+        weight, bias = layer.weight.detach(), layer.bias.detach()
+        return lambda inputs: nn.functional.linear(inputs, weight, bias)
+    if isinstance(layer, nn.ReLU):
+        return th.relu_
+    return layer.forward
 
 
 def _frame_shape(space: spaces.Space) -> tuple[int, int]:  # type: ignore[type-arg]

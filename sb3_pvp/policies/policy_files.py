@@ -68,16 +68,21 @@ class PolicyFile:
         return ValueError(f"{self.name} is not a model of MaskablePPO: {error}")
 
 
+def find_model(path: str | Path) -> Path:
+    """The model's file, whose suffix ``.zip`` may be left out; raises ``FileNotFoundError`` if there is none."""
+    given = Path(path)
+    for candidate in (given, given.with_name(f"{given.name}.zip")):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"There is no model file {path}")
+
+
 def read_policy_file(path: str | Path) -> PolicyFile:
-    """Reads a file that ``model.save()`` wrote; ``.zip`` may be left out.
+    """Reads a file that ``model.save()`` wrote.
 
     Raises ``FileNotFoundError``, or ``ValueError`` if it is no such file.
     """
-    path = Path(path)
-    if not path.is_file() and path.with_name(f"{path.name}.zip").is_file():
-        path = path.with_name(f"{path.name}.zip")
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no model file {path}")
+    path = find_model(path)
     return _read(path, str(path))
 
 

@@ -22,7 +22,7 @@ DENSE_SHARE = 0.75
 
 
 @dataclass(frozen=True)
-class _FirstLayer:
+class FirstLayer:
     """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
 
     Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
@@ -59,7 +59,7 @@ class _Head:
     penalties: th.Tensor | None
     permits: tuple[th.Tensor, th.Tensor] | None
     choices: th.Tensor | None
-    first: _FirstLayer | None
+    first: FirstLayer | None
     steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
 
     def penalize(self, base: th.Tensor, chosen: th.Tensor) -> th.Tensor:
@@ -95,11 +95,7 @@ class HeadSampler:
 
     @th.no_grad()
     def act(
-        self,
-        latent: th.Tensor,
-        masks: th.Tensor,
-        deterministic: bool | Sequence[bool] = False,
-        noise: th.Tensor | None = None,
+        self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
     ) -> tuple[th.Tensor, th.Tensor]:
         """Chooses joint actions.
 
@@ -107,17 +103,27 @@ class HeadSampler:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
-            noise: Gumbel noise ``(batch, A)`` to sample with, zeros for the most likely entries; ``None``: drawn from
-                PyTorch's global generator.
 
         Returns:
             Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
         """
+        noise = self._noise(latent.new_empty(masks.shape), deterministic)
+        actions, penalties, scores = self._choose(latent, masks, noise)
+        return actions, self._joint_log_prob(actions, penalties, scores)
+
+    @th.no_grad()
+    def choose(self, latent: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
+        """Joint actions alone, with Gumbel noise ``(batch, A)`` that was drawn elsewhere; 0: the most likely entry."""
+        return self._choose(latent, masks, self._split(noise))[0]
+
+    def _choose(
+        self, latent: th.Tensor, masks: th.Tensor, noise: Sequence[th.Tensor | None]
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Actions ``(batch, heads)``, and the penalties and the logits ``(batch, A)`` that led to them."""
         self._follow_weights()
         flat_masks = masks.float() if self._heads.future_masks else latent
         base = th.where(masks, 0.0, self._heads.rules.penalties)
         direct = self._direct_logits(latent, flat_masks)
-        noises = self._noise(base, deterministic) if noise is None else self._split(noise)
         chosen = base.new_zeros(base.shape)
         actions, penalties, scores = [], [], []
         for index, (head, own_base) in enumerate(zip(self._tables, self._split(base), strict=True)):
@@ -128,14 +134,18 @@ class HeadSampler:
             else:
                 logits = penalty + direct[index]
                 logits = logits if head.choices is None else logits.addmm_(before, head.choices)
-            own_noise = noises[index]
+            own_noise = noise[index]
             action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
             chosen[:, head.start : head.stop].scatter_(1, action, 1.0)
             actions.append(action)
             penalties.append(penalty)
             scores.append(logits)
-        joint = th.cat(actions, 1)
-        return joint, self._joint_log_prob(joint, th.cat(penalties, 1), th.cat(scores, 1))
+        return th.cat(actions, 1), th.cat(penalties, 1), th.cat(scores, 1)
+
+    def direct_layer(self) -> FirstLayer:
+        """The first and only layer of all heads without hidden layers, in the order of their entries."""
+        self._follow_weights()
+        return self._direct
 
     def _joint_log_prob(self, actions: th.Tensor, penalties: th.Tensor, scores: th.Tensor) -> th.Tensor:
         """Log-probabilities ``(batch,)``, to which only those heads add that had a choice."""
@@ -153,15 +163,15 @@ class HeadSampler:
         sizes = [self._heads.rules.head_sizes[head] for head in heads]
         return dict(zip(heads, th.split(self._direct.start(latent, masks), sizes, 1), strict=True))
 
-    def _noise(self, base: th.Tensor, deterministic: bool | Sequence[bool]) -> Sequence[th.Tensor | None]:
+    def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> Sequence[th.Tensor | None]:
         """Gumbel noise of each head, whose arg-max with the logits is a sample; ``None`` where none is wanted."""
-        count = len(self._tables)
+        count = len(self._heads.rules.head_sizes)
         flags = [deterministic] * count if isinstance(deterministic, bool) else [bool(flag) for flag in deterministic]
         if len(flags) != count:
             raise ValueError(f"deterministic must be a bool or one bool for each of {count} heads, got {len(flags)}")
         if all(flags):
             return [None] * count
-        noise = self._split(th.empty_like(base).exponential_().log_().neg_())
+        noise = self._split(empty.exponential_().log_().neg_())
         return [None if flag else part for flag, part in zip(flags, noise, strict=True)]
 
     def _split(self, flat: th.Tensor) -> tuple[th.Tensor, ...]:
@@ -182,17 +192,17 @@ class HeadSampler:
         self._direct = self._first_layer(direct.weight.T, direct.bias, visible.T)
         self._tables = [self._make_head(head) for head in range(len(self._heads.rules.head_sizes))]
 
-    def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
+    def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> FirstLayer:
         """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
         heads, flat = self._heads, self._heads.rules.num_flat
         of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
         masks = of_extra[-flat:].contiguous() if heads.future_masks else None
         if not heads.autoregressive:
-            return _FirstLayer(of_latent, bias.clone(), None, masks)
+            return FirstLayer(of_latent, bias.clone(), None, masks)
         # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
         nothing, everything = (heads.encode(weight.new_full((1, flat), value))[0] for value in (0.0, 1.0))
         choices = of_extra[:flat] * (everything - nothing)[:, None]
-        return _FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
+        return FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
 
     def _make_head(self, head: int) -> _Head:
         rules = self._heads.rules
@@ -220,7 +230,7 @@ class HeadSampler:
 
     def _make_network(
         self, group: HeadGroup, head: int, size: int
-    ) -> tuple[_FirstLayer, list[tuple[th.Tensor, th.Tensor] | nn.Module]]:
+    ) -> tuple[FirstLayer, list[tuple[th.Tensor, th.Tensor] | nn.Module]]:
         """The first layer of a head with hidden layers, and the steps after it."""
         index, start = group.heads.index(head), self._heads.rules.starts[head]
         visible = self._heads.visible[head][:, None]
@@ -228,7 +238,7 @@ class HeadSampler:
         linear = group.linear_layers()
         first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], visible)
         own = None if first.choices is None or not start else first.choices[:start].contiguous()
-        first = _FirstLayer(first.weight, first.bias, own, first.masks)
+        first = FirstLayer(first.weight, first.bias, own, first.masks)
         steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
         for module in modules[1:]:
             if isinstance(module, BatchedLinear):

@@ -104,6 +104,16 @@ def test_a_file_and_its_model_are_the_same_opponent(tmp_path: Path) -> None:
     assert env.reset_infos[0]["opponent"] == "main_640_steps"
 
 
+def test_a_file_is_read_again_only_if_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(random_model(0), tmp_path, "model")
+    first = load_opponent(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("sb3_pvp.envs.model_opponents.read_policy_file", None)
+        assert load_opponent(path) is first
+    saved(random_model(1), tmp_path, "model")
+    assert load_opponent(path) is not first
+
+
 def test_a_file_without_optimiser_is_the_same_opponent(tmp_path: Path) -> None:
     model = random_model(0)
     whole = saved(model, tmp_path, "whole")
