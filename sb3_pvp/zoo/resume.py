@@ -6,7 +6,6 @@ A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its n
 
 from __future__ import annotations
 
-import fcntl
 import re
 import zipfile
 from collections.abc import Iterator
@@ -111,6 +110,11 @@ def running(folder: Path) -> Iterator[None]:
 
     Raises `ResumeError` if somebody does.
     """
+    try:
+        import fcntl
+    except ImportError:  # not on every system; there nobody is kept out
+        yield
+        return
     with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
