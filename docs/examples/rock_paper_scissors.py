@@ -1,0 +1,152 @@
+"""Self-play in rock-paper-scissors, where the right answer is known: ``python docs/examples/rock_paper_scissors.py``.
+
+Trains the same learner twice, on the same budget: against its whole past (`SelfPlayCallback` with ``past=1``) and
+against its newest self only (``latest=1``). Draws and writes what docs/self-play.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch as th
+from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
+
+sys.path.insert(0, str(Path(__file__).parent))
+from matrix_games import ROCK_PAPER_SCISSORS, MatrixGame
+
+from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
+
+#: How the learner begins: it nearly always plays rock.
+FIRST_LOGITS = (2.0, 0.0, 0.0)
+
+
+def make_learner(game: MatrixGame, seed: int = 0, logits: Sequence[float] = FIRST_LOGITS, **arguments: Any) -> PvpPPO:
+    """A learner whose only parameters are the logits of its choices, and the value of the game."""
+    env = NhVecEnv(64, world=game, rewards={"tie": 0.0}, seed=seed)
+    defaults: dict[str, Any] = {"n_steps": 4, "batch_size": 256, "n_epochs": 4, "learning_rate": 0.2, "gamma": 1.0}
+    defaults |= {"normalize_advantage": False, "ent_coef": 0.4, "clip_range": 0.5, "device": "cpu", "seed": seed}
+    model = PvpPPO(
+        AutoregressivePolicy,
+        env,
+        policy_kwargs={"net_arch": [], "normalize_observations": True},
+        **defaults | arguments,
+    )
+    (bias,) = [each for name, each in model.policy.action_net.named_parameters() if name.endswith("bias")]
+    with th.no_grad():
+        bias[:] = th.tensor(logits)
+    return model
+
+
+def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
+    """How likely each choice is."""
+    num_choices = len(model.policy.observation_space["action_mask"].low)
+    seen = {"observation": th.ones(num_choices, 1, 1), "action_mask": th.ones(num_choices, num_choices)}
+    with th.no_grad():
+        _, log_probs, _ = model.policy.evaluate_actions(seen, th.arange(num_choices)[:, None])
+    return log_probs.exp().double().numpy()
+
+
+class Strategies(BaseCallback):
+    """Remembers the learner's strategy at the start of every roll-out, which is when snapshots are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strategies: list[NDArray[np.float64]] = []
+
+    def _on_rollout_start(self) -> None:
+        self.strategies.append(strategy_of(self.model))  # type: ignore[arg-type]
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def train(kind: str, rollouts: int, folder: Path, seed: int = 0, game: MatrixGame = ROCK_PAPER_SCISSORS) -> Any:
+    """The learner's strategy in every roll-out, float64 ``(rollouts, choices)``; ``kind``: ``past`` or ``latest``."""
+    model, memory, league = make_learner(game, seed), Strategies(), folder / "league"
+    callbacks = [
+        LeagueCallback(pictures_every=10 * rollouts, directory=league),
+        SelfPlayCallback(**{kind: 1.0}, match_maker="uniform", directory=league),
+        memory,
+    ]
+    model.learn(rollouts * model.n_steps * model.n_envs, callback=callbacks)
+    return np.array(memory.strategies)
+
+
+def figures(strategies: NDArray[np.float64], game: MatrixGame = ROCK_PAPER_SCISSORS) -> dict[str, Any]:
+    """Strategies, their averages so far (all snapshots alike, as the match maker draws them), and how exploitable."""
+    averages = strategies.cumsum(0) / np.arange(1, len(strategies) + 1)[:, None]
+    return {
+        "strategy": strategies.round(4).tolist(),
+        "average": averages.round(4).tolist(),
+        "exploitability": [round(game.best_answer(each), 4) for each in strategies],
+        "exploitability_of_average": [round(game.best_answer(each), 4) for each in averages],
+    }
+
+
+def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
+    """One row of pictures for each kind of self-play."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(
+        len(results), 2, figsize=(11, 3.2 * len(results)), sharex=True, sharey="col", squeeze=False
+    )
+    titles = {"past": "against the whole past", "latest": "against the newest self only"}
+    for row, (kind, result) in zip(axes, results.items(), strict=True):
+        for choice, color, own, mean in zip(
+            ROCK_PAPER_SCISSORS.choices,
+            ("tab:gray", "tab:blue", "tab:red"),
+            np.transpose(result["strategy"]),
+            np.transpose(result["average"]),
+            strict=True,
+        ):
+            row[0].plot(own, color=color, linewidth=1, label=choice)
+            row[0].plot(mean, color=color, linewidth=2.5, linestyle="--")
+        row[0].axhline(1 / 3, color="black", linewidth=0.6)
+        row[0].set(title=f"{titles[kind]} (dashed: average so far)", ylabel="probability", ylim=(0, 1.15))
+        row[0].legend(loc="upper right", ncols=3)
+        row[1].plot(result["exploitability"], color="tab:orange", label="newest strategy")
+        row[1].plot(result["exploitability_of_average"], color="tab:green", linewidth=2, label="average")
+        row[1].set(title="what the best answer wins per game", ylim=(0, 1.15))
+        row[1].legend(loc="upper right")
+    for axis in axes[-1]:
+        axis.set_xlabel("roll-outs of 256 games")
+    fig.tight_layout()
+    fig.savefig(file, dpi=100)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Trains both learners and writes the picture and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rollouts", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/self-play.png"))
+    parser.add_argument("--json", type=Path, default=Path("docs/self-play.json"))
+    options = parser.parse_args(arguments)
+    th.set_num_threads(1)
+    results = {}
+    for kind in ("past", "latest"):
+        with tempfile.TemporaryDirectory() as folder:
+            results[kind] = figures(train(kind, options.rollouts, Path(folder), options.seed))
+        last = {name: values[-1] for name, values in results[kind].items()}
+        newest = np.mean(results[kind]["exploitability"][-30:])
+        print(f"{kind}: at the end {last}; exploitability of the newest, mean of the last 30: {newest:.2f}", flush=True)
+    plot(results, options.output)
+    options.json.write_text(json.dumps({"seed": options.seed, **results}) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

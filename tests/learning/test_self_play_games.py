@@ -1,0 +1,56 @@
+"""Self-play in games whose answers are known (docs/examples, docs/self-play.md).
+
+Figures of the full run (120 roll-outs, seed 0): docs/self-play.json.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DOCS / "examples"))
+    return importlib.import_module("rock_paper_scissors")
+
+
+def test_past_self_play_approaches_the_solution_and_the_newest_self_goes_round_in_circles(
+    example: Any, tmp_path: Path
+) -> None:
+    results = {kind: example.figures(example.train(kind, 60, tmp_path / kind)) for kind in ("past", "latest")}
+    past, latest = results["past"], results["latest"]
+    assert np.abs(np.array(past["average"][-1]) - 1 / 3).max() < 0.08
+    assert past["exploitability_of_average"][0] > 0.6  # it began with rock
+    assert past["exploitability_of_average"][-1] < 0.15
+    newest = {kind: np.mean(result["exploitability"][-20:]) for kind, result in results.items()}
+    assert newest["past"] < 0.45 < newest["latest"]
+    favourites = np.argmax(latest["strategy"][10:], axis=1)
+    assert set(favourites.tolist()) == {0, 1, 2}
+
+
+def test_the_figures_of_the_documentation_say_what_it_says() -> None:
+    results = json.loads((DOCS / "self-play.json").read_text(encoding="utf-8"))
+    past, latest = results["past"], results["latest"]
+    assert np.abs(np.array(past["average"][-1]) - 1 / 3).max() < 0.05
+    assert past["exploitability_of_average"][-1] < 0.05 < past["exploitability_of_average"][30]
+    assert np.mean(latest["exploitability"][-30:]) > 3 * np.mean(past["exploitability"][-30:])
+
+
+def test_an_exploitable_champion_is_beaten_within_25_rollouts(example: Any) -> None:
+    game = importlib.import_module("matrix_games").WITH_A_WELL
+    model = example.make_learner(game, logits=(0.0, 0.0, 2.0, 0.0))
+    champion = np.array(game.bot)
+    before = example.strategy_of(model) @ game.payoff @ champion
+    model.learn(25 * model.n_steps * model.n_envs)
+    after = example.strategy_of(model) @ game.payoff @ champion
+    assert game.best_answer(champion) == pytest.approx(0.6)
+    assert before < 0  # scissors lose to rock
+    assert after > 0.4
