@@ -183,21 +183,25 @@ def _put_record(
 
 @_compiled
 def write(
+    is_int: NDArray[np.bool_],
+    head_ends: NDArray[np.int64],
+    fields: NDArray[np.int64],
+    names: NDArray[np.uint8],
+    numbers: NDArray[np.float32],
+    masks: NDArray[np.bool_],
+    records: NDArray[np.uint8],
     rows: NDArray[np.int64],
     num_records: int,
-    arrays: Arrays,
-    tables: Tables,
     out: NDArray[np.uint8],
     ends: NDArray[np.int64],
 ) -> None:
     """Writes ``rows`` of three arrays into ``out``, one after the other, and into ``ends`` where each text ends: first
     the numbers of all of these rows, as arrays, then the masks of all, as arrays with an array for each head, and at
-    last the records of the first ``num_records`` rows, as objects without their closing brace.
+    last the records of the first ``num_records`` rows, as objects without their closing brace. The arguments begin with
+    `Tables` and `Arrays`.
 
     Raises `ValueError` for a number that is not between -2**53 and 2**53.
     """
-    numbers, masks, records = arrays
-    is_int, head_ends, fields, names = tables
     at, count = 0, rows.size
     for k in range(count):
         at = _put_numbers(out, at, numbers[rows[k]], is_int)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,20 +51,21 @@ class ReplyEncoder:
         fields, names = _record_table()
         head_ends = np.array(contract.head_offsets[1:], np.int64)
         is_int: NDArray[np.bool_] = np.array([observation.kind == "int" for observation in contract.observations])
-        self._write = json_kernel.write
-        self._tables = is_int, head_ends, fields, names
-        self._longest = json_kernel.longest(self._tables)
-        self._arrays: dict[World, Arrays] = {}
+        tables = is_int, head_ends, fields, names
+        self._write: Callable[..., None] = partial(json_kernel.write, *tables)
+        self._write_from: dict[World, Callable[..., None]] = {}
+        self._num_flat_actions = contract.num_flat_actions
+        self._longest = json_kernel.longest(tables)
         self._out = np.empty(0, np.uint8)
         # Compiles now, so that the first client does not wait for it.
         self.observation(np.zeros(contract.num_observations, np.float32))
 
     def views(self, world: World, places: Sequence[int], others: Sequence[int] = ()) -> Views:
         """What is seen from these places; of ``others`` only observations and masks."""
-        if world not in self._arrays:
-            self._arrays[world] = _by_place(world.obs, world.masks, world.meta)
+        if world not in self._write_from:
+            self._write_from[world] = partial(self._write, *_by_place(world.obs, world.masks, world.meta))
         rows = [*places, *others]
-        texts = self._texts(rows, len(places), self._arrays[world])
+        texts = self._texts(self._write_from[world], rows, len(places))
         count = len(rows)
         return Views(
             obs=dict(zip(rows, texts[:count], strict=True)),
@@ -73,15 +75,14 @@ class ReplyEncoder:
 
     def observation(self, obs: NDArray[np.float32]) -> bytes:
         """An observation ``(num_observations,)`` as a JSON array."""
-        num_masks = self._tables[1][-1]
-        arrays = _by_place(obs, np.zeros((1, num_masks), np.bool_), np.zeros(1, META_DTYPE))
-        return self._texts([0], 0, arrays)[0]
+        arrays = _by_place(obs, np.zeros(self._num_flat_actions, np.bool_), np.zeros(1, META_DTYPE))
+        return self._texts(partial(self._write, *arrays), [0], 0)[0]
 
-    def _texts(self, rows: list[int], num_records: int, arrays: Arrays) -> list[bytes]:
+    def _texts(self, write: Callable[..., None], rows: list[int], num_records: int) -> list[bytes]:
         if self._out.size < len(rows) * self._longest:
             self._out = np.empty(2 * len(rows) * self._longest, np.uint8)
         ends = np.empty(2 * len(rows) + num_records, np.int64)
-        self._write(np.array(rows), num_records, arrays, self._tables, self._out, ends)
+        write(np.array(rows), num_records, self._out, ends)
         whole = self._out[: ends[-1]].tobytes()
         return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
