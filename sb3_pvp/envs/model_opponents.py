@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -147,13 +146,8 @@ def load_opponent(path: str | Path) -> ModelOpponent:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no model of MaskablePPO, or one that sees no frames of features.
     """
-    # Opponents are chosen in every episode, and some games have short ones: a file is read again when it has changed.
-    try:
-        known = Path(path).stat()
-    except OSError:  # without its ending, or nowhere
-        file = find_model(path)
+    file = find_model(path)
     return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
-    return _load(str(Path(path).absolute()), known.st_mtime_ns, known.st_ino, known.st_size)
 
 
 def model_opponent(model: Any) -> ModelOpponent:
@@ -164,12 +158,6 @@ def model_opponent(model: Any) -> ModelOpponent:
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
     return _opponent(policy_file_of(model))
-
-
-@lru_cache(maxsize=CACHED_MODELS)
-def _load(path: str, *version: int) -> ModelOpponent:
-    file = find_model(path)
-    return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
 
 
 def _opponent(file: PolicyFile) -> ModelOpponent:
