@@ -158,8 +158,8 @@ class World(Protocol):
     A seat is driven by a learner, by an opponent policy, or by the world itself (its ``baseline`` bot).
 
     A world that can be put back to any moment also has ``get_state()`` and ``set_state(state)``, as `SimWorld` has;
-    without them environments cannot be resumed exactly. One that others wait for has ``leave(fights)``, as `RemoteWorld`
-    has: nobody plays in these fights before their next reset.
+    without them environments cannot be resumed exactly. One that others wait for has ``leave(fights)``, as
+    `RemoteWorld` has: nobody plays in these fights before their next reset.
     """
 
     contract: Contract
