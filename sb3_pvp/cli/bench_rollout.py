@@ -16,7 +16,10 @@ def bench_rollout(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure acting alone, and whole roll-outs, beside a plain loop over heads and stock MaskablePPO."""
+    """Measure acting alone, and whole roll-outs, beside a plain loop over heads and stock MaskablePPO.
+
+    The row of roll-outs against 8 models also tells which share of the CPU time these opponents take.
+    """
     from sb3_pvp.cli.bench_stacks import PACKAGES, one_thread
 
     with one_thread(seed):
@@ -32,6 +35,7 @@ def _rows(n_envs: int, n_steps: int, seed: int, seconds: float) -> list[Row]:
     size = stacks.Size(n_envs, n_steps, seed)
     core, loop, samples = stacks.make_core(size)
     equal, stock = stacks.make_model(stacks.EQUAL, size), stacks.make_model(stacks.STOCK, size)
+    default, league = stacks.make_model(stacks.DEFAULT, size), stacks.make_league(size)
     batch = samples[th.arange(n_envs)]
     acting = [
         stacks.acting(stacks.CORE, core.policy, batch, stacks.LOOP),
@@ -43,5 +47,9 @@ def _rows(n_envs: int, n_steps: int, seed: int, seconds: float) -> list[Row]:
         stacks.collecting(stacks.CORE, core, None),
         stacks.collecting(stacks.EQUAL, equal, stacks.STOCK),
         stacks.collecting(stacks.STOCK, stock, None),
+        stacks.collecting(stacks.DEFAULT, default, None),
+        stacks.collecting(stacks.LEAGUE, league, stacks.DEFAULT),
     ]
-    return [*measure(acting, seconds), *measure(collecting, seconds)]
+    rows = [*measure(acting, seconds), *measure(collecting, seconds)]
+    rows[-1]["opponents_share"] = stacks.opponents_share(collecting[-1], league)
+    return rows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch as th
 from sb3_contrib import MaskablePPO
@@ -13,9 +15,9 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from sb3_pvp.cli.bench_report import Case
+from sb3_pvp.cli.bench_report import ROUNDS, Case
 from sb3_pvp.cli.plain_loop import PlainLoop
-from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.ppo.minibatches import Samples, read_buffer
@@ -24,11 +26,13 @@ from sb3_pvp.world import RANDOMISED
 
 PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "numpy", "numba")
 CORE, EQUAL, STOCK = "Core network", "[64, 64]", "stock MaskablePPO [64, 64]"
+DEFAULT, LEAGUE = "[128, 128]", "[128, 128] against 8 models"
 LOOP = "Core network, plain loop"
-#: Networks of the original's preset Core (training.md §3.12), and of SB3's default.
+#: Networks of the original's preset Core (training.md §3.12), of SB3's default, and of the default preset.
 NETWORKS = {
     CORE: {"net_arch": {"pi": [512, 512], "vf": [512, 512]}, "head_arch": [128, 128]},
     EQUAL: {"net_arch": [64, 64], "head_arch": []},
+    DEFAULT: {"net_arch": [128, 128], "head_arch": []},
 }
 BATCH_SIZE = 2048
 
@@ -73,6 +77,40 @@ def make_model(stack: str, size: Size) -> MaskablePPO:
         own = NhVecEnv(size.n_envs, seed=size.seed, reset_params=RANDOMISED)
         model = PvpPPO(AutoregressivePolicy, own, policy_kwargs=NETWORKS[stack], **settings)
     return model.learn(size.n_envs * size.n_steps)
+
+
+def make_league(size: Size, num_models: int = 8) -> MaskablePPO:
+    """A learner of the default size against as many snapshots of itself, in turns."""
+    model = make_model(DEFAULT, size)
+    assert isinstance(model.env, NhVecEnv)
+    for number in range(num_models):
+        choice = OpponentChoice(model, name=f"snapshot {number}")
+        model.env.env_method("set_opponent", choice, indices=range(number, size.n_envs, num_models))
+        model.learn(size.n_envs * size.n_steps, reset_num_timesteps=False)
+    model._last_obs = model.env.reset()
+    return model
+
+
+def opponents_share(case: Case, model: MaskablePPO) -> float:
+    """Which part of its CPU time a case of roll-outs spends in opponents."""
+    assert isinstance(model.env, NhVecEnv)
+    opponents, spent = model.env.fights.opponents, 0.0
+
+    def timed(method: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: Any) -> None:
+            nonlocal spent
+            spent -= time.process_time()
+            method(*args)
+            spent += time.process_time()
+
+        return call
+
+    with patch.multiple(opponents, act=timed(opponents.act), advance=timed(opponents.advance)):
+        total = -time.process_time()
+        for _ in range(ROUNDS):
+            case.run()
+        total += time.process_time()
+    return spent / total
 
 
 def make_core(size: Size) -> tuple[MaskablePPO, PlainLoop, Samples]:

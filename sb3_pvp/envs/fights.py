@@ -55,6 +55,7 @@ class Fights:
         episode_components: the same, summed over the episode.
         length: int64 ``(N,)``, ticks that were played in the episode.
         trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; 0 at first.
+        opponents: who fights the rows that do not fight each other.
         actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
     """
 
@@ -65,8 +66,8 @@ class Fights:
         )
         self.contract = self.world.contract
         self._seats = Seats(num_fights)
-        self._opponents = OpponentPool(self.world, as_choice(settings.opponent))
-        self._starts = FightStarts(self.world, settings, self._seats, self._opponents)
+        self.opponents = OpponentPool(self.world, as_choice(settings.opponent))
+        self._starts = FightStarts(self.world, settings, self._seats, self.opponents)
         self._rewards = Rewards(reward_weights(settings.rewards))
         self.frame_ages = check_frame_ages(settings.frame_ages)
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
@@ -103,7 +104,7 @@ class Fights:
         if self._noise is not None:
             self._noise.seed(fights, seeds)
         self._observations.begin(fights)
-        self._opponents.begin(fights)
+        self.opponents.begin(fights)
         per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
         for array in (*per_fight, self.terminated, self.truncated):
             array[fights] = 0
@@ -122,7 +123,7 @@ class Fights:
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
-        self._opponents.act(self.actions)
+        self.opponents.act(self.actions)
         seats = self._seats
         self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
         if seats.playing is None:
@@ -130,7 +131,7 @@ class Fights:
         else:
             self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance()
-        self._opponents.advance()
+        self.opponents.advance()
         self.length += 1
         self._judge()
         if self._metrics is not None:
@@ -140,7 +141,7 @@ class Fights:
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Says whom a row fights in its next episode; see `NhEnv.set_opponent`."""
-        self._opponents.choose(row, as_choice(choice))
+        self.opponents.choose(row, as_choice(choice))
         self._starts.opponents_changed()
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
@@ -156,11 +157,11 @@ class Fights:
 
     def opponent_name(self, row: int) -> str:
         """How the opponent of this row is called."""
-        return self._opponents.current[row].name
+        return self.opponents.current[row].name
 
     def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
-        seat, rival, played = int(self._seats.seat[row]), self._opponents.current[row], self.length[row] > 0
+        seat, rival, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if rival.is_self else rival.name]
         chosen = [self.actions[row, LEARNER], None if rival.is_bot else self.actions[row, OPPONENT]]
         order = (seat, 1 - seat)
@@ -221,7 +222,7 @@ class Fights:
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
             "world": world_state(),
-            "opponents": self._opponents.get_state(),
+            "opponents": self.opponents.get_state(),
             "starts": self._starts.get_state(),
             **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
         }
@@ -236,9 +237,9 @@ class Fights:
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
-        rivals = self._opponents.restored_rivals(state["opponents"])
+        rivals = self.opponents.restored_rivals(state["opponents"])
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
-        self._opponents.set_state(state["opponents"], rivals)
+        self.opponents.set_state(state["opponents"], rivals)
         self._starts.set_state(state["starts"])
         self.set_trained_rollouts(state["trained_rollouts"])
         self.tick = Tick.nothing(self.world.num_fights)  # the present one may be in other hands

@@ -86,6 +86,12 @@ def test_the_seed_decides_and_the_options_reach_the_fights(model: Path, capsys: 
     assert other_seed["mean_ticks"] != first["mean_ticks"] != other_build["mean_ticks"]
 
 
+def test_models_fight_each_other(model: Path, stacking_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = (evaluate(model, "--opponent", str(stacking_model), capsys=capsys) for _ in range(2))
+    assert first == again and first["episodes"] == 6
+    assert "no model file" in refusal(model, "--opponent", str(model.with_name("none.zip")), capsys=capsys)
+
+
 def test_a_passive_opponent_never_wins(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = evaluate(model, "--stochastic", "--opponent", "noop", capsys=capsys)
     assert (result["wins"], result["losses"]) == (6, 0)

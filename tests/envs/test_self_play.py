@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch as th
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_pvp import PvpPPO
@@ -18,6 +21,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.sim import SimWorld
 from sb3_pvp.world import Outcome
 from tests.envs.fake_world import FakeWorld, ending
+from tests.envs.opponent_models import random_model, saved
 from tests.envs.test_env_state import assert_plain, play
 from tests.rsps.served import logged_in, world_server
 
@@ -199,6 +203,42 @@ def test_learners_train_in_both_seats(algorithm: str) -> None:
     model.learn(2 * 4 * 12)
     lengths = [episode["l"] for episode in model.ep_info_buffer or ()]
     assert len(lengths) % 2 == 0 and len(lengths) >= 8
+
+
+class ChangeOpponents(BaseCallback):
+    """Divides the rows anew before each roll-out."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        for pair in range(3):
+            kind = (self.num_timesteps // 96 + pair) % 3
+            choice = ("self", OpponentChoice(self.path, delay_chance=0.2), "scripted")[kind]
+            self.training_env.env_method("set_opponent", choice, indices=[2 * pair, 2 * pair + 1])
+
+
+def test_a_run_with_all_kinds_of_opponents_resumes_exactly(tmp_path: Path) -> None:
+    path = saved(random_model(0), tmp_path, "model")
+
+    def make_env(seed: int) -> NhVecEnv:
+        return NhVecEnv(6, seed=seed, max_episode_ticks=11, reset_params={"randomizeGear": True})
+
+    def run(model: PvpPPO, rollouts: int) -> PvpPPO:
+        return model.learn(rollouts * 96, callback=ChangeOpponents(path), reset_num_timesteps=False)
+
+    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 48, "n_epochs": 1, "device": "cpu", "seed": 1}
+    whole = PvpPPO(AutoregressivePolicy, make_env(0), policy_kwargs={"net_arch": [8]}, **settings)
+    run(whole, 4).save(tmp_path / "half")
+    run(whole, 3)
+    continued = run(PvpPPO.load(tmp_path / "half", env=make_env(9), device="cpu"), 3)
+    mine, yours = whole.policy.state_dict(), continued.policy.state_dict()
+    assert all(th.equal(mine[name], yours[name]) for name in mine)
+    assert whole.num_timesteps == continued.num_timesteps == 7 * 96
 
 
 def test_pairs_fight_on_a_server() -> None:
