@@ -86,7 +86,11 @@ class CurveRun:
     def _manager(self, env_id: str) -> PvpExperimentManager:
         zoo.install()
         torch.set_num_threads(1)  # more only get into each other's way with networks as small as these
-        keywords: dict[str, Any] = {"config": str(self.folder / HYPERPARAMS), "n_timesteps": self.n_timesteps, "seed": self.seed}
+        keywords: dict[str, Any] = {
+            "config": str(self.folder / HYPERPARAMS),
+            "n_timesteps": self.n_timesteps,
+            "seed": self.seed,
+        }
         return PvpExperimentManager(Namespace(num_threads=1), ALGO, env_id, str(self.folder), verbose=0, **keywords)
 
     def _set_up(self, manager: PvpExperimentManager, fights: int) -> tuple[PvpPPO, list[Any], VecEnv]:
