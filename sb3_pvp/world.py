@@ -47,6 +47,8 @@ class DesyncReason(IntEnum):
     TIME = 2
     #: The server closed the connection, most likely because it is gone.
     CONNECTION = 3
+    #: Nobody had played for so long that the agents logged out, to hold up nobody else.
+    IDLE = 4
 
 
 class Style(IntEnum):

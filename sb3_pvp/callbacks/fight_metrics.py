@@ -12,6 +12,8 @@ from sb3_pvp.envs.rewards import DESCRIPTIONS
 
 #: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
 MAX_DESYNC = 0.05
+#: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
+INTENDED = ("connection_lost", "idle")
 METRICS = {
     **{metric.tag: metric.meaning for metric in fight_metrics.METRICS},
     **{
@@ -34,7 +36,7 @@ class FightMetricsCallback(BaseCallback):
     Raises:
         ValueError: at the start of training, if the environments are others.
         RuntimeError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that. Those
-            whose server was gone do not count; for how long it may be is a setting of the remote world.
+            that broke off as the settings of a remote world want it do not count (`INTENDED`).
     """
 
     def _on_training_start(self) -> None:
@@ -62,7 +64,7 @@ class FightMetricsCallback(BaseCallback):
 def _check_desync(summary: dict[str, float]) -> None:
     total = round(summary.get("terminal/terminal_state_count", 0.0))
     broken = round(summary.get("terminal/desync_percentage", 0.0) * total)
-    broken -= round(summary.get("terminal/truncate/connection_lost", 0.0))
+    broken -= round(sum(summary.get(f"terminal/truncate/{reason}", 0.0) for reason in INTENDED))
     if broken < max(MAX_DESYNC * total, 1):
         return
     reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]

@@ -130,7 +130,7 @@ class RemoteFight:
         broke off."""
         begun = self.preparation is not None or bool(self.agents)
         if begun and not self.is_over:
-            self._end_broken(Outcome.DESYNC, fault, DesyncReason.TIME)
+            self._end_broken(Outcome.DESYNC, fault, DesyncReason.IDLE)
             return True
         self.leave()
         return False

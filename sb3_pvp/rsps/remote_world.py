@@ -13,12 +13,13 @@ from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.rsps.address import RemoteSettings, parse_address
 from sb3_pvp.rsps.client_errors import RemoteError
+from sb3_pvp.rsps.client_replies import meta_record
 from sb3_pvp.rsps.errors import RequestError
 from sb3_pvp.rsps.fight_setup import FightOptions
 from sb3_pvp.rsps.remote_runner import RemoteRunner
 from sb3_pvp.rsps.reset_request import BASELINE, checked_reset_params
 from sb3_pvp.rsps.step_actions import attack_details, sanitised
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome
+from sb3_pvp.world import META_BYTES, META_DTYPE, NUM_SEATS, Outcome
 from sb3_pvp.world_arguments import fight_numbers, joint_actions
 
 Options = Mapping[str, Any]
@@ -74,6 +75,7 @@ class RemoteWorld:
         self.obs: NDArray[np.float32] = np.zeros((*shape, self.contract.num_observations), np.float32)
         self.masks: NDArray[np.bool_] = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
         self.meta: NDArray[np.void] = np.zeros(shape, META_DTYPE)
+        self._meta_bytes = self.meta.view(META_BYTES)
         self.outcome: NDArray[np.uint8] = np.zeros(shape, np.uint8)
         self.desync_reason: NDArray[np.uint8] = np.zeros(shape, np.uint8)
 
@@ -156,7 +158,7 @@ class RemoteWorld:
             for seat, view in enumerate(fight.views):
                 self.obs[index, seat] = view.obs
                 self.masks[index, seat] = view.masks
-                self.meta[index, seat] = view.meta
+                self._meta_bytes[index, seat] = meta_record(view.meta)
 
     def _option_list(self, options: Options | Sequence[Options] | None, count: int) -> list[Options]:
         if options is None or isinstance(options, Mapping):

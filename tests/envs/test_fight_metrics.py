@@ -153,7 +153,7 @@ def of_table(summary: dict[str, float]) -> dict[str, float]:
 
 def test_every_tag_of_the_original_is_there() -> None:
     assert len(ROWS) == 91
-    ours = {"terminal/timeout_percentage", "terminal/truncate/connection_lost"}
+    ours = {"terminal/timeout_percentage", "terminal/truncate/connection_lost", "terminal/truncate/idle"}
     assert {metric.tag for metric in METRICS} == {row[0] for row in ROWS} | ours
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -80,6 +81,11 @@ def ask(port: int, action: str, agent: str = "debugger", body: Any = None) -> An
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
         connection.sendall(line)
         return json.loads(connection.makefile().readline())
+
+
+def hear_interrupts() -> None:
+    """For the ``preexec_fn`` of a process: what a shell starts in the background ignores SIGINT, as do its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def logged_in(port: int) -> list[str]:

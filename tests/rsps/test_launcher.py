@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.rsps import RemoteError, RemoteWorld, RspsServer, launcher
-from tests.rsps.served import logged_in
+from tests.rsps.served import hear_interrupts, logged_in
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
@@ -148,6 +148,7 @@ def test_a_server_ends_with_its_user(end: str) -> None:
         [sys.executable, "-c", _USER, end],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        preexec_fn=hear_interrupts,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"

@@ -72,7 +72,7 @@ def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
             playing.reset(np.flatnonzero(playing.outcome[:, 0]), BOT)
         playing.close()
         idle.step(no_op(idle))
-        assert (idle.outcome == Outcome.DESYNC).all() and (idle.desync_reason == DesyncReason.TIME).all()
+        assert (idle.outcome == Outcome.DESYNC).all() and (idle.desync_reason == DesyncReason.IDLE).all()
         idle.reset(options=BOT)
         while (idle.outcome == Outcome.RUNNING).any():
             idle.step(no_op(idle))

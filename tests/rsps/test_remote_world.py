@@ -22,7 +22,7 @@ from sb3_pvp.world import DesyncReason, Outcome
 from tests.rsps.fake_world import DEATH_TICK
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.one_fault import OneFault
-from tests.rsps.served import ask, handler_server, logged_in, world_server
+from tests.rsps.served import ask, handler_server, hear_interrupts, logged_in, world_server
 from tests.rsps.synchronous_server import SynchronousServer
 
 BOT = {"bots": (None, "baseline")}
@@ -132,7 +132,7 @@ def test_a_server_for_another_contract() -> None:
             writer.write(b'{"error":true,"message":"java.util.NoSuchElementException: No value present"}\n')
 
     with handler_server(handle) as port, pytest.raises(RemoteError, match="does not play the contract NhEnv"):
-        remote(port).reset()
+        remote(port, options=f"{QUICK}&backoff=0.01").reset()
 
 
 def test_what_a_server_always_refuses_is_an_error(port: int) -> None:
@@ -385,6 +385,7 @@ def test_a_process_that_is_killed_leaves_nobody_behind(port: int, number: int) -
         [sys.executable, "-c", _PLAYER, str(port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        preexec_fn=hear_interrupts,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert process.stdout is not None

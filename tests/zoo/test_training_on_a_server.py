@@ -22,7 +22,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.rsps import RspsServer
 from sb3_pvp.zoo.workers import WorkerVecEnv
-from tests.rsps.served import logged_in, world_server
+from tests.rsps.served import hear_interrupts, logged_in, world_server
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path("logs/maskable_ppo/NhEnv_1")
@@ -133,6 +133,7 @@ def train(server: RspsServer, vec_env: str, n_envs: int, *more: str, opponent: s
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
+        preexec_fn=hear_interrupts,
     )
 
 

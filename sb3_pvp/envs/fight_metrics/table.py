@@ -56,7 +56,7 @@ class Metric:
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _STYLES = {"magic": int(Style.MAGIC), "melee": int(Style.MELEE), "ranged": int(Style.RANGED)}
 _RUNNING, _WON, _LOST, _TIED, _TARGET_LOST, _DESYNC = map(int, Outcome)
-_TICK, _TIME, _CONNECTION = int(DesyncReason.TICK), int(DesyncReason.TIME), int(DesyncReason.CONNECTION)
+_NONE, _TICK, _TIME, _CONNECTION, _IDLE = map(int, DesyncReason)
 
 _DEALT, _TAKEN = "damage_generated_on_target_scale", "damage_generated_on_player_scale"
 
@@ -198,7 +198,11 @@ def _terminal_metrics() -> Iterator[Metric]:
         ("lose", (_LOST, _LOST), "that the learner lost"),
         ("tie", (_TIED, _TIED), "that were tied"),
         ("timeout", (_RUNNING, _RUNNING), "that reached the limit of ticks"),
-        ("desync", (_TARGET_LOST, _DESYNC), "that broke off; at 0.05 (lost connections aside) training stops"),
+        (
+            "desync",
+            (_TARGET_LOST, _DESYNC),
+            "that broke off; training stops at 0.05 (`idle` and `connection_lost` aside)",
+        ),
     ):
         share = f"Share of the ended fights {meaning}."
         yield Metric(f"terminal/{name}_percentage", "mean", ended_by(first, last), share)
@@ -207,6 +211,7 @@ def _terminal_metrics() -> Iterator[Metric]:
         ("tick_desync", broken_by(_TICK), "because the world had played ticks without the learner"),
         ("time_desync", broken_by(_TIME), "because the learner took too long between two steps"),
         ("connection_lost", broken_by(_CONNECTION), "because the server had closed the connection"),
+        ("idle", broken_by(_IDLE), "because nobody had played for so long that the agents logged out"),
     ):
         yield Metric(f"terminal/truncate/{name}", "number", series, f"How many fights broke off {meaning}.")
 
