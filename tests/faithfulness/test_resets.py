@@ -114,8 +114,9 @@ def wrong_names(agrees: NDArray[np.bool_], table: Mapping[str, str]) -> set[str]
 
 
 def body(world: SimWorld, fight: int, seat: int) -> Json:
-    (snapshot,) = ReplyEncoder(CONTRACT).snapshots(world, np.array([fight]))
-    reply: Json = orjson.loads(snapshot.reply(seat, True))["body"]
+    place = 2 * fight + seat
+    seen = ReplyEncoder(CONTRACT).views(world, [place], others=[place ^ 1])
+    reply: Json = orjson.loads(seen.reply(place, True))["body"]
     return reply
 
 
