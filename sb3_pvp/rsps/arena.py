@@ -64,6 +64,11 @@ class Arenas:
         """The arenas that exist."""
         return iter(list(self._arenas.values()))
 
+    @property
+    def num_in_play(self) -> int:
+        """Fights of all arenas that have begun and not ended."""
+        return sum(arena.pool.num_taken for arena in self._arenas.values())
+
     def close(self) -> None:
         """Closes all worlds."""
         for arena in self._arenas.values():

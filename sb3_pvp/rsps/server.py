@@ -13,6 +13,7 @@ import numpy as np
 
 from sb3_pvp.rsps.arena import AGENT_TYPES, Arenas
 from sb3_pvp.rsps.fight_pool import ServedWorld, WorldFactory
+from sb3_pvp.rsps.gathering import Gathering
 from sb3_pvp.rsps.lobby import Lobby
 from sb3_pvp.rsps.server_connection import Connection
 from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
@@ -93,7 +94,8 @@ def _lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tupl
     loop = asyncio.get_running_loop()
     lobby: Lobby
     if tick_rate is None:
-        lobby = synchronous = SynchronousLobby(arenas, lambda: loop.call_soon(synchronous.play))
+        gathering = Gathering(lambda: synchronous.play(), loop)
+        lobby = synchronous = SynchronousLobby(arenas, gathering.add)
         tickers = []
     else:
         lobby = ticked = TickedLobby(arenas)

@@ -14,17 +14,18 @@ from sb3_pvp.rsps.step_actions import parse_actions
 
 
 class SynchronousLobby(Lobby):
-    """A fight ticks as soon as its agents have sent their messages; what else is asked is answered at once.
+    """A fight ticks soon after its agents have sent their messages; what else is asked is answered at once.
 
-    ``schedule`` is called when `play` has something to do.
+    ``schedule`` is called whenever a fight is ready, with whether all others that are in play are ready as well; it has
+    to see to it that `play` is called (see `Gathering`).
     """
 
     has_independent_fights = True
 
-    def __init__(self, arenas: Arenas, schedule: Callable[[], object]) -> None:
+    def __init__(self, arenas: Arenas, schedule: Callable[[bool], object]) -> None:
         super().__init__(arenas)
         self._schedule = schedule
-        self._is_scheduled = False
+        self._num_ready = 0
         self._handlers: dict[str, Callable[[Request, Reply], None]] = {
             "login": self._login,
             "logout": self._logout,
@@ -39,7 +40,7 @@ class SynchronousLobby(Lobby):
 
     def play(self) -> None:
         """Plays one tick of every fight whose agents are ready."""
-        self._is_scheduled = False
+        self._num_ready = 0
         for arena in self._arenas:
             arena.play_ready()
 
@@ -68,6 +69,5 @@ class SynchronousLobby(Lobby):
     def _play_soon(self, arena: Arena, fight: Fight) -> None:
         if fight.is_ready():
             arena.ready.append(fight)
-            if not self._is_scheduled:
-                self._is_scheduled = True
-                self._schedule()
+            self._num_ready += 1
+            self._schedule(self._num_ready >= self._arenas.num_in_play)

@@ -20,7 +20,7 @@ class SynchronousServer:
     """``ticks`` counts the ticks of the world."""
 
     def __init__(self) -> None:
-        self._lobby = SynchronousLobby(Arenas(LivingWorld, 0, 8), lambda: None)
+        self._lobby = SynchronousLobby(Arenas(LivingWorld, 0, 8), lambda is_last: None)
         self._arrivals: list[Message] = []
         #: Of each agent in the world: messages that are not handed on yet, and whether it waits for an answer.
         self._inbox: dict[str, list[tuple[int, Message]]] = {}

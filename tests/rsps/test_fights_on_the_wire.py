@@ -168,10 +168,12 @@ def test_fights_that_are_ready_share_one_step_of_the_world() -> None:
     wire.login("1", "2", "3")
     for agent in ("1", "2", "3"):
         wire.reset(agent, "baseline")
-    before = wire.scheduled
     wire.step("1", "3")
     assert wire.worlds[0].batches == [[0, 2]]
-    assert wire.scheduled == before + 1
+    assert wire.scheduled == [False, False]
+    wire.step("2")
+    wire.step("1", "2", "3")
+    assert wire.scheduled[2:] == [False, False, False, True]
 
 
 def test_the_pool_grows_and_takes_fights_back() -> None:

@@ -67,7 +67,7 @@ class Server:
         if is_ticked:
             self.lobby: TickedLobby | SynchronousLobby = TickedLobby(arenas)
         else:
-            self.lobby = SynchronousLobby(arenas, lambda: None)
+            self.lobby = SynchronousLobby(arenas, lambda is_last: None)
         self.connections: dict[str, tuple[Connection, FakeTransport]] = {}
         self.logged_in: set[str] = set()
 

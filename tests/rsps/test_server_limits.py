@@ -104,7 +104,7 @@ class SlowReader(asyncio.Transport):
 
 
 def test_a_client_that_does_not_read_is_not_answered_any_further() -> None:
-    connection = Connection(SynchronousLobby(Arenas(FakeWorld), lambda: None), set())
+    connection = Connection(SynchronousLobby(Arenas(FakeWorld), lambda is_last: None), set())
     transport = SlowReader(connection)
     connection.connection_made(transport)
     connection.data_received(DEBUG * 1000)

@@ -20,7 +20,8 @@ class Wire:
 
     def __init__(self, first_size: int = 4, make_world: WorldFactory | None = None) -> None:
         self.worlds: list[FakeWorld] = []
-        self.scheduled = 0
+        #: For each time that a fight was ready: whether all were.
+        self.scheduled: list[bool] = []
         arenas = Arenas(make_world or self._make_world, seed=7, first_size=first_size)
         self.lobby = SynchronousLobby(arenas, self._schedule)
 
@@ -28,8 +29,8 @@ class Wire:
         self.worlds.append(FakeWorld(num_fights, seed, contract=contract))
         return self.worlds[-1]
 
-    def _schedule(self) -> None:
-        self.scheduled += 1
+    def _schedule(self, is_last: bool) -> None:
+        self.scheduled.append(is_last)
 
     def ask(self, agent: str | None, action: str, body: Any = None) -> list[dict[str, Any]]:
         replies: list[dict[str, Any]] = []

@@ -1,0 +1,114 @@
+"""Fights wait for each other as long as it pays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from sb3_pvp.rsps.gathering import MOST_SKIPPED, WAIT, Gathering
+
+
+class Handle:
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Loop:
+    """Carries out what is due soon, or what waits."""
+
+    def __init__(self) -> None:
+        self.soon: list[Handle] = []
+        self.later: list[Handle] = []
+
+    def call_soon(self, call: Callable[[], object]) -> Handle:
+        self.soon.append(Handle(call))
+        return self.soon[-1]
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Handle:
+        assert seconds == WAIT
+        self.later.append(Handle(call))
+        return self.later[-1]
+
+    def run(self, handles: list[Handle]) -> None:
+        due, handles[:] = handles[:], []
+        for handle in due:
+            if handle.call is not None:
+                handle.call()
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.ticks = 0
+        self.gathering = Gathering(self._play, cast(asyncio.AbstractEventLoop, self.loop))
+
+    def _play(self) -> None:
+        self.ticks += 1
+
+    def alone(self) -> bool:
+        """A fight is ready, others are not, and none of them comes: whether it had to wait."""
+        before = self.ticks
+        self.gathering.add(False)
+        self.loop.run(self.loop.soon)
+        waited = self.ticks == before
+        self.loop.run(self.loop.later)
+        assert self.ticks == before + 1
+        return waited
+
+    def together(self) -> bool:
+        """A fight is ready, and soon another one: whether they were played together."""
+        before = self.ticks
+        for _ in range(2):
+            self.gathering.add(False)
+            self.loop.run(self.loop.soon)
+        self.loop.run(self.loop.later)
+        return self.ticks == before + 1
+
+
+def test_nobody_waits_when_all_are_ready() -> None:
+    scene = Scene()
+    scene.gathering.add(True)
+    assert not scene.loop.later
+    scene.gathering.add(True)
+    scene.loop.run(scene.loop.soon)
+    assert scene.ticks == 1
+
+
+def test_a_wait_ends_with_the_last_one() -> None:
+    scene = Scene()
+    scene.gathering.add(False)
+    scene.gathering.add(False)
+    assert not scene.loop.soon
+    scene.gathering.add(True)
+    scene.loop.run(scene.loop.soon)
+    assert scene.ticks == 1
+    scene.loop.run(scene.loop.later)
+    assert scene.ticks == 1, "the time-out is cancelled"
+
+
+def test_a_wait_does_not_last_for_ever() -> None:
+    scene = Scene()
+    scene.gathering.add(False)
+    scene.gathering.add(False)
+    scene.loop.run(scene.loop.later)
+    assert scene.ticks == 1
+
+
+def test_vain_waits_become_rare() -> None:
+    scene = Scene()
+    waits = "".join("w" if scene.alone() else "." for _ in range(400))
+    assert [len(gap) for gap in waits.split("w")][:9] == [0, 1, 3, 7, 15, 31, MOST_SKIPPED, MOST_SKIPPED, MOST_SKIPPED]
+
+
+def test_a_wait_that_pays_is_followed_by_others() -> None:
+    scene = Scene()
+    for _ in range(400):
+        scene.alone()
+    waits = [scene.together() for _ in range(MOST_SKIPPED)]
+    assert not waits[0]
+    assert all(scene.together() for _ in range(10))
+    assert scene.alone()
