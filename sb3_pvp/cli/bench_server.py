@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Descriptors that client and server need besides those of the connections.
 _SPARE = 200
+#: Seconds from the last rapid connection to the end of the measurement.
+_AFTERWARDS = 1.0
 
 
 def bench_server(
@@ -57,6 +59,8 @@ async def _measure(server: ServerProcess, load: Load, seconds: float, rapid_conn
     await load.start()
     before, wall, steps = server.usage(), -time.perf_counter(), len(load.latencies)
     _, taken = await asyncio.gather(asyncio.sleep(seconds), load.knock(rapid_connects))
+    # The server shall have noticed that they have gone.
+    await asyncio.sleep(_AFTERWARDS if rapid_connects else 0)
     after, wall = server.usage(), wall + time.perf_counter()
     latencies = np.array(load.latencies[steps:])
     await load.end()
