@@ -31,7 +31,7 @@ class Load:
     :param seed: of what they do.
 
     Attributes:
-        latencies: how many seconds the answers to steps took.
+        latencies: how many seconds the answers to steps took, of a pair since both had asked.
         faults: by reason, how many answers were missing or wrong.
     """
 
@@ -46,6 +46,8 @@ class Load:
         opponents = [index ^ 1 if index < self.num_paired else None for index in range(connections)]
         speakers = [Speaker(index, opponent, connections, choices) for index, opponent in enumerate(opponents)]
         self._fighters = [Fighter(speaker, self) for speaker in speakers]
+        for fighter in self._fighters[: self.num_paired]:
+            fighter.rival = self._fighters[fighter.speaker.index ^ 1]
 
     async def start(self) -> None:
         """Opens all connections; returns when everyone has taken a step, or there is a fault."""
@@ -87,6 +89,9 @@ class Fighter(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = b""
         self._asked = 0.0
+        #: Since when the server could have answered.
+        self._due = 0.0
+        self.rival: Fighter | None = None
         #: A step is under way.
         self.is_stepping = False
         #: The first step was answered.
@@ -116,7 +121,7 @@ class Fighter(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         if self.is_stepping:
             self.is_stepping, self.has_begun = False, True
-            self._load.latencies.append(loop.time() - self._asked)
+            self._load.latencies.append(loop.time() - self._due)
         if self._load.interval:
             loop.call_at(self._asked + self._load.interval, self._go_on)
         else:
@@ -127,6 +132,11 @@ class Fighter(asyncio.Protocol):
         if self.is_stepping:
             self._fault("a step was not answered")
         self._close()
+
+    def opponent_asked(self, moment: tuple[int, int], now: float) -> None:
+        """A tick of a pair begins when both have asked: no answer was due before, if this is the tick waited for."""
+        if self.is_stepping and self.speaker.moment == moment:
+            self._due = now
 
     def _go_on(self) -> None:
         if self._transport is None:
@@ -142,7 +152,9 @@ class Fighter(asyncio.Protocol):
     def _ask(self, agent: str, request: AgentRequest) -> None:
         if self._transport is not None:
             self.is_stepping = isinstance(request, Step)
-            self._asked = asyncio.get_running_loop().time()
+            self._asked = self._due = asyncio.get_running_loop().time()
+            if self.is_stepping and self.rival is not None:
+                self.rival.opponent_asked(self.speaker.moment, self._asked)
             self._transport.write(request_line(request, agent))
 
     def _fault(self, reason: str) -> None:

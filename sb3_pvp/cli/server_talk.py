@@ -57,6 +57,7 @@ class Speaker:
         index: number of the connection; it makes the ids.
         opponent: number of the connection that it fights, ``None`` for the bot.
         is_leaving: agents log out instead of taking another step, and no more agents come.
+        moment: number of the fight, and the tick of it that was seen last.
     """
 
     index: int
@@ -65,6 +66,7 @@ class Speaker:
     choices: RandomChoices
     fights: int = 0
     is_leaving: bool = False
+    moment: tuple[int, int] = (0, 0)
 
     def talk(self) -> Talk:
         """Fights without end; `Fault` if a reply is wrong: each one to a step has to show the next tick."""
@@ -88,6 +90,7 @@ class Speaker:
     def _steps(self, agent: str, reply: bytes) -> Talk:
         ticks, end = _ticks(reply), None
         while end is None and not self.is_leaving:
+            self.moment = self.fights, ticks
             choices = self.choices.choose(_found(_MASKS, reply, "masks"))
             reply = yield from _answered(agent, Step(choices))
             ticks += 1

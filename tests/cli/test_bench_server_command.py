@@ -80,6 +80,18 @@ def test_only_whole_pairs_fight_each_other(connections: int, share: float, paire
     assert Load(("127.0.0.1", 1), connections, share, None, 0).num_paired == paired
 
 
+def test_latency_of_a_pair_begins_when_both_have_asked() -> None:
+    first = Load(("127.0.0.1", 1), connections=2, pairs=1, pace=None, seed=0)._fighters[0]
+    first.is_stepping, first.speaker.moment, first._due = True, (2, 7), 1.0
+    first.opponent_asked((2, 8), 3.0)
+    assert first._due == 1.0, "the opponent has its answer and goes on"
+    first.opponent_asked((2, 7), 4.0)
+    assert first._due == 4.0
+    first.is_stepping = False
+    first.opponent_asked((2, 7), 5.0)
+    assert first._due == 4.0
+
+
 @pytest.mark.parametrize("fault", STEPS)
 def test_every_kind_of_loss_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_load, "PATIENCE", 0.1)
