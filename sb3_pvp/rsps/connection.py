@@ -26,16 +26,26 @@ class LineConnection(asyncio.Protocol):
     @classmethod
     async def open(cls, settings: RemoteSettings) -> LineConnection:
         """Connects; `NoServer` if nobody accepts within the time-out."""
-        connecting = asyncio.get_running_loop().create_connection(cls, settings.host, settings.port)
+        loop = asyncio.get_running_loop()
+        connection = cls()
+        connecting = loop.create_task(loop.create_connection(lambda: connection, settings.host, settings.port))
         try:
-            _, connection = await asyncio.wait_for(connecting, settings.connect_timeout)
-        except (OSError, asyncio.TimeoutError) as error:
-            reason = str(error) or f"no answer within {settings.connect_timeout:g} s"
+            # Unlike `wait_for` before Python 3.12 this never takes a cancellation for its own.
+            await asyncio.wait([connecting], timeout=settings.connect_timeout)
+            if not connecting.done():
+                raise TimeoutError(f"no answer within {settings.connect_timeout:g} s")
+            connecting.result()
+        except OSError as error:
             raise NoServer(
-                f"no server can be reached at {settings.place} ({reason}); start one, for example with: "
+                f"no server can be reached at {settings.place} ({error}); start one, for example with: "
                 f"sb3-pvp sim-server --port {settings.port}",
                 is_gone=isinstance(error, ConnectionRefusedError),
             ) from error
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        finally:
+            connecting.cancel()
         return connection
 
     @property
@@ -68,6 +78,8 @@ class LineConnection(asyncio.Protocol):
         """Remembers where to write to."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._fault is not None:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The request in flight fails."""

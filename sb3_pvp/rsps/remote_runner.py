@@ -217,7 +217,7 @@ class RemoteRunner:
         await asyncio.gather(*(log_out(self._settings, agent) for agent in agents))
         if self._around.departures:
             await asyncio.wait(self._around.departures, timeout=DEPARTURE_SECONDS)
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=DEPARTURE_SECONDS)

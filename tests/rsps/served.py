@@ -8,7 +8,8 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from sb3_pvp.rsps.fight_pool import WorldFactory
@@ -86,6 +87,13 @@ def ask(port: int, action: str, agent: str = "debugger", body: Any = None) -> An
 def hear_interrupts() -> None:
     """For the ``preexec_fn`` of a process: what a shell starts in the background ignores SIGINT, as do its children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended; where that cannot be seen it has."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def logged_in(port: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.rsps import RemoteError, RemoteWorld, RspsServer, launcher
-from tests.rsps.served import hear_interrupts, logged_in
+from tests.rsps.served import hear_interrupts, is_alive, logged_in
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
@@ -68,12 +67,6 @@ def logged_pids(log: Path) -> dict[str, int]:
     """The processes that have said who they are."""
     words = [line.split() for line in log.read_text().splitlines()]
     return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

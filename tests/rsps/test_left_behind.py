@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,12 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteError, RemoteWorld, remote_runner
+from sb3_pvp.rsps import RemoteError, RemoteSettings, RemoteWorld, remote_runner
+from sb3_pvp.rsps.connection import LineConnection
 from sb3_pvp.rsps.guard_process import ENTERING, GONE, INSIDE, agents_in
 from sb3_pvp.rsps.journal import Journal, orphans
 from sb3_pvp.world import DesyncReason, Outcome
 from tests.rsps.living_world import LivingWorld
-from tests.rsps.served import ask, handler_server, logged_in, world_server
+from tests.rsps.served import ask, handler_server, is_alive, logged_in, world_server
 from tests.rsps.synchronous_server import SynchronousServer
 
 BOT = {"bots": (None, "baseline")}
@@ -133,6 +135,34 @@ def test_on_our_own_server_every_fight_has_started_when_a_reset_returns(
     assert blank["&defer_resets=true"] > 0
 
 
+def test_a_connection_that_is_given_up_is_given_up_at_any_moment(port: int) -> None:
+    async def give_up() -> None:
+        settings = RemoteSettings("127.0.0.1", port)
+        for turns in range(12):
+            opening = asyncio.get_running_loop().create_task(LineConnection.open(settings))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            was_open = opening.done()
+            opening.cancel()
+            await asyncio.wait([opening])
+            assert opening.cancelled() is not was_open, turns
+            if was_open:
+                opening.result().close()
+
+    asyncio.run(give_up())
+
+
+def test_a_world_is_closed_whatever_the_server_says() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            writer.write(b'{"error":true,"message":"no"}\n')
+
+    with handler_server(handle) as port:
+        world = remote(port, 4, "reset_timeout=5&attempts=2&backoff=0")
+        with pytest.raises(RemoteError, match="refused a login: no"):
+            world.reset(options=BOT)
+
+
 # Nobody is there any more
 
 
@@ -210,6 +240,7 @@ def test_who_is_killed_together_with_the_guard_is_logged_out_by_the_next_run(
     os.kill(guard, signal.SIGKILL)
     player.kill()
     player.wait()
+    wait_until(lambda: not is_alive(guard))
     assert set(logged_in(port)) == left
     world = remote(port)
     world.reset(options=BOT)
@@ -221,12 +252,13 @@ def test_who_is_killed_together_with_the_guard_is_logged_out_by_the_next_run(
 def test_a_guard_that_was_killed_is_replaced(port: int, player: subprocess.Popen[str]) -> None:
     first = _guard_of(player)
     os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not is_alive(first))
     for agent in logged_in(port):
         ask(port, "logout", agent)  # so that the next fights need new agents
     assert player.stdin is not None
     player.stdin.write("again\n")
     player.stdin.flush()
     assert _guard_of(player) != first
-    assert len(logged_in(port)) == 4
+    wait_until(lambda: len(logged_in(port)) == 4)  # who was given up may still be on its way out
     player.kill()
     wait_until(lambda: logged_in(port) == [])
