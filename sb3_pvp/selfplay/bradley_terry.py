@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.selfplay.elimination import Elimination
 from sb3_pvp.selfplay.payoff import Payoff
 from sb3_pvp.selfplay.players import Player
 
@@ -95,7 +96,7 @@ def fit_bradley_terry(
     fixed = {player: rating for player, rating in (anchors or {}).items() if player in everybody}
     strengths = np.array([(fixed.get(player, center) - center) / SCALE for player in everybody])
     free = np.array([player not in fixed for player in everybody], bool)
-    likelihood = _Likelihood(*_score_matrix(payoff, everybody), (SCALE / prior_deviation) ** 2)
+    likelihood = _likelihood(payoff, everybody, prior_deviation)
     strengths = _climb(likelihood, strengths, free)
     covariance = _covariance(likelihood.information(strengths), free)
     return BradleyTerry(everybody, center + SCALE * strengths, SCALE**2 * covariance)
@@ -105,39 +106,48 @@ def fit_bradley_terry(
 class _Likelihood:
     """Logarithm of the posterior of strengths in log-odds, its gradient and its information matrix.
 
-    ``points[i, j]``: wins and half ties of i against j; ``games``: its symmetric sum; ``precision`` of the prior.
+    Attributes:
+        first, second: players of each pair that has played ``(pairs,)``.
+        won, lost: what the first has won and lost against the second, ties as half of each ``(pairs,)``.
+        precision: of the prior.
     """
 
-    points: NDArray[np.float64]
-    games: NDArray[np.float64]
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    won: NDArray[np.float64]
+    lost: NDArray[np.float64]
     precision: float
 
     def value(self, strengths: NDArray[np.float64]) -> float:
-        leads = strengths[:, None] - strengths[None, :]
-        return float(-(self.points * np.logaddexp(0, -leads)).sum() - self.precision / 2 * (strengths**2).sum())
+        leads = strengths[self.first] - strengths[self.second]
+        surprise = self.won * np.logaddexp(0, -leads) + self.lost * np.logaddexp(0, leads)
+        return float(-surprise.sum() - self.precision / 2 * (strengths**2).sum())
 
     def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray((self.points - self.games * _chances(strengths)).sum(1) - self.precision * strengths)
+        gradient = -self.precision * strengths
+        more_than_expected = self.won - (self.won + self.lost) * self._chances(strengths)
+        np.add.at(gradient, self.first, more_than_expected)
+        np.subtract.at(gradient, self.second, more_than_expected)
+        return gradient
 
     def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        chances = _chances(strengths)
-        matrix = -self.games * chances * chances.T
+        chances = self._chances(strengths)
+        matrix = np.zeros((strengths.size, strengths.size))
+        matrix[self.first, self.second] = -(self.won + self.lost) * chances * (1 - chances)
+        matrix += matrix.T
         np.fill_diagonal(matrix, self.precision - matrix.sum(1))
-        return np.asarray(matrix)
+        return matrix
+
+    def _chances(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How likely the first one beats the second; written so that nothing overflows."""
+        return np.asarray(np.exp(-np.logaddexp(0, strengths[self.second] - strengths[self.first])))
 
 
-def _score_matrix(payoff: Payoff, players: tuple[Player, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _likelihood(payoff: Payoff, players: tuple[Player, ...], prior_deviation: float) -> _Likelihood:
     index = {player: i for i, player in enumerate(players)}
-    points = np.zeros((len(players), len(players)))
-    for a, b, counts in payoff.pairs():
-        points[index[a], index[b]] = counts.wins + counts.ties / 2
-        points[index[b], index[a]] = counts.losses + counts.ties / 2
-    return points, points + points.T
-
-
-def _chances(strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How likely the row's player beats the column's; written so that nothing overflows."""
-    return np.asarray(np.exp(-np.logaddexp(0, strengths[None, :] - strengths[:, None])))
+    pairs = [(index[a], index[b], *counts) for a, b, counts in payoff.pairs()]
+    first, second, wins, ties, losses = np.array(pairs, int).reshape(-1, 5).T
+    return _Likelihood(first, second, wins + ties / 2, losses + ties / 2, (SCALE / prior_deviation) ** 2)
 
 
 def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -145,7 +155,7 @@ def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArra
     for _ in range(_MAX_STEPS if free.any() else 0):
         direction = np.zeros_like(strengths)
         information = likelihood.information(strengths)[np.ix_(free, free)]
-        direction[free] = np.linalg.solve(information, likelihood.gradient(strengths)[free])
+        direction[free] = Elimination(information).solve(likelihood.gradient(strengths)[free])
         length, lowest = 1.0, likelihood.value(strengths)
         lowest -= _ROUNDING * abs(lowest)
         while likelihood.value(strengths + length * direction) < lowest:
@@ -159,7 +169,7 @@ def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArra
 def _covariance(information: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
     covariance = np.zeros_like(information)
     if free.any():
-        covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
+        covariance[np.ix_(free, free)] = Elimination(information[np.ix_(free, free)]).inverse()
     if free.all() and free.size:
         # What all strengths have in common is known from the prior only, and no fight depends on it.
         covariance -= covariance.mean(0)
