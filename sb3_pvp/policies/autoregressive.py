@@ -237,6 +237,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             return tuple(_without_effect(part, self.value_net.bias) for part in (values, log_probs, entropies))  # type: ignore[return-value]
         return values, log_probs, entropies
 
+    def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
+        """What each head chose its action from, given those before it: float ``(batch, flat actions)``, 1 per head."""
+        joint = actions.long().reshape(len(actions), -1)
+        return self.heads.probabilities(self._actor_latent(self.features(obs)), self._masks(obs, action_masks), joint)
+
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """The distribution of joint actions under the given masks, or under those in the observation."""
         distribution = AutoregressiveDistribution(self.heads, self._sampler)

@@ -85,17 +85,25 @@ class AutoregressiveHeads(nn.Module):
             Log-probabilities ``(batch, heads)`` of each head's action given those before it, and the entropies
             ``(batch, heads)`` of each head given the same.
         """
-        chosen = self.rules.one_hot(actions)
-        penalty = self.rules.penalty(masks, chosen)
-        num_legal = self.rules.num_legal(penalty)
-        heads, rows = self.rules.open_choices(num_legal)
-        logits = self._logits(latent, self.extra_inputs(masks, chosen), heads, rows)
-        log_probs = (logits + self.rules.pick(penalty, heads, rows)).log_softmax(-1)
+        penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
         certain = self.rules.log_probs_without_choice(penalty, num_legal, actions)
         none = latent.new_zeros(actions.shape)
         return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
+
+    @th.no_grad()
+    def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
+        """What each head chooses from, given the actions of the heads before it: float ``(batch, A)``, 1 per head.
+
+        The arguments are those of `forward`.
+        """
+        penalty, _, heads, rows, log_probs = self._conditionals(latent, masks, actions)
+        # Where there is nothing to choose, the penalties alone say which entry it is.
+        certain = [own.softmax(1) for own in th.split(penalty, list(self.rules.head_sizes), 1)]
+        padded = th.cat([*certain, penalty.new_zeros(len(penalty), 1)], 1)
+        padded[rows[:, None], self.rules.columns[heads]] = log_probs.exp()
+        return padded[:, :-1]
 
     def encode(self, chosen: th.Tensor) -> th.Tensor:
         """One-hot encodings as heads see them (training.md §3.8)."""
@@ -131,6 +139,19 @@ class AutoregressiveHeads(nn.Module):
         for (own_weight, own_bias), (weight, bias) in zip(rest, layers[1:], strict=True):
             own_weight.copy_(weight)
             own_bias.copy_(bias)
+
+    def _conditionals(
+        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
+        """Penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``, and the choices where there are any:
+        heads and rows ``(choices,)``, and the log-probabilities ``(choices, widest head)`` given earlier actions."""
+        chosen = self.rules.one_hot(actions)
+        penalty = self.rules.penalty(masks, chosen)
+        num_legal = self.rules.num_legal(penalty)
+        heads, rows = self.rules.open_choices(num_legal)
+        logits = self._logits(latent, self.extra_inputs(masks, chosen), heads, rows)
+        log_probs = (logits + self.rules.pick(penalty, heads, rows)).log_softmax(-1)
+        return penalty, num_legal, heads, rows, log_probs
 
     def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
         """Logits ``(choices, widest head)`` of single choices, given their heads, ascending, and their rows."""

@@ -74,6 +74,8 @@ def test_evaluating_equals_a_plain_loop_over_heads(case: Case, seed: int) -> Non
     summed = case.policy.evaluate_actions(case.observations, actions, case.masks)
     for one, other in zip(summed, (values, log_probs.sum(1), entropies.sum(1)), strict=True):
         close(one, other, **TINY)
+    probabilities = case.policy.head_probabilities(case.observations, actions, case.masks)
+    close(probabilities, th.cat(expected.probabilities, 1), **TINY)
 
 
 @settings(max_examples=60, deadline=None)
