@@ -28,7 +28,7 @@ from sb3_pvp.callbacks.run_league import (
     shared_league,
     use_match_maker,
 )
-from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollout_difference
+from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollouts_of
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.selfplay import League
@@ -137,7 +137,7 @@ class SelfPlayCallback(BaseCallback):
         self._running = state["running"] if same_episodes else None
 
     def _on_rollout_start(self) -> None:
-        time, env = trained_rollouts(self.model), self.training_env
+        time, env, self._steps_before = trained_rollouts(self.model), self.training_env, self.num_timesteps
         self._kinds = self._shares.divide(env.num_envs, time)
         self._begin_sources(time)
         self._rows = [self._row_options(row, time) for row in range(env.num_envs)]
@@ -145,7 +145,7 @@ class SelfPlayCallback(BaseCallback):
         if self._running is None:
             self._begin_episodes()
         self._tallies = {kind: Tally() for kind in self._kinds}
-        self._differences: list[float] = []
+        self._target_rollouts: list[float] = []
         for kind, tag in _COUNT_TAGS.items():
             self.logger.record(f"env/{tag}", self._kinds.count(kind))
 
@@ -164,8 +164,14 @@ class SelfPlayCallback(BaseCallback):
                 self.logger.record(f"selfplay/{tag}", value, exclude=("stdout",))
             if self._histograms:
                 record_past_histograms(self.logger, self.match_maker)
-        if self._differences:
-            self.logger.record("selfplay/average-target-rollout-difference", float(np.mean(self._differences)))
+        self._record_rollouts()
+
+    def _record_rollouts(self) -> None:
+        own = rollouts_of(self.model, self._steps_before)
+        if self._target_rollouts and own is not None:
+            mean = float(np.mean(self._target_rollouts))
+            self.logger.record("selfplay/average-target-rollouts", mean, exclude=("stdout",))
+            self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
     def _begin_episodes(self) -> None:
         """Starts all rows anew: what runs was begun before anybody was chosen."""
@@ -224,9 +230,9 @@ class SelfPlayCallback(BaseCallback):
         source = self._sources.get(PAST)
         if isinstance(source, PastPlayers):
             source.record(name, outcome)
-            difference = rollout_difference(self.model, source.step_of(name))
-            if difference is not None:
-                self._differences.append(difference)
+            rollouts = rollouts_of(self.model, source.step_of(name))
+            if rollouts is not None:
+                self._target_rollouts.append(rollouts)
 
 
 def _choice(kind: str, drawn: Drawn | None, options: dict[str, Any]) -> OpponentChoice:

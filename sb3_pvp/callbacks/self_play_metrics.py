@@ -46,6 +46,7 @@ METRICS = {
     "selfplay/past_entropy_softmax": "Entropy of the choice among past players, in bits.",
     "selfplay/past_quality_histogram": "Histogram of the quality scores, if asked for.",
     "selfplay/past_softmax_histogram": "Histogram of the probabilities to be chosen, if asked for.",
+    "selfplay/average-target-rollouts": "Roll-outs that the past players had trained for whom the learner fought.",
     "selfplay/average-target-rollout-difference": (
         "Roll-outs that the learner is ahead of the past players whom it has fought, on average."
     ),
@@ -97,10 +98,10 @@ def record_past_histograms(logger: Logger, match_maker: MatchMaker) -> None:
         logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(values), exclude=(*TABLES, "json"))
 
 
-def rollout_difference(model: BaseAlgorithm, step: int | None) -> float | None:
-    """How many roll-outs the learner is ahead of a player of that step; ``None`` where that means nothing."""
+def rollouts_of(model: BaseAlgorithm, step: int | None) -> float | None:
+    """The roll-outs that lead to a step; ``None`` where that means nothing."""
     steps_of_a_rollout = int(getattr(model, "n_steps", 0)) * model.n_envs
-    return None if step is None or not steps_of_a_rollout else (model.num_timesteps - step) / steps_of_a_rollout
+    return None if step is None or not steps_of_a_rollout else step / steps_of_a_rollout
 
 
 def _values(match_maker: MatchMaker) -> dict[str, Any]:

@@ -129,6 +129,17 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
     assert not [tag for tag in tags if not is_documented(tag)]
 
 
+def test_how_old_the_opponents_were(tmp_path: Path) -> None:
+    """With one snapshot, taken before the first roll-out, everybody fights a player of no roll-outs."""
+    model = new_model(tmp_path)
+    memory = remember(model)
+    model.learn(4 * ROLLOUT, callback=[LeagueCallback(snapshot_every=100), SelfPlayCallback(past=1.0)])
+    ages = [dump["selfplay/average-target-rollouts"] for dump in memory.dumps]
+    differences = [dump["selfplay/average-target-rollout-difference"] for dump in memory.dumps]
+    assert ages == [0.0] * 4
+    assert differences == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     callback = SelfPlayCallback(past=1.0, num_live_opponents=100)

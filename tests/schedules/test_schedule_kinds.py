@@ -178,7 +178,7 @@ def test_dashes_are_underscores_in_every_key() -> None:
         ),
         ({"type": "npboolarray", "size": 3, "false-indices": "all"}, "false_indices"),
         ({"type": "npboolarray", "default-value": "yes"}, "default_value"),
-        (object(), "JSON value or a function"),
+        pytest.param(object(), "JSON value or a function", id="object"),
         (np.zeros(3), "JSON value or a function"),
     ],
     ids=str,
