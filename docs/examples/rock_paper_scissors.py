@@ -1,7 +1,7 @@
 """Self-play in rock-paper-scissors, where the right answer is known: ``python docs/examples/rock_paper_scissors.py``.
 
-Trains the same learner twice, on the same budget: against its whole past (`SelfPlayCallback` with ``past=1``) and
-against its newest self only (``latest=1``). Draws and writes what docs/self-play.md shows.
+Trains the same learner on the same budget against its whole past, drawn uniformly or by quality, and against its newest
+self only. Draws the first seed, and writes what docs/self-play.md shows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
+#: Whom the learner fights: arguments of `SelfPlayCallback`, and what that is called in the picture.
+OPPONENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "past": ({"past": 1.0, "match_maker": "uniform"}, "against the whole past"),
+    "prioritised": ({"past": 1.0, "match_maker": "prioritised"}, "against the past, drawn by quality"),
+    "latest": ({"latest": 1.0}, "against the newest self only"),
+}
 #: How the learner begins: it nearly always plays rock.
 FIRST_LOGITS = (2.0, 0.0, 0.0)
 
@@ -72,11 +78,11 @@ class Strategies(BaseCallback):
 
 
 def train(kind: str, rollouts: int, folder: Path, seed: int = 0, game: MatrixGame = ROCK_PAPER_SCISSORS) -> Any:
-    """The learner's strategy in every roll-out, float64 ``(rollouts, choices)``; ``kind``: ``past`` or ``latest``."""
+    """The learner's strategy in every roll-out, float64 ``(rollouts, choices)``; ``kind``: one of `OPPONENTS`."""
     model, memory, league = make_learner(game, seed), Strategies(), folder / "league"
     callbacks = [
         LeagueCallback(pictures_every=10 * rollouts, directory=league),
-        SelfPlayCallback(**{kind: 1.0}, match_maker="uniform", directory=league),
+        SelfPlayCallback(**OPPONENTS[kind][0], directory=league),
         memory,
     ]
     model.learn(rollouts * model.n_steps * model.n_envs, callback=callbacks)
@@ -104,7 +110,6 @@ def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
     fig, axes = plt.subplots(
         len(results), 2, figsize=(11, 3.2 * len(results)), sharex=True, sharey="col", squeeze=False
     )
-    titles = {"past": "against the whole past", "latest": "against the newest self only"}
     for row, (kind, result) in zip(axes, results.items(), strict=True):
         for choice, color, own, mean in zip(
             ROCK_PAPER_SCISSORS.choices,
@@ -116,7 +121,7 @@ def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
             row[0].plot(own, color=color, linewidth=1, label=choice)
             row[0].plot(mean, color=color, linewidth=2.5, linestyle="--")
         row[0].axhline(1 / 3, color="black", linewidth=0.6)
-        row[0].set(title=f"{titles[kind]} (dashed: average so far)", ylabel="probability", ylim=(0, 1.15))
+        row[0].set(title=f"{OPPONENTS[kind][1]} (dashed: average so far)", ylabel="probability", ylim=(0, 1.15))
         row[0].legend(loc="upper right", ncols=3)
         row[1].plot(result["exploitability"], color="tab:orange", label="newest strategy")
         row[1].plot(result["exploitability_of_average"], color="tab:green", linewidth=2, label="average")
@@ -128,24 +133,34 @@ def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
     fig.savefig(file, dpi=100)
 
 
+def summary(result: dict[str, Any]) -> dict[str, Any]:
+    """Where a learner has come to at the end of its training."""
+    return {
+        "average": result["average"][-1],
+        "exploitability_of_average": result["exploitability_of_average"][-1],
+        "exploitability_of_newest": round(float(np.mean(result["exploitability"][-30:])), 4),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains both learners and writes the picture and the figures."""
+    """Trains all learners and writes the picture and the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=120)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/self-play.png"))
     parser.add_argument("--json", type=Path, default=Path("docs/self-play.json"))
     options = parser.parse_args(arguments)
     th.set_num_threads(1)
-    results = {}
-    for kind in ("past", "latest"):
-        with tempfile.TemporaryDirectory() as folder:
-            results[kind] = figures(train(kind, options.rollouts, Path(folder), options.seed))
-        last = {name: values[-1] for name, values in results[kind].items()}
-        newest = np.mean(results[kind]["exploitability"][-30:])
-        print(f"{kind}: at the end {last}; exploitability of the newest, mean of the last 30: {newest:.2f}", flush=True)
-    plot(results, options.output)
-    options.json.write_text(json.dumps({"seed": options.seed, **results}) + "\n", encoding="utf-8")
+    curves, summaries = {}, []
+    for kind in OPPONENTS:
+        for seed in options.seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                result = figures(train(kind, options.rollouts, Path(folder), seed))
+            curves.setdefault(kind, result)
+            summaries.append({"opponents": kind, "seed": seed, **summary(result)})
+            print(summaries[-1], flush=True)
+    plot(curves, options.output)
+    options.json.write_text(json.dumps({"summaries": summaries, "seed": options.seeds[0], **curves}) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

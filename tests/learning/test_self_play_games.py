@@ -1,6 +1,6 @@
 """Self-play in games whose answers are known (docs/examples, docs/self-play.md).
 
-Figures of the full run (120 roll-outs, seed 0): docs/self-play.json.
+Figures of the full run (120 roll-outs, seeds 0 to 4): docs/self-play.json.
 """
 
 from __future__ import annotations
@@ -38,10 +38,15 @@ def test_past_self_play_approaches_the_solution_and_the_newest_self_goes_round_i
 
 def test_the_figures_of_the_documentation_say_what_it_says() -> None:
     results = json.loads((DOCS / "self-play.json").read_text(encoding="utf-8"))
-    past, latest = results["past"], results["latest"]
-    assert np.abs(np.array(past["average"][-1]) - 1 / 3).max() < 0.05
-    assert past["exploitability_of_average"][-1] < 0.05 < past["exploitability_of_average"][30]
-    assert np.mean(latest["exploitability"][-30:]) > 3 * np.mean(past["exploitability"][-30:])
+    ends: dict[str, list[Any]] = {"past": [], "prioritised": [], "latest": []}
+    for end in results["summaries"]:
+        ends[end["opponents"]].append(end)
+    assert {kind: [end["seed"] for end in own] for kind, own in ends.items()} == dict.fromkeys(ends, [0, 1, 2, 3, 4])
+    for kind in ("past", "prioritised"):
+        assert all(np.abs(np.array(end["average"]) - 1 / 3).max() < 0.05 for end in ends[kind])
+        assert max(end["exploitability_of_newest"] for end in ends[kind]) < 0.25
+        assert results[kind]["exploitability_of_average"][-1] < 0.05 < results[kind]["exploitability_of_average"][15]
+    assert min(end["exploitability_of_newest"] for end in ends["latest"]) > 0.6
 
 
 def test_an_exploitable_champion_is_beaten_within_25_rollouts(example: Any) -> None:
