@@ -12,6 +12,7 @@ imports: it reads what `plain_config` writes.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -115,6 +116,25 @@ def plain_config(path: str) -> Iterator[str]:
         written = Path(folder) / Path(path).name
         written.write_text(yaml.safe_dump(plain, sort_keys=False))
         yield str(written)
+
+
+def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what names like ``policy_kwargs.net_arch`` say in its place, in a new dict.
+
+    Raises:
+        ValueError: if there is no mapping in that place.
+    """
+    nested = {name: value for name, value in hyperparams.items() if "." in name}
+    result = copy.deepcopy({name: value for name, value in hyperparams.items() if name not in nested})
+    for name, value in nested.items():
+        *outer, last = name.split(".")
+        place = result
+        for key in outer:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"cannot set {name}: {key} is no mapping, but {place!r}")
+        place[last] = value
+    return result
 
 
 def _read(path: Path) -> dict[str, Any]:

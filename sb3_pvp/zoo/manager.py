@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import torch
+import yaml
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
@@ -18,9 +20,22 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback
+from sb3_pvp.callbacks.run_league import LEAGUE
 from sb3_pvp.rsps import RemoteError
-from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config
-from sb3_pvp.zoo.resume import GoingOn, StoppedRun, choose_run, config_text, continue_counting, running
+from sb3_pvp.zoo.continuing import copy_league, league_of
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config, with_nested
+from sb3_pvp.zoo.resume import (
+    INITIAL_MODEL,
+    GoingOn,
+    StoppedRun,
+    choose_run,
+    config_text,
+    continue_counting,
+    running,
+    steps_of,
+)
+from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
@@ -59,20 +74,45 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             torch.set_num_threads(1)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.zoo.hyperparams`)."""
+        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.zoo.hyperparams`).
+
+        For environments of this package they are checked. Raises `ZooError` for what is impossible.
+        """
+        with self._refusing():
+            hyperparams, saved = self._read_hyperparameters()
+        if is_ours(self.env_name.gym_id):
+            environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
+            check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id, environments)
+        if self.continue_training:
+            steps_of(Path(self.trained_agent))
+        if self._resume:
+            self._go_on(self._resume, saved)
+        return hyperparams, saved
+
+    def _read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         original = self.config
         with plain_config(original) as self.config:
-            hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
+            hyperparams, _ = super().read_hyperparameters()
         self.config = original
-        if self._resume:
-            self._go_on(self._resume, hyperparams[1])
-        return hyperparams
+        nested = with_nested(hyperparams)
+        return nested, OrderedDict(sorted(nested.items()))
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What is wrong with the settings of an environment of this package becomes one line."""
+        try:
+            yield
+        except (ValueError, OSError, yaml.YAMLError) as error:
+            if not is_ours(self.env_name.gym_id):
+                raise
+            raise ZooError(f"{error}") from error
 
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
         config = config_text(saved_hyperparams)
-        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps)
+        log_path = Path(self.log_path)
+        run = choose_run(wanted, log_path, self.env_name, config, n_timesteps, begun_with=self.trained_agent)
         if run is None:
             print(f"No run to resume in {self.log_path}: this is a new one")
             return
@@ -91,7 +131,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
     def _preprocess_hyperparams(
         self, hyperparams: dict[str, Any]
     ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
-        processed = super()._preprocess_hyperparams(hyperparams)
+        with self._refusing():
+            processed = super()._preprocess_hyperparams(hyperparams)
         # The base class lets only the command line's env_kwargs reach the evaluation environment.
         if self._eval_env_kwargs_args is None:
             self.eval_env_kwargs = self.env_kwargs
@@ -110,7 +151,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
-            return super()._load_pretrained_agent(hyperparams, env)
+            model = super()._load_pretrained_agent(hyperparams, env)
+            vars(model).pop("training_state", None)  # this is a new run, with episodes of its own
+            return model
         # With the hyperparameters that it was saved with: they are the same, and where schedules stand.
         settings: dict[str, Any] = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose}
         return ALGOS[self.algo].load(self.trained_agent, env=env, device=self.device, **settings)
@@ -126,12 +169,17 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         `TrainingInterrupted` if a server or the process of an environment is gone.
         """
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
+        run, begins_with_another = Path(self.save_path), self.continue_training and not self._stopped_run
         if not self._stopped_run:
-            model.save(f"{self.save_path}/initial_model")
-        going_on = GoingOn(model, Path(self.save_path).name, resumes=self._stopped_run is not None)
+            model.save(run / INITIAL_MODEL)
+        league = league_of(Path(self.trained_agent)) if begins_with_another else None
+        if league is not None:
+            copy_league(league, run / LEAGUE, model)
+        keeps_counting = self.continue_training and is_ours(self.env_name.gym_id)
+        begun_at = self._stopped_run.begun_at if self._stopped_run else None
         try:
-            with running(Path(self.save_path)):
-                super().learn(going_on)  # type: ignore[arg-type]
+            with running(run):
+                super().learn(GoingOn(model, run.name, keeps_counting, begun_at))  # type: ignore[arg-type]
         except Exception as error:
             model.save(f"{self.save_path}/interrupted_model")
             reason = _reason(error)

@@ -6,6 +6,7 @@ A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its n
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -20,9 +21,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.zoo.errors import ZooError
 
 #: What `--resume` without a folder means.
 NEWEST = "newest"
+
+#: The file in the folder of a run with the model as it was before the first step.
+INITIAL_MODEL = "initial_model.zip"
 
 #: The file in the folder of a run that is locked as long as a process trains there.
 LOCK = ".running"
@@ -30,7 +35,7 @@ LOCK = ".running"
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
 
 
-class ResumeError(ValueError):
+class ResumeError(ZooError):
     """The run that was asked for cannot go on; the message says why, and what to do."""
 
 
@@ -42,11 +47,18 @@ class StoppedRun:
         folder: where its files are.
         checkpoint: the model to go on from.
         steps: how many steps that was trained for.
+        begun_at: how many steps the model with which the run began was trained for.
     """
 
     folder: Path
     checkpoint: Path
     steps: int
+    begun_at: int = 0
+
+    @property
+    def finished(self) -> int:
+        """The steps of the run itself."""
+        return self.steps - self.begun_at
 
 
 def config_text(hyperparams: dict[str, Any]) -> str:
@@ -54,16 +66,20 @@ def config_text(hyperparams: dict[str, Any]) -> str:
     return yaml.dump(hyperparams)
 
 
-def choose_run(wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun | None:
+def choose_run(
+    wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
+) -> StoppedRun | None:
     """The run to go on with.
 
     Args:
-        wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that have a checkpoint, the
-            same hyperparameters and less than ``n_timesteps`` steps, and whom no process trains, whatever their seed.
+        wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
+            model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
+            trains, whatever their seed.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
         config: the hyperparameters, see `config_text`.
-        n_timesteps: the steps of the whole run.
+        n_timesteps: the steps of the whole run, without those of the model with which it began.
+        begun_with: that model, what ``-i`` says; empty for none.
 
     Returns:
         ``None`` if `NEWEST` is no run at all.
@@ -75,24 +91,40 @@ def choose_run(wanted: str, log_path: Path, env_name: str, config: str, n_timest
         return _run_in(Path(wanted), env_name, config, n_timesteps)
     for folder in _folders(log_path, env_name):
         run = stopped_run(folder)
-        if run is None or run.steps >= n_timesteps or _config_of(folder, env_name) != config:
+        if run is None or run.finished >= n_timesteps or _config_of(folder, env_name) != config:
             continue
-        if not is_running(folder):
+        if _began_with(folder, env_name, begun_with) and not is_running(folder):
             return run
     return None
 
 
 def stopped_run(folder: Path) -> StoppedRun | None:
     """The run in that folder, or ``None`` if it has no checkpoint that can be read."""
-    found: list[tuple[int, Path]] = []
+    found = checkpoints_in(folder)
+    if not found:
+        return None
+    steps = max(found)
+    initial = folder / INITIAL_MODEL
+    return StoppedRun(folder, found[steps], steps, begun_at=steps_of(initial) if initial.is_file() else 0)
+
+
+def checkpoints_in(folder: Path) -> dict[int, Path]:
+    """The checkpoints of the run in that folder that can be read, by the steps that they were trained for."""
+    found = {}
     for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
         match = _CHECKPOINT.fullmatch(path.stem)
         if match and zipfile.is_zipfile(path):
-            found.append((int(match[1]), path))
-    if not found:
-        return None
-    steps, checkpoint = max(found)
-    return StoppedRun(folder, checkpoint, steps)
+            found[int(match[1])] = path
+    return found
+
+
+def steps_of(model: Path) -> int:
+    """How many steps a saved model was trained for; nothing is unpickled. Raises `ZooError` if it is no such file."""
+    try:
+        with zipfile.ZipFile(model) as file:
+            return int(json.loads(file.read("data"))["num_timesteps"])
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ZooError(f"{model} is not a saved model: {error}") from error
 
 
 def is_running(folder: Path) -> bool:
@@ -134,18 +166,24 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 class GoingOn:
     """What ``ExperimentManager.learn`` needs of a model, whose `learn` goes on up to a total number of steps.
 
-    The model's log is in a folder that is called like that of the run, so that it stays the same.
+    Args:
+        model: the model.
+        name: of the run; the model's log is in a folder that is called so, and stays the same.
+        keeps_counting: whether the model goes on with its own count of steps.
+        begun_at: what that was when the run began; ``None``: the run begins now.
     """
 
-    def __init__(self, model: BaseAlgorithm, name: str, resumes: bool) -> None:
-        self._model, self._name, self._resumes = model, name, resumes
+    def __init__(self, model: BaseAlgorithm, name: str, keeps_counting: bool, begun_at: int | None = None) -> None:
+        self._model, self._name, self._keeps_counting, self._begun_at = model, name, keeps_counting, begun_at
         self.env, self.policy = model.env, model.policy
 
     def learn(self, total_timesteps: int, **keywords: Any) -> None:
         """Trains for what is left of the steps of the whole run."""
-        if self._resumes:
-            total_timesteps = max(total_timesteps - self._model.num_timesteps, 0)
-        self._model.learn(total_timesteps, tb_log_name=self._name, reset_num_timesteps=not self._resumes, **keywords)
+        if self._begun_at is not None:
+            total_timesteps = max(total_timesteps - (self._model.num_timesteps - self._begun_at), 0)
+        self._model.learn(
+            total_timesteps, tb_log_name=self._name, reset_num_timesteps=not self._keeps_counting, **keywords
+        )
 
 
 def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
@@ -157,7 +195,7 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
             f"the run in {folder} began with other hyperparameters ({_config_path(folder, env_name)}): give those, or "
             f"begin a new run with this model: -i {run.checkpoint}"
         )
-    if run.steps >= n_timesteps:
+    if run.finished >= n_timesteps:
         raise ResumeError(f"the run in {folder} has had its {n_timesteps} steps: ask for more with -n")
     if is_running(folder):
         raise ResumeError(f"a process still trains in {folder}: end it first")
@@ -179,6 +217,15 @@ def _config_path(folder: Path, env_name: str) -> Path:
 def _config_of(folder: Path, env_name: str) -> str | None:
     path = _config_path(folder, env_name)
     return path.read_text() if path.is_file() else None
+
+
+def _began_with(folder: Path, env_name: str, model: str) -> bool:
+    """Whether the run began with this model file; rl-zoo3 writes its arguments down, as Python objects."""
+    path = folder / env_name / "args.yml"
+    if not path.is_file():
+        return not model
+    began_with = str(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader).get("trained_agent", ""))
+    return bool(began_with) == bool(model) and Path(began_with).resolve() == Path(model).resolve()
 
 
 def _remember_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
