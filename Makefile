@@ -10,7 +10,7 @@ train: $(READY)  ## Train a first fighter, and show how often it won before and 
 	$(BIN)/sb3-pvp first-fighter
 
 test: $(READY)  ## All tests but the slow ones.
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 4 --dist loadfile
 
 test-slow: $(READY)  ## The slow tests.
 	$(BIN)/python -m pytest -m slow
