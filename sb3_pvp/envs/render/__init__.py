@@ -1,10 +1,11 @@
-"""A fight as text: one frame per tick, two fighters side by side.
+"""A fight to look at, tick by tick: `scene_of` says what is to see; text, picture and page are views of it.
 
-It reads observations and meta records only, so it shows fights of every world, embedded or remote. What is drawn
-differently from contract to contract is a `Look`.
+It reads observations and meta records, so it shows fights of every world, embedded or remote; of the embedded world
+it knows more (`sb3_pvp.envs.render.embedded`). What is told differently from contract to contract is a `Look`.
 """
 
 from sb3_pvp.envs.render.fighter import Fighter
-from sb3_pvp.envs.render.frame import render_fighters, render_world
+from sb3_pvp.envs.render.scene import Scene, fighters_scene, scene_of
+from sb3_pvp.envs.render.text import render_fighters, render_text, render_world
 
-__all__ = ["Fighter", "render_fighters", "render_world"]
+__all__ = ["Fighter", "Scene", "fighters_scene", "render_fighters", "render_text", "render_world", "scene_of"]

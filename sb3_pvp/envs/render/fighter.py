@@ -1,9 +1,9 @@
-"""A fighter in one tick, and what has to be known about a contract to draw its fighters."""
+"""A fighter in one tick as a world tells it, and what has to be known about a contract to read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import Contract
 from sb3_pvp.world import Style
 
-RESET = "\033[0m"
-COLORS = {"red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m", "blue": "\033[34m", "cyan": "\033[36m"}
-STYLE_COLORS = {Style.MELEE: "red", Style.RANGED: "green", Style.MAGIC: "blue"}
 STYLE_NAMES = {Style.NONE: "none", Style.MELEE: "melee", Style.RANGED: "ranged", Style.MAGIC: "magic"}
+#: The skills whose levels change in a fight, besides hitpoints and prayer.
+SKILLS = ("attack", "strength", "defence", "ranged", "magic")
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,11 @@ class Fighter:
     """One seat in one tick.
 
     Attributes:
-        name: shown above its column.
+        name: of who plays.
         observation: float32 ``(D,)``, by the ids of ``contract``.
         meta: one `sb3_pvp.world.META_DTYPE` record.
         actions: ints ``(heads,)``, what it chose; ``None`` if that is unknown (the world's bot, or no tick played yet).
+        mask: bool ``(A,)``, what it could choose from; ``None`` if that is unknown.
     """
 
     name: str
@@ -33,38 +33,61 @@ class Fighter:
     observation: NDArray[np.float32]
     meta: np.void
     actions: NDArray[np.int64] | None = None
+    mask: NDArray[np.bool_] | None = None
 
     def see(self, observation: str) -> float:
         """The value of an observation by id."""
         return float(self.observation[self.contract.observation_index(observation)])
 
+    def sees(self, observation: str) -> bool:
+        """Whether an observation is set; the empty id stands for one that the contract lacks."""
+        return bool(observation) and self.see(observation) > 0
 
-class Paint:
-    """Colours text, or leaves it alone."""
-
-    def __init__(self, color: bool) -> None:
-        self._color = color
-
-    def __call__(self, text: str, color: str | None) -> str:
-        return f"{COLORS[color]}{text}{RESET}" if self._color and color and text else text
+    def count(self, observation: str) -> int:
+        """An observation that counts something; 0 for the empty id."""
+        return round(self.see(observation)) if observation else 0
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the fighters of a contract are drawn, where observations differ.
+    """Where a contract's observations tell what is to see; an empty id stands for what they do not tell.
 
     Attributes:
-        base_level: of one of the skills attack, strength, defence, ranged, magic, hitpoints and prayer.
-        special_energy: full at 1.
-        stance: what it wields and wears, and how it prays.
-        conditions: what it waits for, and what is on it.
-        can_melee: it stands where it can.
-        potions: observations of doses, and what they are called.
+        base_levels: by skill, the observation of the level, or the level itself.
+        full_energy: what full special energy is observed as.
+        overheads: observations by overhead prayer, if the game has any.
+        weapons: observations by weapon, if the contract knows more than its style.
+        food: observations of pieces by their names; ``potions``: of doses.
+        waits: what a fighter has to wait for: the observation, and the ticks that 1 stands for in it.
+        special_weapon: see `sb3_pvp.envs.render.scene.FighterScene`, as for the following ones.
     """
 
-    base_level: Callable[[Fighter, str], float]
-    special_energy: Callable[[Fighter], float]
-    stance: Callable[[Fighter, Paint], str]
-    conditions: Callable[[Fighter, Paint], list[str]]
-    can_melee: Callable[[Fighter], bool]
-    potions: tuple[tuple[str, str], ...]
+    base_levels: Mapping[str, str | int]
+    full_energy: float
+    food: Mapping[str, str]
+    potions: Mapping[str, str]
+    waits: Mapping[str, tuple[str, float]]
+    vengeance: str
+    overheads: Mapping[str, str] = field(default_factory=dict)
+    weapons: Mapping[str, str] = field(default_factory=dict)
+    special_weapon: str = ""
+    armor_off: str = ""
+    freeze_immunity: str = ""
+    can_melee: str = ""
+    moving: str = ""
+    next_hit: str = ""
+
+    def base_level(self, fighter: Fighter, skill: str) -> int:
+        """The level that a fighter has by itself, without potions."""
+        level = self.base_levels[skill]
+        return level if isinstance(level, int) else fighter.count(level)
+
+    def weapon(self, fighter: Fighter) -> str:
+        """What it wields; empty if the contract only tells the style."""
+        wielded = [name for name, observation in self.weapons.items() if fighter.sees(observation)]
+        return wielded[0] if wielded else ""
+
+    def overhead(self, fighter: Fighter) -> str | None:
+        """Its overhead prayer; ``None`` in games without."""
+        active = [name for name, observation in self.overheads.items() if fighter.sees(observation)]
+        return active[0] if active else "none" if self.overheads else None
