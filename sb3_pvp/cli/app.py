@@ -15,17 +15,22 @@ from sb3_pvp.cli.bench_train import bench_train
 from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
+from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.learning_curve import learning_curve
+from sb3_pvp.cli.plot import plot
 from sb3_pvp.cli.rsps import rsps
 from sb3_pvp.cli.sim_server import sim_server
+from sb3_pvp.cli.tensorboard import tensorboard
 from sb3_pvp.cli.usage import UsageError
 
 app = typer.Typer(add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None)
 app.command("evaluate")(evaluate)
 app.command("first-fighter")(first_fighter)
+app.command("plot")(plot)
 app.command("rsps")(rsps)
 app.command("sim-server")(sim_server)
+app.command("tensorboard")(tensorboard)
 bench = typer.Typer(help="Measure speed, and what faults do.")
 bench.command("world")(bench_world)
 bench.command("rollout")(bench_rollout)
@@ -34,6 +39,7 @@ bench.command("server")(bench_server)
 bench.command("faults")(bench_faults)
 app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
+app.add_typer(jobs, name="jobs")
 app.add_typer(league, name="league")
 
 

@@ -1,0 +1,50 @@
+"""``sb3-pvp plot``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+
+if TYPE_CHECKING:
+    from sb3_pvp.plots import Band
+
+SOURCES = "Folders of runs, or folders that hold runs, such as logs/maskable_ppo; LABEL=FOLDER gives a name."
+METRIC = "win_rate, eval_reward, episode_reward, episode_length, elo or rating."
+
+
+def plot(
+    sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
+    metric: Annotated[str, typer.Option(help=METRIC)] = "win_rate",
+    opponent: Annotated[str, typer.Option(help="Of win rates, as win_rates.csv calls it.")] = "baseline",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")] = Path("runs.png"),
+    as_json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
+) -> None:
+    """Draw learning curves of training runs.
+
+    Runs of the same label and hyperparameters are different seeds of one line: their interquartile mean with a 95 %
+    interval, bootstrapped over runs. A single run has its own interval.
+    """
+    from sb3_pvp.plots import METRICS, draw, find_runs, group_runs, read_curve, summarize
+
+    with bad_usage_if_refused():
+        groups = group_runs(find_runs(sources))
+        curves = {group.label: [read_curve(run, metric, opponent) for run in group.runs] for group in groups}
+        try:
+            bands = {label: summarize(own) for label, own in curves.items()}
+        except ImportError as error:
+            raise UsageError(f'several seeds need SciPy: pip install "sb3-pvp[plots]" ({error})') from error
+        draw(out, bands, METRICS[metric].title.format(opponent=opponent), METRICS[metric].share)
+    if as_json:
+        typer.echo(json.dumps({label: _figures(band) for label, band in bands.items()}))
+    else:
+        typer.echo(f"{out}: " + ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items()))
+
+
+def _figures(band: Band) -> dict[str, Any]:
+    lines = {name: getattr(band, name).tolist() for name in ("steps", "center", "low", "high")}
+    return {"num_runs": band.num_runs, **lines}

@@ -1,0 +1,19 @@
+"""How training runs went: figures of run folders, over several seeds, as pictures."""
+
+from sb3_pvp.plots.groups import Band, Group, group_runs, summarize
+from sb3_pvp.plots.metrics import METRICS, Curve, read_curve
+from sb3_pvp.plots.pictures import draw
+from sb3_pvp.plots.run_folders import Run, find_runs
+
+__all__ = [
+    "METRICS",
+    "Band",
+    "Curve",
+    "Group",
+    "Run",
+    "draw",
+    "find_runs",
+    "group_runs",
+    "read_curve",
+    "summarize",
+]
