@@ -1,26 +1,24 @@
-"""``python -m sb3_pvp.zoo train|enjoy [any rl-zoo3 option]``."""
+"""``python -m sb3_pvp.zoo COMMAND [any option of rl-zoo3's command]``."""
 
 from __future__ import annotations
 
 import sys
 
-from sb3_pvp.zoo import enjoy, train
-
-COMMANDS = {"train": train, "enjoy": enjoy}
+from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.zoo.front_ends import COMMANDS
 
 
 def main() -> None:
     """Runs the command named first, which sees the rest of the command line as its own."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in COMMANDS:
-        sys.exit(_usage(name))
-    COMMANDS[name](sys.argv[2:])
-
-
-def _usage(name: str) -> int:
-    wanted = " or ".join(COMMANDS)
-    print(f"python -m sb3_pvp.zoo: error: unknown command {name!r}; use {wanted}", file=sys.stderr)
-    return 2
+    name, arguments = next(iter(sys.argv[1:]), ""), sys.argv[2:]
+    if name in ("-h", "--help"):
+        print(f"usage: python -m sb3_pvp.zoo {'|'.join(COMMANDS)} ...\n\nCOMMAND --help tells all options.")
+    elif name in COMMANDS:
+        COMMANDS[name](arguments)
+    else:
+        message = unknown_name("command", name, COMMANDS) if name else f"no command given. Known: {', '.join(COMMANDS)}"
+        print(f"python -m sb3_pvp.zoo: error: {message}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The one error of what a user asks of the front ends."""
+"""The errors that the front ends tell in one line."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ class ZooError(Exception):
     The front ends print it and end with exit code 2. It is no ``ValueError``: rl-zoo3 would take one for a model to
     look for on the hub, and in a sweep for hyperparameters that diverge.
     """
+
+
+class TrainingInterrupted(RuntimeError):
+    """What is learned from is gone; the message says where the model is. The front ends end with exit code 1."""

@@ -5,8 +5,10 @@ For environments of this package only; those of others are rl-zoo3's business.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +28,8 @@ ZOO_KEYS = (
 )
 #: Arguments of the algorithm that rl-zoo3 gives itself, from options of its own.
 _GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
+#: A rate of rl-zoo3 that falls to zero.
+_LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
 #: Arguments of a policy that the algorithm gives.
 _SPACES = ("observation_space", "action_space", "lr_schedule")
 
@@ -61,7 +65,7 @@ def check_hyperparams(
 def _check_values(hyperparams: Mapping[str, Any]) -> None:
     for name in RANGES.keys() & hyperparams.keys():
         value = hyperparams[name]
-        if isinstance(value, str):  # such as lin_3e-4
+        if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
             continue
         schedule = read_schedule(value)
         if schedule is None:
@@ -121,13 +125,11 @@ def _callback_class(name: str) -> Any:
     module, _, class_name = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), class_name)
-    except (ImportError, AttributeError, ValueError):  # ValueError: no module at all
-        ours = callbacks.__name__
-        if module in ("", ours):
-            message = unknown_name(f"callback of {ours}", class_name, callbacks.__all__)
-        else:
-            message = unknown_name("callback", name, [f"{ours}.{each}" for each in callbacks.__all__])
-        raise ZooError(str(message)) from None
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
+        known = {each: f"{callbacks.__name__}.{each}" for each in callbacks.__all__}
+        close = difflib.get_close_matches(class_name, known, n=1)
+        hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
+        raise ZooError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
 
 
 def _require(kind: str, names: Iterable[str], known: set[str] | None) -> None:

@@ -1,0 +1,77 @@
+"""What ``rl_zoo3.push_to_hub`` needs to work, and to say how a fighter is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sb3_pvp.zoo.ffmpeg import ffmpeg_on_path
+
+_USAGE = """
+## This fighter needs sb3-pvp
+
+With it installed, the commands above are `python -m sb3_pvp.zoo enjoy ...` and the like. Without rl-zoo3:
+
+```python
+import gymnasium as gym
+
+from sb3_pvp import load
+
+fighter = load("{file}")
+env = gym.make("{env_id}", opponent="baseline")
+observation, info = env.reset(seed=1)
+action, _ = fighter.predict(observation)  # obeys the masks in the observation
+```
+"""
+
+
+@contextmanager
+def mended_hub() -> Iterator[None]:
+    """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card."""
+    integration = importlib.import_module("huggingface_sb3.push_to_hub")
+    cards = importlib.import_module("huggingface_hub.repocard")
+    make_metadata = getattr(integration, "generate_metadata", None) or integration._generate_metadata
+    save_metadata = cards.metadata_save
+
+    def generate_metadata(*arguments: Any) -> dict[str, Any]:
+        metadata = make_metadata(*arguments)
+        return metadata if isinstance(metadata, dict) else dict(metadata.to_dict())
+
+    def metadata_save(path: Path, metadata: dict[str, Any]) -> None:
+        _add_usage(Path(path))
+        save_metadata(path, metadata)
+
+    with (
+        ffmpeg_on_path(),
+        _replaced(integration, generate_metadata=generate_metadata),
+        _replaced(cards, metadata_save=metadata_save),
+    ):
+        yield
+
+
+def _add_usage(card: Path) -> None:
+    """Says how to use the model beside the card, if it is a fighter of this package."""
+    from sb3_pvp.zoo.hyperparams import ALGO
+
+    for model in card.parent.glob(f"{ALGO}-*.zip"):
+        env_id = model.stem.removeprefix(f"{ALGO}-")
+        with card.open("a", encoding="utf-8") as file:
+            file.write(_USAGE.format(file=model.name, env_id=env_id))
+
+
+@contextmanager
+def _replaced(module: Any, **replacements: Any) -> Iterator[None]:
+    names = vars(module)
+    before = dict(names)
+    names.update(replacements)
+    try:
+        yield
+    finally:
+        for name in replacements:
+            if name in before:
+                names[name] = before[name]
+            else:
+                del names[name]

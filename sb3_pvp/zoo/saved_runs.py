@@ -1,0 +1,105 @@
+"""What rl-zoo3's enjoy, videos and hub need of a run of this package: its models, and its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_sb3 import EnvironmentName, ModelName
+from rl_zoo3 import utils
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.manager import is_ours
+from sb3_pvp.zoo.resume import checkpoints_in
+
+# Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
+_stock_model_path: Any = utils.get_model_path
+_stock_test_env: Any = utils.create_test_env
+
+
+def get_model_path(
+    exp_id: int,
+    folder: str,
+    algo: str,
+    env_name: EnvironmentName,
+    load_best: bool = False,
+    load_checkpoint: int | None = None,
+    load_last_checkpoint: bool = False,
+) -> tuple[str, str, str]:
+    """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
+
+    Returns a name for videos, the file of the model and the folder of the run. Raises `ZooError` if there is no such
+    model in a run of an environment of this package.
+    """
+    if not is_ours(env_name.gym_id):
+        found: tuple[str, str, str] = _stock_model_path(
+            exp_id, folder, algo, env_name, load_best, load_checkpoint, load_last_checkpoint
+        )
+        return found
+    run = run_folder(exp_id, folder, algo, env_name)
+    name, model = ModelName(algo, env_name), run / f"{env_name}.zip"
+    prefix = f"final-model-{name}"
+    if load_best:
+        prefix, model = f"best-model-{name}", run / "best_model.zip"
+    elif load_checkpoint is not None or load_last_checkpoint:
+        steps, model = _checkpoint(run, load_checkpoint)
+        prefix = f"checkpoint-{steps}-{name}"
+    if not model.is_file():
+        raise ZooError(_missing(model, run))
+    return prefix, str(model), str(run)
+
+
+def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -> Path:
+    """The folder of a run in rl-zoo3's log folder; 0: of the newest one; negative: the folder of the algorithm itself.
+
+    Raises `ZooError` if there is none.
+    """
+    runs = Path(folder) / algo
+    number = exp_id or utils.get_latest_run_id(str(runs), env_name)
+    run = runs / f"{env_name}_{number}" if number > 0 else runs
+    if not run.is_dir() or (number == 0 and not (run / f"{env_name}.zip").is_file()):
+        raise ZooError(
+            f"there is no run of {algo} on {env_name.gym_id} in {run}: give the folder of your runs with -f (train "
+            "writes to logs), and the number of the run with --exp-id"
+        )
+    return run
+
+
+def create_test_env(
+    env_id: str,
+    *arguments: Any,
+    hyperparams: dict[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    vec_env_cls: type[VecEnv] | None = None,
+    **keywords: Any,
+) -> VecEnv:
+    """`rl_zoo3.utils.create_test_env`; environments of this package are as in training, and share one process.
+
+    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub.
+    """
+    if is_ours(env_id):
+        from sb3_pvp.envs import NhVecEnv
+
+        env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
+        vec_env_cls = vec_env_cls or NhVecEnv
+    env: VecEnv = _stock_test_env(
+        env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
+    )
+    return env
+
+
+def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
+    """The checkpoint after so many steps, ``None``: the last one."""
+    found = checkpoints_in(run)
+    if not found or (steps is not None and steps not in found):
+        kept = ", ".join(map(str, sorted(found))) or "none at all"
+        raise ZooError(f"{run} has no such checkpoint; it has, by steps: {kept}")
+    steps = max(found) if steps is None else steps
+    return steps, found[steps]
+
+
+def _missing(model: Path, run: Path) -> str:
+    others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
+    return f"there is no {model.name} in {run}: the run has not come so far{others}"

@@ -1,0 +1,113 @@
+"""One video of a run: what the learner could do after each checkpoint, at the end, and at its best.
+
+rl-zoo3's script of that name starts itself again in processes that do not know this package, knows only its own
+checkpoints, needs ``ffmpeg`` with fonts, and deletes the output folder first. This one has the same options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from huggingface_sb3 import EnvironmentName
+
+from sb3_pvp.zoo.resume import checkpoints_in
+from sb3_pvp.zoo.saved_runs import run_folder
+
+_CAPTION_HEIGHT = 24
+
+
+def record_training(arguments: list[str]) -> None:
+    """Records every model of a run, and joins the videos to ``training.mp4``, with ``-g`` to ``training.gif`` as well.
+
+    They are in ``-o``, or in the folder ``videos`` of the run. Raises `ZooError` if there is no such run.
+    """
+    given = _parser().parse_args(arguments)
+    run = run_folder(given.exp_id, given.folder, given.algo, given.env)
+    output = Path(given.output_folder) if given.output_folder else run / "videos"
+    with tempfile.TemporaryDirectory() as folder:
+        videos = [
+            (caption, _record(given, choice, Path(folder) / str(number)))
+            for number, (caption, choice) in enumerate(_models(run, given.env))
+        ]
+        _join(videos, output, given.gif)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="record_training")
+    parser.add_argument("--env", help="Environment ID", type=EnvironmentName, required=True)
+    parser.add_argument("-f", "--folder", help="Log folder", default="logs")
+    parser.add_argument("-o", "--output-folder", help="Output folder")
+    parser.add_argument("--algo", help="RL Algorithm", default="maskable_ppo")
+    parser.add_argument("-n", "--n-timesteps", help="Number of timesteps of each model", default=1000, type=int)
+    parser.add_argument("--n-envs", help="Number of environments", default=1, type=int)
+    parser.add_argument("--deterministic", action="store_true", help="Use deterministic actions (the default)")
+    parser.add_argument("--stochastic", action="store_true", help="Use stochastic actions")
+    parser.add_argument("-g", "--gif", action="store_true", help="Also make an animated GIF")
+    parser.add_argument("--seed", help="Random generator seed", type=int, default=0)
+    parser.add_argument("--exp-id", help="Experiment ID (0: the latest, -1: no exp folder)", default=0, type=int)
+    return parser
+
+
+def _models(run: Path, env_name: str) -> list[tuple[str, list[str]]]:
+    """Captions and options of all models: the first checkpoint first, the best model last."""
+    models = [(f"after {steps:,} steps", ["--load-checkpoint", str(steps)]) for steps in sorted(checkpoints_in(run))]
+    if (run / f"{env_name}.zip").is_file():
+        models.append(("at the end", []))
+    if (run / "best_model.zip").is_file():
+        models.append(("at its best", ["--load-best"]))
+    return models
+
+
+def _record(given: argparse.Namespace, choice: list[str], folder: Path) -> Path:
+    """The video of one model."""
+    from sb3_pvp.zoo.front_ends import record_video
+
+    options = ["--env", given.env.gym_id, "--algo", given.algo, "-f", given.folder, "--exp-id", str(given.exp_id)]
+    options += ["-n", str(given.n_timesteps), "--n-envs", str(given.n_envs), "--seed", str(given.seed)]
+    options += ["-o", str(folder), *(["--stochastic"] if given.stochastic else [])]
+    record_video([*options, "--no-render", *choice])  # drawn once, for the video
+    return next(folder.glob("*.mp4"))
+
+
+def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
+    from moviepy import VideoFileClip, concatenate_videoclips
+
+    output.mkdir(parents=True, exist_ok=True)
+    clips = [VideoFileClip(str(path)) for _, path in videos]
+    captioned = [clip.image_transform(_Caption(text)) for clip, (text, _) in zip(clips, videos, strict=True)]
+    whole = concatenate_videoclips(captioned)
+    whole.write_videofile(str(output / "training.mp4"), logger=None)
+    print(f"Saving video to {output / 'training.mp4'}")
+    if gif:
+        whole.write_gif(str(output / "training.gif"), fps=10, logger=None)
+        print(f"Saving gif to {output / 'training.gif'}")
+    for clip in clips:
+        clip.close()
+
+
+class _Caption:
+    """Writes a text above a frame, uint8 ``(height, width, 3)``."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._bar: Any = None
+
+    def __call__(self, frame: Any) -> Any:
+        import numpy as np
+
+        if self._bar is None:
+            self._bar = _text_bar(self._text, frame.shape[1])
+        return np.concatenate([self._bar, frame])
+
+
+def _text_bar(text: str, width: int) -> Any:
+    import numpy as np
+    from PIL import Image, ImageDraw, ImageFont
+
+    bar = Image.new("RGB", (width, _CAPTION_HEIGHT))
+    font = ImageFont.load_default(size=_CAPTION_HEIGHT * 2 // 3)
+    ImageDraw.Draw(bar).text((width // 2, _CAPTION_HEIGHT // 2), text, font=font, anchor="mm")
+    return np.asarray(bar)
