@@ -21,6 +21,7 @@ from sb3_pvp.cli.learning_curve import learning_curve
 from sb3_pvp.cli.plot import plot
 from sb3_pvp.cli.rsps import rsps
 from sb3_pvp.cli.sim_server import sim_server
+from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.tensorboard import tensorboard
 from sb3_pvp.cli.usage import UsageError
 
@@ -41,6 +42,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(learning_curve, name="learning-curve")
 app.add_typer(jobs, name="jobs")
 app.add_typer(league, name="league")
+app.add_typer(sweep, name="sweep")
 
 
 @app.callback(invoke_without_command=True)

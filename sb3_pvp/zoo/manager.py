@@ -23,7 +23,7 @@ from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback
 from sb3_pvp.callbacks.run_league import LEAGUE
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.continuing import copy_league, league_of
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config, with_nested
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
@@ -35,12 +35,13 @@ from sb3_pvp.zoo.resume import (
     running,
     steps_of,
 )
+from sb3_pvp.zoo.sweeps.manager import SweepingManager
 from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
-class PvpExperimentManager(exp_manager.ExperimentManager):
-    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments and one more.
+class PvpExperimentManager(SweepingManager):
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments, those of `SweepingManager` and one more.
 
     Args:
         resume: go on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one.
@@ -145,7 +146,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
         with _our_callbacks(self.algo, is_ours(self.env_name.gym_id)):
-            super().create_callbacks()  # type: ignore[no-untyped-call]
+            super().create_callbacks()
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
 
@@ -188,10 +189,6 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             raise TrainingInterrupted(
                 f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
             ) from error
-
-
-class TrainingInterrupted(RuntimeError):
-    """What is learned from is gone; the message says where the model is."""
 
 
 def _reason(error: Exception) -> str | None:

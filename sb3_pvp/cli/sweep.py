@@ -1,0 +1,153 @@
+"""``sb3-pvp sweep``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+
+if TYPE_CHECKING:
+    import optuna
+
+    from sb3_pvp.zoo.hyperparams import Preset
+    from sb3_pvp.zoo.sweeps.space import Space
+
+sweep = typer.Typer(help="Look at what `train -optimize` has found, and at what it varies.")
+
+Storage = Annotated[
+    str, typer.Argument(help="A journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")
+]
+StudyName = Annotated[str | None, typer.Option(help="Which study; not needed if there is only one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+PresetName = Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")]
+SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a search space instead of the default one.")]
+
+
+@sweep.command("list")
+def list_studies(storage: Storage, as_json: AsJson = False) -> None:
+    """Print the studies in a storage, how many trials they have and how good the best one is."""
+    with _refused():
+        from sb3_pvp.zoo.sweeps.report import overview
+
+        studies = overview(_open(storage))
+    if as_json:
+        typer.echo(json.dumps({"studies": studies}))
+        return
+    for study in studies:
+        states = ", ".join(f"{count} {state}" for state, count in study["trials"].items() if count) or "no trials"
+        best = "" if study["best"] is None else f"; best: trial {study['best']['trial']}, {study['best']['value']:.4f}"
+        typer.echo(f"{study['name']}: {states}{best}")
+
+
+@sweep.command("best")
+def best(
+    storage: Storage,
+    study_name: StudyName = None,
+    trial_id: Annotated[int | None, typer.Option(min=0, help="This trial instead of the best one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The yaml file to write; standard output if left out.")
+    ] = None,
+    n_timesteps: Annotated[
+        int | None,
+        typer.Option("--n-timesteps", "-n", min=1, help="Length of the run that it is for, if not the preset's."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
+    with _refused():
+        from sb3_pvp.atomic_files import write_atomically
+        from sb3_pvp.zoo.sweeps.report import best_configuration, summary
+
+        trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
+        if out is not None:
+            write_atomically(out, text)
+    if as_json:
+        typer.echo(json.dumps(summary(trial)))
+    elif out is None:
+        typer.echo(text, nl=False)
+
+
+@sweep.command("report")
+def report(
+    storage: Storage,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the files.")],
+    study_name: StudyName = None,
+) -> None:
+    """Write a table of all trials, pictures and the best configuration."""
+    with _refused():
+        from sb3_pvp.zoo.sweeps.report import write_report
+
+        missing = write_report(_study(storage, study_name), out)
+    for reason in missing:
+        typer.echo(f"without {reason}")
+
+
+@sweep.command("space")
+def space(preset: PresetName = "NhEnv", search_space: SearchSpace = None, markdown: bool = False) -> None:
+    """Print what is varied for a preset, as a file for --search-space or, with --markdown, as a table."""
+    import yaml
+
+    from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
+
+    with _refused():
+        _, parameters = _space(preset, search_space)
+    typer.echo(as_markdown(parameters) if markdown else yaml.safe_dump(as_dict(parameters), sort_keys=False), nl=False)
+
+
+@sweep.command("wandb-config")
+def wandb_config(
+    preset: PresetName = "NhEnv",
+    search_space: SearchSpace = None,
+    n_timesteps: Annotated[
+        int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
+    ] = None,
+) -> None:
+    """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
+    import yaml
+
+    from sb3_pvp.zoo.sweeps.wandb_config import configuration
+
+    with _refused():
+        found, parameters = _space(preset, search_space)
+        config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
+    typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
+
+
+def _space(preset: str, search_space: Path | None) -> tuple[Preset, Space]:
+    from sb3_pvp.zoo.hyperparams import find_preset
+    from sb3_pvp.zoo.sweeps.conversion import chosen_space
+
+    found = find_preset(preset)
+    return found, chosen_space(search_space, found.hyperparams(), is_ours=True)
+
+
+def _study(storage: str, name: str | None) -> optuna.Study:
+    from sb3_pvp.zoo.sweeps.storage import find_study
+
+    return find_study(_open(storage), name)
+
+
+def _open(storage: str) -> Any:
+    import optuna
+
+    from sb3_pvp.zoo.sweeps.storage import open_storage
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return open_storage(storage, must_exist=True)[0]
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    from sb3_pvp.zoo.errors import ZooError
+
+    try:
+        with bad_usage_if_refused():
+            yield
+    except ZooError as error:
+        raise UsageError(str(error)) from error

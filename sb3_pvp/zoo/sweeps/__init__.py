@@ -1,0 +1,10 @@
+"""Searches for good hyperparameters: what is varied, what counts as good, and studies that several processes share.
+
+Importing this loads neither Optuna nor torch.
+"""
+
+from sb3_pvp.zoo.sweeps.default_space import DEFAULT_SPACE
+from sb3_pvp.zoo.sweeps.options import SweepOptions
+from sb3_pvp.zoo.sweeps.space import Parameter, read_space
+
+__all__ = ["DEFAULT_SPACE", "Parameter", "SweepOptions", "read_space"]

@@ -1,0 +1,258 @@
+"""The part of the experiment manager that sweeps, and trains with what a sweep has found."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from pprint import pprint
+from typing import Any
+
+import gymnasium
+import optuna
+import yaml
+from optuna.pruners import BasePruner, HyperbandPruner
+from optuna.samplers import BaseSampler, TPESampler
+from rl_zoo3 import ALGOS, exp_manager
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.envs.worlds import contract_of
+from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
+from sb3_pvp.zoo.hyperparams import with_nested
+from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
+from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
+from sb3_pvp.zoo.sweeps.options import SweepOptions
+from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
+from sb3_pvp.zoo.sweeps.space import Space, as_dict
+from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
+from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
+from sb3_pvp.zoo.sweeps.sweep import Workshop, work
+
+#: Without ``--n-evaluations``, as in rl-zoo3.
+_STEPS_PER_EVALUATION = 100_000
+
+
+class SweepingManager(exp_manager.ExperimentManager):
+    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``.
+
+    Args:
+        sweep: what rl-zoo3 has no options for.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        algo: str,
+        env_id: str,
+        *positional: Any,
+        sweep: SweepOptions | None = None,
+        **keywords: Any,
+    ) -> None:
+        self._sweep, self._vec_env_type = sweep or SweepOptions(), keywords.get("vec_env_type", "dummy")
+        self._made_envs: list[VecEnv] = []
+        super().__init__(args, algo, env_id, *positional, **keywords)
+        self._is_maskable = issubclass(ALGOS[algo], MaskablePPO)
+
+    def create_envs(self, *arguments: Any, **keywords: Any) -> VecEnv:
+        """Creates an environment as the base class does."""
+        env = super().create_envs(*arguments, **keywords)
+        self._made_envs.append(env)
+        return env
+
+    def close_envs(self) -> None:
+        """Closes all environments that were created."""
+        while self._made_envs:
+            self._made_envs.pop().close()
+
+    def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reads them as the base class does; ``--trial-id`` and ``--sample`` replace what they say something about.
+
+        A trial brings all its hyperparameters, and those of the command line replace them; a sample is put among those
+        of the configuration. Nested values, such as ``policy_kwargs``, keep what was not drawn.
+        """
+        if not self._is_maskable or (self.trial_id is None and self._sweep.sample is None):
+            hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
+            return hyperparams
+        trial_id, self.trial_id = self.trial_id, None  # the base class ignores trial 0, and merges nothing
+        block = plain_block(with_nested(super().read_hyperparameters()[0]), self.env_kwargs)
+        self.trial_id = trial_id
+        block = self._of_sample(block) if trial_id is None else self._of_trial(trial_id)
+        pprint(block)
+        block |= self.custom_hyperparams or {}  # what the command line says goes before all else
+        return block, copy.deepcopy(dict(sorted(block.items())))
+
+    def create_callbacks(self) -> None:
+        """Creates those of the base class; training with a sample is measured like a trial."""
+        super().create_callbacks()  # type: ignore[no-untyped-call]
+        if self._sweep.sample is not None and self._is_maskable:
+            self.callbacks.append(
+                SweepEvalCallback(self._measure(), self._evaluations(self.n_timesteps), self.n_timesteps)
+            )
+
+    def setup_experiment(self) -> Any:
+        """Makes the model, or nothing yet if hyperparameters are to be optimised."""
+        return None if self.optimize_hyperparameters and self._is_maskable else super().setup_experiment()
+
+    def hyperparameters_optimization(self) -> None:
+        """Does trials until all processes of the study together have done as many as were asked for, then reports.
+
+        Raises `ZooError`, before the first trial, for what cannot be done.
+        """
+        if not self._is_maskable:
+            super().hyperparameters_optimization()
+            return
+        if self.n_jobs != 1:
+            raise ZooError("trials do not run in threads: start this command several times with the same --storage")
+        wanted = self._settings()
+        storage, locks = open_storage(self.storage)
+        study, settings = open_study(self._study_name(), storage, locks, wanted)
+        study.pruner = self._make_pruner(settings)
+        n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
+        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self._workshop(settings))
+        self._report(study)
+
+    def _settings(self) -> Settings:
+        block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
+        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
+        env_id = str(self.env_name.gym_id)
+        try:
+            space = self._space(block)
+            hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
+            measure = self._measure_settings(block, n_timesteps)
+        except (ValueError, OSError) as error:
+            raise ZooError(str(error)) from error
+        return Settings(self.algo, env_id, n_timesteps, block, as_dict(space), measure, self.seed)
+
+    def _space(self, block: Block) -> Space:
+        return chosen_space(self._sweep.search_space, block, self._is_ours())
+
+    def _measure_settings(self, block: Block, n_timesteps: int) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "n_evaluations": self._evaluations(n_timesteps),
+            "env_kwargs": self._eval_env_kwargs_args,
+        }
+        if not self._is_ours():
+            return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
+        env_kwargs = {**gymnasium.spec(self.env_name.gym_id).kwargs, **block.get("env_kwargs", {})}
+        contract = contract_of(env_kwargs.get("world", "sim"), env_kwargs.get("contract", "NhEnv"))
+        pool = check_pool(self._sweep.reference_pool, contract)
+        return {**settings, "fights": self._sweep.reference_fights, "reference_pool": pool}
+
+    def _workshop(self, settings: Settings) -> Workshop:
+        return Workshop(
+            lambda config, folder, seed: self._experiment(settings, config, folder, seed),
+            lambda experiment: experiment._measure(),  # type: ignore[attr-defined]
+            settings.measure["n_evaluations"],
+            (TrainingInterrupted,),
+            Path(self.optimization_log_path) if self.optimization_log_path else None,
+            self.verbose,
+        )
+
+    def _experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
+        """A manager like this one that trains once, with the configuration in a file."""
+        unlike = {"optimize_hyperparameters": False, "track": False}
+        return type(self)(
+            argparse.Namespace(**{**vars(self.args), **unlike}),
+            self.algo,
+            settings.env_id,
+            str(folder),
+            n_timesteps=settings.n_timesteps,
+            eval_freq=-1,
+            log_interval=-1 if self.verbose >= 2 else -2,
+            n_eval_episodes=self.n_eval_episodes,
+            eval_env_kwargs=self._eval_env_kwargs_args,
+            seed=seed,
+            verbose=self.verbose if self.verbose >= 2 else 0,
+            vec_env_type=self._vec_env_type,
+            n_eval_envs=self.n_eval_envs,
+            device=self.device,
+            config=str(config),
+            sweep=SweepOptions(self._sweep.reference_pool, self._sweep.reference_fights),
+        )
+
+    def _measure(self) -> Measure:
+        if self._is_ours():
+            return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
+        return MeanReward(
+            lambda: self.create_envs(self.n_eval_envs, eval_env=True), self.n_eval_episodes, self.deterministic_eval
+        )
+
+    def _of_sample(self, block: Block) -> Block:
+        try:
+            sample = json.loads(self._sweep.sample or "")
+        except json.JSONDecodeError as error:
+            raise ZooError(f"--sample is not valid JSON: {error}") from error
+        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
+        try:
+            space = self._space(block)
+            if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
+                raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
+            return hyperparameters(sample, space, block, n_timesteps)
+        except (ValueError, OSError) as error:
+            raise ZooError(str(error)) from error
+
+    def _of_trial(self, number: int) -> Block:
+        if self.storage is None:
+            raise ZooError("--trial-id needs the --storage with the study")
+        study = find_study(open_storage(self.storage, must_exist=True)[0], self.study_name)
+        settings = read_settings(study)
+        if (settings.algo, settings.env_id) != (self.algo, str(self.env_name.gym_id)):
+            raise ZooError(f"study {study.study_name!r} is for --algo {settings.algo} --env {settings.env_id}")
+        trial, text = best_configuration(study, number, self.n_timesteps if self.n_timesteps > 0 else None)
+        print(f"Hyperparameters of trial {number} of {study.study_name}, whose seed was {trial.user_attrs.get(SEED)}")
+        block: Block = yaml.safe_load(text)[settings.env_id]
+        return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
+
+    def _study_name(self) -> str:
+        return self.study_name or f"{self.algo}-{self.env_name.gym_id}"
+
+    def _evaluations(self, n_timesteps: int) -> int:
+        return int(self.n_evaluations or max(n_timesteps // _STEPS_PER_EVALUATION, 1))
+
+    def _make_sampler(self, seed: int) -> BaseSampler:
+        if self.sampler == "tpe":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                # Processes must not all try what looks best now.
+                startup = self.n_startup_trials
+                return TPESampler(n_startup_trials=startup, seed=seed, multivariate=True, constant_liar=True)
+        before, self.seed = self.seed, seed
+        sampler = self._create_sampler(self.sampler)
+        self.seed = before
+        return sampler
+
+    def _make_pruner(self, settings: Settings) -> BasePruner:
+        self.n_evaluations = settings.measure["n_evaluations"]
+        if self._sweep.hyperband:
+            return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
+        return self._create_pruner(self.pruner)
+
+    def _report(self, study: optuna.Study) -> None:
+        folder = Path(self.log_folder) / self.algo / f"sweep_{study.study_name}"
+        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study).items() if count)}")
+        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
+
+    def _is_ours(self) -> bool:
+        return str(gymnasium.spec(self.env_name.gym_id).entry_point).startswith("sb3_pvp.")
+
+
+def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
+    """Hyperparameters as they are kept in a study: plain values, with the command line's ``env_kwargs``.
+
+    Raises `ZooError` for values that are none.
+    """
+    block = dict(hyperparams)
+    if isinstance(block.get("policy_kwargs"), str):  # Python, as in rl-zoo3
+        block["policy_kwargs"] = eval(block["policy_kwargs"], dict(vars(exp_manager)))
+    if env_kwargs:
+        block["env_kwargs"] = env_kwargs
+    try:
+        plain: Block = json.loads(json.dumps(block))
+    except (TypeError, ValueError) as error:
+        raise ZooError(f"a study keeps plain values only (such as activation: tanh, no classes): {error}") from error
+    return plain

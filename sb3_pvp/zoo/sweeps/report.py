@@ -1,0 +1,96 @@
+"""What a study has found, as files: a table of trials, pictures, and the best configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+import yaml
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from sb3_pvp.atomic_files import replacing, write_atomically
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.sweeps.pictures import PICTURES
+from sb3_pvp.zoo.sweeps.storage import find_trial
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, read_settings
+
+TRIALS, BEST = "trials.csv", "best.yml"
+
+
+def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> list[str]:
+    """Writes the files, and tells what is missing and why.
+
+    ``trials.csv`` has a line for each trial, ``best.yml`` the configuration of the best one. Raises `ZooError` if the
+    study was not begun by this package.
+    """
+    write_atomically(folder / TRIALS, study.trials_dataframe().to_csv(index=False))
+    missing = []
+    try:
+        write_atomically(folder / BEST, best_configuration(study)[1])
+    except ZooError as error:
+        missing.append(f"{BEST}: {error}")
+    if with_pictures:
+        for name, draw in PICTURES.items():
+            try:
+                figure = draw(study)
+            except (ValueError, RuntimeError) as error:
+                missing.append(f"{name}.png: {error}")
+                continue
+            with replacing(folder / f"{name}.png") as partial:
+                figure.savefig(partial, dpi=100)
+    return missing
+
+
+def best_configuration(
+    study: optuna.Study, number: int | None = None, n_timesteps: int | None = None
+) -> tuple[FrozenTrial, str]:
+    """A trial and its configuration as yaml that ``train -conf`` reads: everything, what was not varied as well.
+
+    Args:
+        study: where to look.
+        number: of the trial; ``None``: the best one.
+        n_timesteps: the length of the run that it is for; ``None``: what the configuration said before the sweep.
+
+    Raises:
+        ZooError: if there is no such trial, or it has no parameters.
+    """
+    settings, trial = read_settings(study), find_trial(study, number)
+    if not trial.params:
+        raise ZooError(f"trial {trial.number} of study {study.study_name!r} ended before it had parameters")
+    steps = n_timesteps or int(settings.block.get("n_timesteps", settings.n_timesteps))
+    block = {**settings.hyperparameters(trial.params, steps), "n_timesteps": steps}
+    result = "no result" if trial.value is None else f"{trial.value:.4f}"
+    header = (
+        f"# Trial {trial.number} of study {study.study_name}: {result} after {settings.n_timesteps} steps, with "
+        f"--algo {settings.algo} --env {settings.env_id} --seed {trial.user_attrs.get(SEED)}\n"
+    )
+    return trial, header + yaml.safe_dump({settings.env_id: block}, sort_keys=False)
+
+
+def counts(study: optuna.Study) -> dict[str, int]:
+    """How many trials have come to their end, were stopped early, run, wait and failed."""
+    states = [trial.state for trial in study.get_trials(deepcopy=False)]
+    return {state.name.lower(): states.count(state) for state in TrialState}
+
+
+def overview(storage: BaseStorage) -> list[dict[str, Any]]:
+    """All studies: ``name``, ``trials`` (see `counts`) and ``best``, the `summary` of that trial or ``None``."""
+    studies = []
+    for name in optuna.get_all_study_names(storage):
+        study = optuna.load_study(study_name=name, storage=storage)
+        try:
+            best: dict[str, Any] | None = summary(find_trial(study, None))
+        except ZooError:
+            best = None
+        studies.append({"name": name, "trials": counts(study), "best": best})
+    return studies
+
+
+def summary(trial: FrozenTrial) -> dict[str, Any]:
+    """What is known of a trial, as plain values."""
+    value, attempts = trial.value, trial.user_attrs.get(ATTEMPTS, 0)
+    known: Mapping[str, Any] = {"trial": trial.number, "value": value, "seed": trial.user_attrs.get(SEED)}
+    return {**known, "attempts": attempts + 1, "params": trial.params}

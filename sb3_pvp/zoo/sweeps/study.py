@@ -1,0 +1,202 @@
+"""A study that any number of processes work on, of which each may be killed at any moment.
+
+No trial is lost: those of processes that are gone are failed, and their parameters are tried again. None is done twice,
+and all processes together do as many as were asked for. Every trial has its own seed, and what is drawn for it follows
+from the study's seed, the trial's number and the trials before it, so that a study goes on after a stop as it would
+have without.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters
+from sb3_pvp.zoo.sweeps.locks import Locks
+from sb3_pvp.zoo.sweeps.space import Space, from_dict
+
+#: The attribute of a study with its `Settings`.
+SETTINGS = "sb3_pvp"
+#: Attributes of a trial: its seed, the process that runs it, how often it was begun before.
+SEED, PROCESS, ATTEMPTS = "seed", "process", "attempts"
+#: What has ended its process so often is not tried again.
+MAX_ATTEMPTS = 3
+
+_VERSION = 1
+_FINISHED_BY_OTHERS = (optuna.exceptions.UpdateFinishedTrialError, ValueError)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all trials of a study have in common; kept with it as JSON.
+
+    Attributes:
+        algo: rl-zoo3's name of the algorithm.
+        env_id: the environment.
+        n_timesteps: the length of a trial.
+        block: the hyperparameters that are not varied, and what the varied ones replace.
+        space: `sb3_pvp.zoo.sweeps.space.as_dict` of what is varied.
+        measure: how trials are measured.
+        seed: from which those of the trials follow.
+    """
+
+    algo: str
+    env_id: str
+    n_timesteps: int
+    block: Block
+    space: dict[str, Any]
+    measure: dict[str, Any]
+    seed: int
+
+    def parameters(self) -> Space:
+        """What is varied."""
+        return from_dict(self.space)
+
+    def hyperparameters(self, sample: Mapping[str, Any], n_timesteps: int | None = None) -> Block:
+        """The whole configuration of a trial, for a run of another length if one is given."""
+        return hyperparameters(sample, self.parameters(), self.block, n_timesteps or self.n_timesteps)
+
+
+def read_settings(study: optuna.Study) -> Settings:
+    """The settings of a study; raises `ZooError` if it is not one of these."""
+    values = dict(study.user_attrs.get(SETTINGS, {}))
+    if values.pop("version", None) != _VERSION:
+        raise ZooError(f"study {study.study_name!r} was not begun by this version of sb3_pvp")
+    return Settings(**values)
+
+
+def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings) -> tuple[optuna.Study, Settings]:
+    """The study of that name, which is begun with these settings if it is new; and the settings that it has.
+
+    Only the seed may differ. Raises `ZooError` if anything else does.
+    """
+    with locks.exclusive():
+        study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+        if SETTINGS not in study.user_attrs and not study.get_trials(deepcopy=False):
+            study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
+        begun = read_settings(study)
+    wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
+    for path, before, now in _differences(asdict(begun), wanted):
+        raise ZooError(f"study {name!r} was begun with {path} = {before!r}, and not {now!r}: give another --study-name")
+    return study, begun
+
+
+class TrialQueue:
+    """Hands out the trials of a study, one at a time.
+
+    Args:
+        study: the study, to be maximised.
+        settings: what it was begun with.
+        locks: of its storage.
+        n_trials: how many trials all processes together do, those that failed not counted.
+        make_sampler: makes a sampler from a seed.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        settings: Settings,
+        locks: Locks,
+        n_trials: int,
+        make_sampler: Callable[[int], BaseSampler],
+    ) -> None:
+        self._study, self._seed, self._locks = study, settings.seed, locks
+        self._n_trials, self._make_sampler = n_trials, make_sampler
+        self._distributions = {each.name: each.distribution() for each in settings.parameters()}
+        self._process = ""
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around the work of this process."""
+        self._process = self._locks.join()
+        try:
+            yield
+        finally:
+            self._locks.leave()
+
+    def take(self) -> optuna.Trial | None:
+        """The next trial, with its parameters drawn; ``None`` if as many as were asked for are done or being done."""
+        with self._locks.exclusive():
+            trials = self._study.get_trials(deepcopy=False)
+            for trial in trials:
+                if not self._is_looked_after(trial):
+                    self._retry(trial)
+            trials = self._study.get_trials(deepcopy=False)
+            waiting = any(trial.state is TrialState.WAITING for trial in trials)
+            counted = sum(trial.state is not TrialState.FAIL for trial in trials)
+            if not waiting and counted >= self._n_trials:
+                return None
+            return self._ask(len(trials))
+
+    def complete(self, trial: optuna.Trial, value: float) -> None:
+        """Keeps the result of a trial that has come to its end."""
+        self._tell(trial, value, TrialState.COMPLETE)
+
+    def prune(self, trial: optuna.Trial) -> None:
+        """Keeps that a trial was stopped early."""
+        self._tell(trial, None, TrialState.PRUNED)
+
+    def fail(self, trial: optuna.Trial) -> None:
+        """Keeps that a trial cannot be done."""
+        self._tell(trial, None, TrialState.FAIL)
+
+    def give_back(self, trial: optuna.Trial) -> None:
+        """Lets the parameters of a trial that was interrupted be tried again."""
+        with self._locks.exclusive():
+            frozen = self._study.get_trials(deepcopy=False)[trial.number]
+            if frozen.state is TrialState.RUNNING:  # and nobody took it for lost
+                self._retry(frozen)
+
+    def _ask(self, number: int) -> optuna.Trial:
+        # A sampler of its own: after a stop, and in every process, others would begin with the same random numbers.
+        self._study.sampler = self._make_sampler(derived_seed(self._seed, number, "sampler"))
+        trial = self._study.ask(self._distributions)
+        trial.set_user_attr(PROCESS, self._process)
+        if SEED not in trial.user_attrs:
+            trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
+        return trial
+
+    def _is_looked_after(self, trial: FrozenTrial) -> bool:
+        """False for what a process that is gone was doing: as long as one has the lock, its trials tell its name."""
+        if trial.state is not TrialState.RUNNING:
+            return True
+        return PROCESS in trial.user_attrs and self._locks.is_alive(trial.user_attrs[PROCESS])
+
+    def _retry(self, trial: FrozenTrial) -> None:
+        self._study.tell(trial.number, state=TrialState.FAIL)
+        attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
+        if trial.params and SEED in trial.user_attrs and attempts < MAX_ATTEMPTS:
+            attributes = {SEED: trial.user_attrs[SEED], ATTEMPTS: attempts}
+            self._study.enqueue_trial(trial.params, user_attrs=attributes)
+
+    def _tell(self, trial: optuna.Trial, value: float | None, state: TrialState) -> None:
+        try:
+            self._study.tell(trial, value, state=state)
+        except _FINISHED_BY_OTHERS:
+            if self._study.get_trials(deepcopy=False)[trial.number].state is not TrialState.FAIL:
+                raise
+            print(f"Trial {trial.number} was taken for lost, and tried again: this result does not count")
+
+
+def derived_seed(seed: int, number: int, purpose: str) -> int:
+    """A seed below 2**31 for one purpose in the trial of that number."""
+    words = [seed, number, *purpose.encode()]
+    return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)
+
+
+def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in {**before, **now}:
+            yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+    elif before != now:
+        yield path, before, now
