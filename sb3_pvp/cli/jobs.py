@@ -1,0 +1,236 @@
+"""``sb3-pvp jobs``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+
+if TYPE_CHECKING:
+    from sb3_pvp.jobs import Job, Jobs, Status
+
+jobs = typer.Typer(help="Run trainings and other commands in the background, and look after them.")
+
+#: Of the log of a job that has failed.
+LAST_LINES = 50
+#: How long `--validate` looks, in seconds.
+VALIDATION_SECONDS = 15.0
+
+_ZOO_COMMANDS = ("train", "enjoy")
+
+Folder = Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")]
+Which = Annotated[str, typer.Argument(help="A job's name or number; all: every job.", metavar="NAME|ID")]
+_FOLDER = Path("logs/jobs")
+# What follows the first word of the command belongs to the command.
+_COMMAND_LAST = {"allow_interspersed_args": False}
+
+
+@jobs.command("start", context_settings=_COMMAND_LAST)
+def start(
+    command: Annotated[list[str], typer.Argument(help="What to run; best behind --.", metavar="-- COMMAND...")],
+    name: Annotated[str | None, typer.Option(help="Default: the preset's name, else the program's.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it ends, with its exit code; Ctrl-C stops it.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Show its log until it ends; Ctrl-C leaves it running.")] = False,
+    validate: Annotated[bool, typer.Option("--validate", help="Wait 15 s to see whether it fails at once.")] = False,
+    folder: Folder = _FOLDER,
+) -> None:
+    """Start a command in the background; it goes on when the terminal is closed.
+
+    COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset, or any program with its arguments.
+    """
+    from sb3_pvp.jobs import Jobs
+
+    with bad_usage_if_refused():
+        opened = Jobs(folder)
+        job = opened.start(_program(command), name or _default_name(command))
+    typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
+    try:
+        with _interrupted_by_signals():
+            _look_after(opened, job, wait, log, validate)
+    except BaseException as error:
+        if wait:  # whatever has happened, nobody else looks after it
+            opened.stop([job])
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(130) from error
+        raise
+
+
+@jobs.command("list")
+def list_(
+    folder: Folder = _FOLDER, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+) -> None:
+    """Show all jobs: those that run, and those that are over until they are cleaned up."""
+    with bad_usage_if_refused():
+        found = _jobs(folder).all()
+    if as_json:
+        typer.echo(json.dumps({"jobs": [each.as_dict() for each in found]}))
+        return
+    typer.echo(_table(found) if found else f"no jobs in {folder}")
+
+
+@jobs.command("logs")
+def logs(
+    job: Which,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = LAST_LINES,
+    folder: Folder = _FOLDER,
+) -> None:
+    """Show the end of a job's log; of several jobs with this name, that of the newest."""
+    from sb3_pvp.jobs.logs import last_lines
+
+    opened = _jobs(folder)
+    with bad_usage_if_refused():
+        newest = max(opened.find(job), key=lambda each: each.job.started_at, default=None)
+    if newest is None:
+        raise UsageError(f"there are no jobs in {folder}")
+    path = Path(newest.job.log)
+    size = path.stat().st_size if path.is_file() else 0
+    for line in last_lines(path, lines):
+        typer.echo(line)
+    if follow:
+        with _interrupted_by_signals():
+            _print_log(opened, newest.job, size)
+
+
+@jobs.command("stop")
+def stop(
+    job: Which,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that it has to end on its own.")] = 5.0,
+    folder: Folder = _FOLDER,
+) -> None:
+    """End a job with everything it has started; if several have this name, all of them."""
+    opened = _jobs(folder)
+    with bad_usage_if_refused():
+        running = [each.job for each in opened.find(job) if each.state == "running"]
+        opened.stop(running, grace)
+    typer.echo("\n".join(f"job {each.id} ({each.name}) is stopped" for each in running) or "nothing runs")
+
+
+@jobs.command("cleanup")
+def cleanup(
+    job: Annotated[
+        str | None, typer.Argument(help="Stop these, and forget them; all: every job.", metavar="[NAME|ID]")
+    ] = None,
+    folder: Folder = _FOLDER,
+) -> None:
+    """Forget jobs that are over, with their logs; with NAME or ID, end those jobs first."""
+    opened = _jobs(folder)
+    with bad_usage_if_refused():
+        if job is None:
+            gone = [each.job for each in opened.all() if each.state != "running"]
+        else:
+            gone = [each.job for each in opened.find(job)]
+            opened.stop(gone)
+        opened.forget(gone)
+    typer.echo("\n".join(f"job {each.id} ({each.name}) is forgotten" for each in gone) or "nothing to clean up")
+
+
+def _jobs(folder: Path) -> Jobs:
+    from sb3_pvp.jobs import Jobs
+
+    return Jobs(folder)
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    """The command itself; ``train`` and ``enjoy`` are those of `sb3_pvp.zoo`."""
+    if command[0] not in _ZOO_COMMANDS:
+        return list(command)
+    _preset(command)
+    return [sys.executable, "-m", "sb3_pvp.zoo", *command]
+
+
+def _default_name(command: Sequence[str]) -> str | None:
+    if command[0] in _ZOO_COMMANDS:
+        return _preset(command) or command[0]
+    return None
+
+
+def _preset(command: Sequence[str]) -> str | None:
+    """The name of the preset that a training is to have; raises `ValueError` for one that there is not."""
+    for word, following in zip(command, [*command[1:], ""], strict=True):
+        option, _, value = word.partition("=")
+        if option == "--preset":
+            from sb3_pvp.zoo.hyperparams import find_preset
+
+            return find_preset(value or following).name
+    return None
+
+
+def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -> None:
+    """Does what was asked for after the start; a job that fails meanwhile ends this process with its exit code."""
+    if log:
+        _print_log(opened, job, 0)
+    status = opened.status(job)
+    if wait or log:
+        status = opened.wait(job)
+    elif validate:
+        status = opened.wait(job, VALIDATION_SECONDS)
+    if status.state in ("running", "finished"):
+        return
+    if not log:
+        _print_failure(status)
+    raise typer.Exit(1 if status.exit_code is None else status.exit_code)
+
+
+def _print_log(opened: Jobs, job: Job, start: int) -> None:
+    from sb3_pvp.jobs.logs import follow
+
+    for text in follow(Path(job.log), lambda: not opened.is_running(job), start):
+        typer.echo(text, nl=False)
+
+
+def _print_failure(status: Status) -> None:
+    from sb3_pvp.jobs.logs import last_lines
+
+    code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+    said = last_lines(Path(status.job.log), LAST_LINES)
+    head = f"job {status.job.id} ({status.job.name}) {status.state}{code}; the last lines of {status.job.log}:"
+    typer.echo("\n".join([head, *said]), err=True)
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """All signals that are to end this process are a `KeyboardInterrupt` inside."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _table(found: Sequence[Status]) -> str:
+    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = (map(str.ljust, row[:-1], widths) for row in rows)
+    return "\n".join("  ".join([*cells, row[-1]]) for cells, row in zip(aligned, rows, strict=True))
+
+
+def _row(status: Status) -> list[str]:
+    job = status.job
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started_at))
+    code = "" if status.exit_code is None else str(status.exit_code)
+    pid = str(job.supervisor.pid) if job.supervisor is not None and status.state == "running" else ""
+    duration = "" if status.state == "lost" else _duration((status.ended_at or time.time()) - job.started_at)
+    return [str(job.id), job.name, status.state, code, pid, started, duration, shlex.join(job.command)]
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -1,0 +1,132 @@
+"""The processes of a job: who belongs to it, and how all of them are ended.
+
+Everything that a job starts inherits the environment variable `MARK`, whose value is the job's own, and keeps it even
+if its parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it
+is in the session of the job or its parent lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, replace
+
+import psutil
+
+#: In the environment of everything that belongs to a job; its value is another one for each job.
+MARK = "SB3_PVP_JOB"
+
+#: Seconds that a job has to end on its own once it was told to (cli-config.md §2).
+GRACE = 5.0
+
+_POLL_SECONDS = 0.05
+#: Seconds in which the system ends a process that cannot refuse.
+_KILL_SECONDS = 5.0
+#: Seconds by which the time when a process began may seem to change, when the clock is set.
+_CLOCK_TOLERANCE = 2.0
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process, and no other one that gets its number later.
+
+    Attributes:
+        pid: the number.
+        created: when it began, in seconds since 1970.
+    """
+
+    pid: int
+    created: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The process that has this number now; raises `psutil.NoSuchProcess`."""
+        return cls(pid, psutil.Process(pid).create_time())
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.created) <= _CLOCK_TOLERANCE
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        return False
+
+
+def marks() -> set[str]:
+    """The marks of all jobs of which something runs."""
+    return {seen.mark for seen in _look_around().values() if seen.mark}
+
+
+def members(mark: str) -> list[psutil.Process]:
+    """What runs of the job with this mark, children before their parents, without the present process."""
+    around = _look_around()
+    chains = {pid: _chain(pid, around) for pid in around if pid != os.getpid()}
+    ours = [chain for chain in chains.values() if _mark_of(chain) == mark]
+    return [chain[0].process for chain in sorted(ours, key=len, reverse=True)]
+
+
+def stop(mark: str, grace: float = GRACE, supervisor: int | None = None) -> None:
+    """Ends everything that has this mark: children first, politely for ``grace`` seconds.
+
+    Args:
+        mark: of the job.
+        grace: seconds between the polite signal and the last one.
+        supervisor: the number of a process that ends by itself when all others are gone; it is spared if possible.
+    """
+    phases = (
+        (psutil.Process.terminate, grace, True),
+        (psutil.Process.kill, _KILL_SECONDS, True),
+        (psutil.Process.kill, _KILL_SECONDS, False),
+    )
+    for signal_, seconds, spare in phases:
+        told: set[psutil.Process] = set()
+        deadline = time.monotonic() + seconds
+        while (left := members(mark)) and time.monotonic() < deadline:
+            for process in left:
+                if process not in told and not (spare and process.pid == supervisor):
+                    with contextlib.suppress(psutil.Error):  # it has just ended
+                        signal_(process)
+            told.update(left)
+            time.sleep(_POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    process: psutil.Process
+    parent: int
+    session: int
+    mark: str | None
+
+
+def _look_around() -> dict[int, _Seen]:
+    """All processes that run, by number."""
+    found: dict[int, _Seen] = {}
+    for process in psutil.process_iter(["ppid", "status", "environ"]):
+        info = process.info
+        if info["status"] != psutil.STATUS_ZOMBIE:
+            mark = (info["environ"] or {}).get(MARK)
+            found[process.pid] = _Seen(process, info["ppid"], _session(process.pid), mark)
+    marks_of_sessions = {seen.session: seen.mark for seen in found.values() if seen.mark}
+    return {pid: replace(seen, mark=seen.mark or marks_of_sessions.get(seen.session)) for pid, seen in found.items()}
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except (OSError, AttributeError):  # it has just ended; there are no sessions on this system
+        return -pid
+
+
+def _chain(pid: int, around: dict[int, _Seen]) -> list[_Seen]:
+    """A process, its parent, the parent of that one and so on."""
+    chain: list[_Seen] = []
+    while pid in around and around[pid] not in chain:
+        chain.append(around[pid])
+        pid = around[pid].parent
+    return chain
+
+
+def _mark_of(chain: list[_Seen]) -> str | None:
+    """The mark of a process; if it has lost that, then of the nearest one above it that has one."""
+    return next((seen.mark for seen in chain if seen.mark), None)

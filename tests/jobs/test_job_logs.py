@@ -1,0 +1,47 @@
+"""Logs that are read while they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sb3_pvp.jobs import logs
+from sb3_pvp.jobs.logs import follow, last_lines
+
+LINES = st.lists(st.text("aä€ ", max_size=9), max_size=12)
+
+
+@given(LINES, st.integers(0, 14), st.booleans(), st.integers(1, 20))
+def test_the_last_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], count: int, ended: bool, block: int
+) -> None:
+    text = "\n".join(lines) + ("\n" if ended and lines else "")
+    path = tmp_path_factory.mktemp("logs") / "log"
+    path.write_text(text, encoding="utf-8")
+    before, logs._BLOCK = logs._BLOCK, block
+    try:
+        whole = text.splitlines()
+        assert last_lines(path, count) == whole[max(len(whole) - count, 0) :]
+    finally:
+        logs._BLOCK = before
+
+
+def test_no_log_has_no_lines(tmp_path: Path) -> None:
+    assert last_lines(tmp_path / "none", 5) == []
+
+
+def test_a_log_is_followed_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"before one\n")
+    parts = iter(["two €\n".encode()[:5], "two €\n".encode()[5:], b"three\n"])
+
+    def is_over() -> bool:
+        part = next(parts, b"")
+        with path.open("ab") as file:
+            file.write(part)
+        return not part
+
+    assert "".join(follow(path, is_over, start=7)) == "one\ntwo €\nthree\n"
