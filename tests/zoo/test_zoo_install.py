@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from argparse import Namespace
@@ -97,7 +98,30 @@ def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
     assert experiment.create_envs(1).get_attr("settings")[0].opponent == "noop"
 
 
-def test_an_unknown_command_is_one_line_and_exit_code_2() -> None:
-    run = subprocess.run([sys.executable, "-m", "sb3_pvp.zoo", "play"], capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (["trian"], "unknown command 'trian' (did you mean 'train'?). Known: "),
+        ([], "no command given. Known: train, enjoy, record_video, record_training, plots, push"),
+    ],
+)
+def test_an_unknown_command_is_one_line_and_exit_code_2(command: list[str], error: str) -> None:
+    run = subprocess.run([sys.executable, "-m", "sb3_pvp.zoo", *command], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "python -m sb3_pvp.zoo: error: unknown command 'play'; use train or enjoy\n"
+    assert run.stderr.startswith(f"python -m sb3_pvp.zoo: error: {error}") and run.stderr.count("\n") == 1
+
+
+def test_importing_the_commands_imports_none_of_what_they_need() -> None:
+    heavy = "torch", "rl_zoo3", "optuna", "wandb", "stable_baselines3"
+    check = f"import sys, sb3_pvp.zoo; sys.exit(len({{*sys.modules}} & {{*{heavy}}}))"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+
+
+def test_a_broken_installation_is_no_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # rl-zoo3 would leave a custom_envs.py with an ImportError out, and say nothing.
+    monkeypatch.setitem(sys.modules, "sb3_pvp.zoo.manager", None)
+    with pytest.raises(RuntimeError, match="cannot be installed into rl-zoo3: .*sb3_pvp.zoo.manager"):
+        zoo.install()
+    monkeypatch.delitem(sys.modules, "sb3_pvp.zoo.custom_envs", raising=False)
+    with pytest.raises(RuntimeError, match="cannot be installed"):
+        importlib.import_module("sb3_pvp.zoo.custom_envs")

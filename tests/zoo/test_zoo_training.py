@@ -5,39 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import yaml
+from strict_env import StrictEnv
 
 from sb3_pvp import zoo
-from sb3_pvp.envs.fights import LEARNER, Fights
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["-params", "n_envs:4", "n_steps:64", "batch_size:64", "n_epochs:1"]
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
-
-
-@pytest.fixture
-def strict(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Makes every fight refuse illegal joint actions of the learner; collects how many fights each step had."""
-    steps: list[int] = []
-    step: Callable[..., None] = Fights.step
-
-    def strict_step(fights: Fights, actions: Any) -> None:
-        actions = np.asarray(actions)
-        masks = fights.world.masks[:, LEARNER]
-        for head in range(fights.contract.num_heads):
-            allowed = fights.contract.conditional_mask(masks, actions[:, :head])
-            assert allowed[np.arange(len(actions)), actions[:, head]].all(), f"illegal choice in head {head}"
-        steps.append(len(actions))
-        step(fights, actions)
-
-    monkeypatch.setattr(Fights, "step", strict_step)
-    return steps
 
 
 def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,19 +89,23 @@ def zoo_model(path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_worker_processes(tmp_path: Path) -> None:
-    options = ["-n", "256", "--vec-env", "subproc", "--eval-freq", "128", "--eval-episodes", "1", "-f", str(tmp_path)]
-    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", *NH, *options, *TINY]
-    subprocess.run(command, cwd=ROOT, env=_environment(), check=True, capture_output=True, text=True)
+def test_worker_processes_get_legal_actions_only(tmp_path: Path) -> None:
+    # An illegal action would end a worker, and with it the training.
+    options = ["-n", "512", "-P", "--seed", "1", "--vec-env", "subproc", "--eval-freq", "256", "--eval-episodes", "1"]
+    strict = ["env_wrapper:'strict_env.StrictEnv'"]
+    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", *NH, *options, "-f", str(tmp_path), *TINY, *strict]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/zoo")])}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert (tmp_path / "maskable_ppo/NhEnv_1/NhEnv.zip").is_file()
 
 
 @pytest.mark.slow
-def test_rl_zoo3s_own_entry_point(tmp_path: Path) -> None:
-    (tmp_path / "custom_envs.py").write_text("import sb3_pvp.zoo\n\nsb3_pvp.zoo.install()\n")
-    command = [sys.executable, "-m", "rl_zoo3.train", *NH, "-n", "256", "--eval-freq", "-1", *TINY]
-    subprocess.run(command, cwd=tmp_path, env=_environment(), check=True, capture_output=True, text=True)
-    assert (tmp_path / "logs/maskable_ppo/NhEnv_1/initial_model.zip").is_file()
+def test_a_strict_worker_notices_an_illegal_action() -> None:
+    env = StrictEnv(gym.make("NhEnv"))
+    env.reset(seed=1)
+    closed = np.flatnonzero(~env.action_masks()[: env.action_space.nvec[0]])
+    with pytest.raises(AssertionError, match="illegal"):
+        env.step(np.array([closed[0], *[0] * (len(env.action_space.nvec) - 1)]))
 
 
 def _environment() -> dict[str, str]:
