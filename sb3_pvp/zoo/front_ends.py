@@ -19,6 +19,7 @@ from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import ALGO, find_preset
 from sb3_pvp.zoo.installation import install_into_rl_zoo3
 from sb3_pvp.zoo.sweeps.options import SweepOptions, add_options, read_options
+from sb3_pvp.zoo.tracking import Tracking
 
 #: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
 _NEWEST = "newest"
@@ -40,6 +41,8 @@ def train(arguments: list[str] | None = None) -> None:
 
     ``-optimize`` and ``--trial-id`` are those of `sb3_pvp.zoo.sweeps`, with the options of `SweepOptions`.
 
+    ``--track`` follows the training in W&B: see `sb3_pvp.zoo.tracking`.
+
     ``-i MODEL`` begins a new run with that model, which is trained for so many steps more; see
     `sb3_pvp.zoo.continuing`.
 
@@ -54,7 +57,8 @@ def train(arguments: list[str] | None = None) -> None:
         _check(arguments)
         from rl_zoo3.train import train as rl_zoo3_train
 
-        with _command_line(arguments), _manager_with(resume=given.resume, sweep=sweep):
+        tracking = Tracking(given.preset) if given.track else None
+        with _command_line(arguments), _manager_with(resume=given.resume, sweep=sweep, tracking=tracking):
             rl_zoo3_train()
 
 
@@ -139,6 +143,7 @@ def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset")
     parser.add_argument("--resume", nargs="?", const=_NEWEST)
+    parser.add_argument("--track", action="store_true")  # rl-zoo3 would begin with it before it knows the run
     add_options(parser)
     return parser.parse_known_args(arguments)
 
@@ -161,8 +166,9 @@ def _check(arguments: list[str]) -> None:
     parser.add_argument("--gym-packages", nargs="+", default=[])
     parser.add_argument("-i", "--trained-agent", default="")
     given, _ = parser.parse_known_args(arguments)
-    if given.trained_agent and not Path(given.trained_agent).is_file():
-        raise ZooError(f"there is no model {given.trained_agent}: -i takes the zip file of one")
+    model = Path(given.trained_agent)
+    if given.trained_agent and not (model.suffix == ".zip" and model.is_file()):
+        raise ZooError(f"there is no model {model}: -i takes the zip file of one")
     if given.env not in gymnasium.registry and not given.gym_packages:
         raise ZooError(_unknown_env(given.env))
 
@@ -184,13 +190,13 @@ def _run_script(module: str, arguments: list[str]) -> None:
 
 
 @contextmanager
-def _manager_with(resume: str | None, sweep: SweepOptions) -> Iterator[None]:
+def _manager_with(resume: str | None, sweep: SweepOptions, tracking: Tracking | None) -> Iterator[None]:
     # rl-zoo3 makes the manager with the arguments that it knows.
     import rl_zoo3.train
 
     names: dict[str, Any] = vars(rl_zoo3.train)
     manager = names["ExperimentManager"]
-    names["ExperimentManager"] = partial(manager, resume=resume, sweep=sweep)
+    names["ExperimentManager"] = partial(manager, resume=resume, sweep=sweep, tracking=tracking)
     try:
         yield
     finally:

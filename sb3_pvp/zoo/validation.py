@@ -127,7 +127,7 @@ def _callback_class(name: str) -> Any:
         return getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
         known = {each: f"{callbacks.__name__}.{each}" for each in callbacks.__all__}
-        close = difflib.get_close_matches(class_name, known, n=1)
+        close = difflib.get_close_matches(class_name, known, n=1) if module in ("", callbacks.__name__) else []
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ZooError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
 

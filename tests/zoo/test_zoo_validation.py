@@ -1,0 +1,97 @@
+"""What is misspelled or impossible is one line with exit code 2, and leaves no folder behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sb3_pvp import zoo
+from sb3_pvp.zoo.hyperparams import with_nested
+
+NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
+CALLBACKS = "sb3_pvp.callbacks."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-params", "gama:0.9"], "unknown hyperparameter 'gama' (did you mean 'gamma'?)"),
+        (["-params", "seed:3"], "unknown hyperparameter 'seed'"),
+        (["-params", "gamma:2"], "gamma must be a number from 0 to 1"),
+        (["-params", "learning_rate:'fast'"], "learning_rate must be a number of at least 0"),
+        (["-params", "ent_coef:{'type': 'lineer'}"], "unknown schedule type 'lineer'"),
+        (["-params", "n_steps:0"], "n_steps must be a positive integer, got 0"),
+        (["-params", "gamma"], "-params takes NAME:VALUE"),
+        (["-params", "policy_kwargs.net_arc:[8]"], "'net_arc' (did you mean 'net_arch'?)"),
+        (["-params", "policy:'sb3_pvp.policies.AutoregressivPolicy'"], "unknown policy"),
+        (["-params", "gamma.x:1"], "cannot set gamma.x: gamma is no mapping, but 0.99"),
+        (["-params", "env_kwargs.rewards.winn:3"], "unknown reward 'winn' (did you mean 'win'?)"),
+        (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild'. Did you mean 'accountBuild'?"),
+        (["--env-kwargs", "oponent:'noop'"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
+        (["--env-kwargs", "opponent:noop"], "--env-kwargs takes NAME:VALUE with a VALUE in Python"),
+        (["--env-kwargs", "opponent:'lost.zip'"], "lost.zip"),
+        (["--eval-env-kwargs", "opponent:'nop'"], "unknown opponent 'nop' (did you mean 'noop'?)"),
+        (["-params", "callback:'EloCallback'"], f"unknown callback 'EloCallback' (did you mean '{CALLBACKS}EloCal"),
+        (["-params", f"callback:'{CALLBACKS}EloCalback'"], f"(did you mean '{CALLBACKS}EloCallback'?)"),
+        (["-params", "callback:'my.own.Callback'"], "unknown callback 'my.own.Callback' (No module named 'my')"),
+        (["-params", f"callback:[{{'{CALLBACKS}EloCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
+        (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': {{'snapshot_every': 0}}}}"], "snapshot_every must be"),
+        (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
+        (["-conf", "lost.yml"], "lost.yml"),
+        (["-i", "lost.zip"], "there is no model lost.zip"),
+        (["-i", __file__], "-i takes the zip file of one"),
+        (["--env", "NhEnw"], "unknown environment 'NhEnw' (did you mean 'NhEnv'?)"),
+        (["--preset", "Coer"], "unknown preset 'Coer' (did you mean 'Core'?)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(SystemExit) as raised:
+        zoo.train([*NH, "-f", str(runs), *arguments])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert raised.value.code == 2
+    assert error.startswith("train: error: ") and message in error
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"batch_sise": 64}, "unknown hyperparameter 'batch_sise' (did you mean 'batch_size'?)"),
+        ({"env_kwargs": {"rewards": {"damage_delt": 1}}}, "'damage_delt' (did you mean 'damage_dealt'?)"),
+        ({"env_kwargs": ["opponent"]}, "env_kwargs must map"),
+        ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
+        ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
+    ],
+)
+def test_files_are_checked_as_well(
+    block: dict[str, object], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_text(yaml.safe_dump({"NhEnv": {"import": ["NhEnv"], **block}}))
+    with pytest.raises(SystemExit):
+        zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.zip"
+    path.write_text("no zip")
+    with pytest.raises(SystemExit):
+        zoo.train([*NH, "-i", str(path), "-f", str(tmp_path / "runs")])
+    assert f"{path} is not a saved model" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_environments_of_others_are_their_own_business(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="gama"):
+        zoo.train(["--algo", "ppo", "--env", "CartPole-v1", "-n", "32", "-f", str(tmp_path), "-params", "gama:0.9"])
+
+
+def test_nested_names_change_a_copy() -> None:
+    hyperparams = {"a": 1, "b": {"c": 2, "d": 3}, "b.c": 4, "e.f.g": 5}
+    assert with_nested(hyperparams) == {"a": 1, "b": {"c": 4, "d": 3}, "e": {"f": {"g": 5}}}
+    assert hyperparams["b"] == {"c": 2, "d": 3}
