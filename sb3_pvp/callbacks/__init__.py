@@ -14,6 +14,7 @@ from sb3_pvp.callbacks.progress import ProgressCallback
 from sb3_pvp.callbacks.reference_rating import ReferenceRatingCallback
 from sb3_pvp.callbacks.reward_tracker import RewardTrackerCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback
+from sb3_pvp.callbacks.wandb_artifacts import WandbArtifactsCallback
 from sb3_pvp.callbacks.win_rate_eval import WinRateEvalCallback
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "ReferenceRatingCallback",
     "RewardTrackerCallback",
     "SelfPlayCallback",
+    "WandbArtifactsCallback",
     "WinRateEvalCallback",
 ]

@@ -19,13 +19,17 @@ from sb3_pvp.callbacks.weights import save_weights
 from sb3_pvp.envs.opponents import SELF_PLAY
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, MatchRecord, Player
-from sb3_pvp.selfplay.leaderboard import FORMATS
+from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 
 METRICS = {
     "league/num_players": "Players with a model in the league.",
     "league/num_matches": "Matches in the league's log, broken ones among them.",
     "league/broken_matches": "Fights of this roll-out that broke off, and are not rated.",
+    "league/bradley_terry/latest": "Bradley-Terry rating of the learner's newest snapshot with matches, from all "
+    "matches so far; as often as there are pictures.",
+    "league/bradley_terry/low": "Lower end of the 95 % interval of this rating.",
+    "league/bradley_terry/high": "Upper end of the 95 % interval of this rating.",
     "league/payoff": "Picture: win rates of players (rows) against one another.",
     "league/ratings": "Picture: ratings of the learner's snapshots over steps, and of the others.",
 }
@@ -128,6 +132,9 @@ class LeagueCallback(BaseCallback):
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
         league_pictures.publish(league, standings, self.logger)
+        for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
+            for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
+                self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
     def _snapshot_every(self, t: int) -> float:
         every = self._schedule(t)

@@ -13,6 +13,7 @@ from stable_baselines3.common.logger import Image, Logger
 from sb3_pvp.atomic_files import replacing
 from sb3_pvp.callbacks.rollouts import TABLES
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
+from sb3_pvp.selfplay.leaderboard import of_snapshots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,13 +56,12 @@ def draw_ratings(standings: Sequence[Standing]) -> Figure:
     """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
     figure: Figure = _figure(8, 5)
     axes = figure.subplots()
-    rated = [(Player.parse(each.player), each) for each in standings]
-    own = sorted(((player.age, each) for player, each in rated if player.name == LEARNER), key=lambda pair: pair[0])
+    own = of_snapshots(standings, LEARNER)
     steps = [step for step, _ in own]
     axes.plot(steps, [each.elo for _, each in own], "--", linewidth=1, label="Elo")
     axes.plot(steps, [each.rating for _, each in own], label="Bradley-Terry, 95 % interval")
     axes.fill_between(steps, [each.low for _, each in own], [each.high for _, each in own], alpha=0.2, linewidth=0)
-    others = [each for player, each in rated if player.name != LEARNER]
+    others = [each for each in standings if Player.parse(each.player).name != LEARNER]
     for number, each in enumerate(others[:8]):
         axes.axhline(each.rating, color=f"C{number + 2}", linewidth=0.8, linestyle=":", label=each.player)
     axes.set(xlabel="steps", ylabel="rating")

@@ -57,6 +57,12 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
     return standings
 
 
+def of_snapshots(standings: Sequence[Standing], name: str) -> list[tuple[int, Standing]]:
+    """The lines of a player's snapshots, each with its steps, in the order of steps."""
+    players = ((Player.parse(each.player), each) for each in standings)
+    return sorted(((player.age, each) for player, each in players if player.name == name), key=lambda pair: pair[0])
+
+
 def as_json(standings: Sequence[Standing]) -> str:
     """A JSON list with an object for each line, full precision."""
     return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"

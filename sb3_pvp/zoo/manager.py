@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback
+from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.run_league import LEAGUE
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.continuing import copy_league, league_of
@@ -36,15 +36,17 @@ from sb3_pvp.zoo.resume import (
     steps_of,
 )
 from sb3_pvp.zoo.sweeps.manager import SweepingManager
+from sb3_pvp.zoo.tracking import EVENTS, Tracking
 from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 class PvpExperimentManager(SweepingManager):
-    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments, those of `SweepingManager` and one more.
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments, those of `SweepingManager` and two more.
 
     Args:
         resume: go on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one.
+        tracking: how the run is followed in W&B; default: not, unless rl-zoo3's own command has opened a W&B run.
     """
 
     def __init__(
@@ -54,15 +56,21 @@ class PvpExperimentManager(SweepingManager):
         env_id: str,
         *positional: Any,
         resume: str | None = None,
+        tracking: Tracking | None = None,
         **keywords: Any,
     ) -> None:
         ours = is_ours(env_id)
         self._resume = resume
+        self._tracking = tracking or (Tracking() if getattr(args, "track", False) else None)
+        if tracking:
+            args = argparse.Namespace(**{**vars(args), "track": True})
         self._stopped_run: StoppedRun | None = None
         default = hyperparams_path(algo) if ours else None
         if default is not None and keywords.get("config") is None:
             keywords["config"] = str(default)
         super().__init__(args, algo, env_id, *positional, **keywords)
+        if self._tracking and self.optimize_hyperparameters:
+            raise ZooError("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if ours:
             self._choose_processes(keywords.get("vec_env_type", "dummy"))
 
@@ -88,6 +96,7 @@ class PvpExperimentManager(SweepingManager):
             steps_of(Path(self.trained_agent))
         if self._resume:
             self._go_on(self._resume, saved)
+        self._saved_hyperparams = saved
         return hyperparams, saved
 
     def _read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -141,12 +150,33 @@ class PvpExperimentManager(SweepingManager):
             self.monitor_kwargs = {**self.monitor_kwargs, "override_existing": False}
         return processed
 
+    def setup_experiment(self) -> Any:
+        """Makes the model and all that its training needs."""
+        try:
+            return super().setup_experiment()
+        except BaseException:
+            if self._tracking:
+                self._tracking.finish(exit_code=1)
+            raise
+
+    def create_log_folder(self) -> None:
+        """Creates it; before that, the run is announced to W&B if it is to be followed there."""
+        folder = Path(self.save_path)
+        if self._tracking:
+            self._tracking.start(self.args, self._saved_hyperparams, folder)
+            self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
+        super().create_log_folder()  # type: ignore[no-untyped-call]
+        if self._tracking:
+            self._tracking.remember(folder)
+
     def create_callbacks(self) -> None:
         """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
         with _our_callbacks(self.algo, is_ours(self.env_name.gym_id)):
             super().create_callbacks()
+        if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
+            self.callbacks.append(WandbArtifactsCallback())
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
 
@@ -183,12 +213,23 @@ class PvpExperimentManager(SweepingManager):
                 super().learn(GoingOn(model, run.name, keeps_counting, begun_at))  # type: ignore[arg-type]
         except Exception as error:
             model.save(f"{self.save_path}/interrupted_model")
+            if self._tracking:
+                self._tracking.finish(exit_code=1)
             reason = _reason(error)
             if reason is None:
                 raise
             raise TrainingInterrupted(
                 f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
             ) from error
+
+    def save_trained_model(self, model: BaseAlgorithm) -> None:
+        """Saves it as the base class does, and for W&B if the run is followed there."""
+        super().save_trained_model(model)
+        if self._tracking:
+            for callback in self.callbacks:
+                if isinstance(callback, WandbArtifactsCallback):
+                    callback.publish(model)  # nothing new, unless training was interrupted
+            self._tracking.finish()
 
 
 def _reason(error: Exception) -> str | None:

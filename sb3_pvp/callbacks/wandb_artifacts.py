@@ -1,0 +1,177 @@
+"""The models and ratings of a run in Weights & Biases."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
+from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.selfplay import LEARNER, Player, Standing
+from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+#: The file of SB3's ``EvalCallback`` in the folder of the run.
+BEST_MODEL = "best_model.zip"
+
+
+class WandbArtifactsCallback(BaseCallback):
+    """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
+
+    At the end of training these are logged:
+
+    * the artifact ``model-ID``, with the W&B run's id, in versions that are called ``final``, ``best`` (the file
+      `BEST_MODEL`, if there is one) and ``strongest`` (of the league). Their metadata are steps and ratings;
+    * the artifact ``leaderboard-ID`` with ``leaderboard.csv``, and the same as a table, ``league/leaderboard``;
+    * the chart ``league/rating_curves``: Elo and Bradley-Terry ratings of the learner's snapshots over their steps, as
+      they are known at the end. As they grow, they are metrics of `EloCallback` and `LeagueCallback`.
+
+    Metrics themselves are W&B's business: ``wandb.init(sync_tensorboard=True)``. List this callback last.
+
+    Args:
+        snapshots: also logs every new snapshot in the league, as a version of ``snapshots-ID`` called ``steps-STEPS``.
+        directory: of the league; ``None``: ``league`` in the folder of the run.
+        verbose: as in SB3.
+
+    Raises:
+        ValueError: at the start of training, if no W&B run is open.
+    """
+
+    def __init__(self, snapshots: bool = False, directory: str | Path | None = None, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._snapshots, self._directory = snapshots, directory
+        self._published_at: int | None = None
+
+    def publish(self, model: BaseAlgorithm) -> None:
+        """Logs what is logged at the end; does nothing if that was done after the same number of steps."""
+        if model.num_timesteps == self._published_at:
+            return
+        self._published_at = model.num_timesteps
+        run, league = _open_run(), _league(model, self._directory)
+        standings = [] if league is None else league.league.leaderboard()
+        own = of_snapshots(standings, LEARNER)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.zip"
+            model.save(path)
+            newest = own[-1][1] if own else None
+            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, newest)
+        self._log_best(run, model, league, standings)
+        if standings:
+            _log_leaderboard(run, standings)
+
+    def _init_callback(self) -> None:
+        _open_run()
+        self._first_step = self.num_timesteps
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        league = _league(self.model, self._directory) if self._snapshots else None
+        if league is None:
+            return
+        new = [each for each in league.league.players() if each.name == LEARNER and each.age >= self._first_step]
+        standings = {each.player: each for each in league.league.leaderboard()} if new else {}
+        run = _open_run()
+        for player in new:
+            path, alias = league.league.path(player), f"steps-{player.age}"
+            log_model(run, f"snapshots-{run.id}", path, alias, player.age, standings.get(str(player)))
+            self._first_step = player.age + 1
+
+    def _on_training_end(self) -> None:
+        self.publish(self.model)
+
+    def _log_best(self, run: Run, model: BaseAlgorithm, league: RunLeague | None, standings: list[Standing]) -> None:
+        folder = _folder(model)
+        best = None if folder is None else folder / BEST_MODEL
+        if best is not None and best.is_file():
+            log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
+        player = None if league is None else strongest(league)
+        if league is not None and player is not None:
+            standing = next(each for each in standings if each.player == str(player))
+            log_model(run, f"model-{run.id}", league.league.path(player), "strongest", player.age, standing)
+
+
+def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
+    """Logs a model's file as a new version of an artifact.
+
+    Args:
+        run: an open W&B run.
+        name: of the artifact.
+        path: the model's zip file; it may change afterwards.
+        alias: what the version is called.
+        steps: what the model was trained for.
+        standing: how strong it is, if that is known.
+    """
+    import wandb
+
+    artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **_ratings(standing)})
+    artifact.add_file(str(path), name="model.zip", policy="mutable")
+    run.log_artifact(artifact, aliases=[alias])
+
+
+def steps_of(path: Path) -> int:
+    """How many steps the model in a file was trained for."""
+    with zipfile.ZipFile(path) as archive:
+        return int(json.loads(archive.read("data"))["num_timesteps"])
+
+
+def _ratings(standing: Standing | None) -> dict[str, Any]:
+    if standing is None:
+        return {}
+    return {
+        "player": standing.player,
+        "elo": standing.elo,
+        "open_skill": standing.open_skill,
+        "bradley_terry": standing.rating,
+        "bradley_terry_interval": [standing.low, standing.high],
+        "games": standing.games,
+        "win_rate": standing.win_rate,
+    }
+
+
+def _log_leaderboard(run: Run, standings: list[Standing]) -> None:
+    import wandb
+
+    artifact = wandb.Artifact(f"leaderboard-{run.id}", type="leaderboard")
+    with artifact.new_file("leaderboard.csv") as file:
+        file.write(FORMATS["csv"](standings))
+    run.log_artifact(artifact)
+    rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
+    run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
+    own = of_snapshots(standings, LEARNER)
+    steps, curves = [step for step, _ in own], {"Bradley-Terry": [each.rating for _, each in own]}
+    curves["Elo"] = [each.elo for _, each in own]
+    title = "Ratings of the learner's snapshots"
+    chart = wandb.plot.line_series(steps, list(curves.values()), keys=list(curves), title=title, xname="steps")
+    run.log({"league/rating_curves": chart})
+
+
+def _open_run() -> Run:
+    import wandb
+
+    if wandb.run is None:
+        raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init before")
+    return wandb.run
+
+
+def _folder(model: BaseAlgorithm) -> Path | None:
+    try:
+        return run_folder(model)
+    except ValueError:
+        return None
+
+
+def _league(model: BaseAlgorithm, directory: str | Path | None) -> RunLeague | None:
+    """The league of the run, if it has one."""
+    if directory is None and _folder(model) is None:
+        return None
+    return shared_league(model, directory) if league_folder(model, directory).is_dir() else None

@@ -1,0 +1,120 @@
+"""``--track``: a training is followed in Weights & Biases.
+
+rl-zoo3 opens a W&B run before it knows which run goes on, and with which hyperparameters. Here this is done when both
+are known: the W&B run has the resolved hyperparameters, goes on with its training (``--resume``), and gets metrics from
+the training's own event files. `WandbArtifactsCallback` adds models and ratings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sb3_pvp.atomic_files import write_atomically
+from sb3_pvp.zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+#: The file in the folder of a run that says which W&B run follows it.
+RUN_FILE = "wandb_run.json"
+#: The folder for event files in the folder of a run, without ``--tensorboard-log``.
+EVENTS = "tensorboard"
+
+_VERSION = 1
+_PACKAGES = ("sb3-pvp", "stable-baselines3", "sb3-contrib", "rl_zoo3", "gymnasium", "torch", "numpy", "numba", "wandb")
+
+
+class Tracking:
+    """The W&B run that follows one training.
+
+    Args:
+        preset: the name of the preset that the training has, if any.
+    """
+
+    def __init__(self, preset: str | None = None) -> None:
+        self._preset = preset
+        self._run: Run | None = None
+        self._is_own = False
+
+    def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
+        """Opens the W&B run, or the one in which this training was followed before; one that is open is taken.
+
+        Args:
+            args: rl-zoo3's options.
+            hyperparams: of the training, with all that they import.
+            folder: of the run.
+
+        Raises:
+            ZooError: if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+        """
+        import wandb
+
+        before = _remembered(folder)
+
+        config = {**run_config(args, hyperparams), "preset": self._preset, "run_folder": folder.name}
+        self._is_own = wandb.run is None
+        if wandb.run is not None:
+            self._run = wandb.run
+            self._run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
+            return
+        try:
+            self._run = wandb.init(
+                **(before or _new_run(args)),
+                group=args.wandb_group,
+                tags=[*args.wandb_tags, *([self._preset] if self._preset else [])],
+                config=config,
+                sync_tensorboard=True,
+                settings=wandb.Settings(disable_git=True, save_code=False),
+            )
+        except wandb.Error as error:
+            raise ZooError(
+                f"W&B cannot follow this training: {error} Use `wandb login`, or set WANDB_MODE=offline to keep "
+                "everything on this machine"
+            ) from error
+
+    def remember(self, folder: Path) -> None:
+        """Writes down which W&B run it is, so that it goes on with the training."""
+        assert self._run is not None
+        about = {"version": _VERSION, "id": self._run.id, "project": self._run.project, "entity": self._run.entity}
+        write_atomically(folder / RUN_FILE, json.dumps(about) + "\n")
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Closes the W&B run, and waits until all is sent or written; one that was open before stays open."""
+        run, self._run = self._run, None
+        if run is not None and self._is_own:
+            run.finish(exit_code)
+
+
+def run_config(args: argparse.Namespace, hyperparams: Mapping[str, Any]) -> dict[str, Any]:
+    """What a W&B run says about its training: rl-zoo3's options, all hyperparameters, and versions."""
+    versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+    command = " ".join(sys.orig_argv)
+    return {**vars(args), "command": command, "saved_hyperparams": dict(hyperparams), "versions": versions}
+
+
+def _new_run(args: argparse.Namespace) -> dict[str, Any]:
+    name = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
+    return {"name": name, "project": args.wandb_project_name, "entity": args.wandb_entity}
+
+
+def _remembered(folder: Path) -> dict[str, Any]:
+    """How to go on with the W&B run that followed the training in this folder; nothing if none did."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return {}
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["version"] != _VERSION:
+            raise ValueError(f"it has version {about['version']!r}, and this program reads {_VERSION}")
+        place = {"project": about["project"], "entity": about["entity"] or None}
+        return {"id": str(about["id"]), "resume": "allow", **place}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ZooError(f"{path} cannot be read ({error}): remove it to begin a new W&B run") from error
