@@ -172,6 +172,12 @@ class Fights:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
         return self._observations.masks(fights)
 
+    def seat_masks(self) -> NDArray[np.bool_]:
+        """What both seats of every fight may choose, bool ``(N, 2, A)``, a new array; those of learners are theirs."""
+        masks = self.world.masks.copy()
+        masks[self._seats.fight, self._seats.seat] = self.action_masks()
+        return masks
+
     def reset_info(self, fight: int) -> dict[str, Any]:
         """What is known about an episode from its start: who the opponent is, the seed of the fight (``None`` if it
         goes on with the random numbers of the one before) and, if the world tells it, the build."""

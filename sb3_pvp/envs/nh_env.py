@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -18,13 +17,14 @@ from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import OpponentLike
-from sb3_pvp.envs.render import render_world
+from sb3_pvp.envs.render.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
 from sb3_pvp.envs.rewards import RewardWeights
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
+from sb3_pvp.envs.spectator import Spectator
 from sb3_pvp.envs.worlds import WorldFactory
 from sb3_pvp.snapshots import Snapshot, check_identity
 
-RENDER_MODES = ("ansi", "human")
+_MODES = ", ".join(map(repr, RENDER_MODES))
 _ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "NhEnv", "version": 1}
 
@@ -53,8 +53,10 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             ["0:9", "food_count"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": ["use_veng"]}``,
             or a schedule of arrays (`sb3_pvp.envs.mask_override`).
-        render_mode: ``None``, ``"ansi"`` (`render` returns a string) or ``"human"`` (every tick is printed). Colours
-            are left out if the environment variable ``NO_COLOR`` is set.
+        render_mode: ``None``; ``"ansi"``: `render` returns a text (without colours if the environment variable
+            ``NO_COLOR`` is set); ``"rgb_array"``: a picture, uint8 ``(640, 960, 3)``; ``"human"``: a window shows every
+            tick (its keys: `sb3_pvp.envs.render.picture.window.Window`; without a display, ticks are printed). Pictures
+            need the extra ``sb3-pvp[render]``. A mode costs nothing until it is used.
         contract: what is played: ``"NhEnv"`` or ``"DharokEnv"``, which Gymnasium knows under these names as well; or
             any other contract. A factory of worlds may bring its own (`sb3_pvp.envs.worlds.make_world`).
 
@@ -62,7 +64,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         ValueError: for an unknown name or a value out of range.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": 2}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}  # type: ignore[misc]
 
     def __init__(
         self,
@@ -95,6 +97,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         self.contract = self.fights.contract
         self.observation_space = self.fights.observation_space
         self.action_space = self.fights.action_space
+        self._spectator = Spectator(self.fights)
+        self._viewer = Viewer(self.contract.name)
         self._seeded = False
         self._running = False
 
@@ -118,8 +122,9 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**32))
         self.fights.reset(_ONLY_FIGHT, [seed], [options or {}])
+        self._spectator.start_fights()
         self._seeded = self._running = True
-        self._print_if_human()
+        self._show_if_human()
         return self._observation(), self.fights.reset_info(0)
 
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -137,10 +142,11 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")
+        self._spectator.start_tick()
         self.fights.step(np.asarray(action)[np.newaxis])
         terminated, truncated = bool(self.fights.terminated[0]), bool(self.fights.truncated[0])
         self._running = not (terminated or truncated)
-        self._print_if_human()
+        self._show_if_human()
         return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
     @property
@@ -183,40 +189,29 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
+        self._spectator.start_fights()
         self._seeded, self._running = state["seeded"], state["running"]
         self.np_random.bit_generator.state = state["np_random"]
 
-    def render(self) -> str | None:
-        """The last tick as text in mode ``"ansi"``; in mode ``"human"``, `reset` and `step` have printed it already."""
+    def render(self) -> Frame:
+        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already.
+
+        Raises `gymnasium.error.ResetNeeded` before the first reset, `gymnasium.error.DependencyNotInstalled` without
+        pygame (but for texts), and `ValueError` for a contract whose fighters nobody knows how to draw.
+        """
         if self.render_mode is None:
-            gym.logger.warn('nothing to render: give render_mode="ansi" or "human" when the environment is made')
+            gym.logger.warn(f"nothing to render: give a render_mode ({_MODES}) when the environment is made")
             return None
-        return render_fight(self.fights, 0) if self.render_mode == "ansi" else None
+        return None if self.render_mode == "human" else self._viewer.frame(self._spectator.scene(0), self.render_mode)
 
     def close(self) -> None:
-        """Closes the world."""
+        """Closes the window and the world."""
+        self._viewer.close()
         self.fights.close()
 
     def _observation(self) -> Observation:
         return {key: value[0] for key, value in self.fights.observation().items()}
 
-    def _print_if_human(self) -> None:
+    def _show_if_human(self) -> None:
         if self.render_mode == "human":
-            print(render_fight(self.fights, 0), flush=True)
-
-
-def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the mode, or raises `TypeError` for one that does not exist.
-
-    It is a `TypeError` because SB3's ``make_vec_env`` asks for ``"rgb_array"`` first and, on this error only, tries
-    again without.
-    """
-    if render_mode is not None and render_mode not in RENDER_MODES:
-        raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
-    return render_mode
-
-
-def render_fight(fights: Fights, fight: int) -> str:
-    """The last tick of the fight of one row, as text."""
-    number, names, actions = fights.fighters(fight)
-    return render_world(fights.world, number, names, actions, color="NO_COLOR" not in os.environ)
+            self._viewer.show([self._spectator.scene(0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -12,9 +11,10 @@ from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_seed
-from sb3_pvp.envs.nh_env import NhEnv, check_render_mode
+from sb3_pvp.envs.nh_env import NhEnv
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.render import render_world
+from sb3_pvp.envs.render import Scene, scene_of
+from sb3_pvp.envs.render.viewer import Frame, Viewer, check_render_mode
 from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
@@ -91,6 +91,8 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self._seeded = False
         self._length = 0
         self._actions: NDArray[np.int64] | None = None
+        self._masks: NDArray[np.bool_] | None = None
+        self._viewer = Viewer(self.contract.name)
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of one agent's observations."""
@@ -116,9 +118,9 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self.world.reset(_ONLY_FIGHT, [start if seed is None else {**start, "seed": seed}])
         for seat in self._seats:
             seat.begin(_ONLY_FIGHT)
-        self._seeded, self._length, self._actions = True, 0, None
+        self._seeded, self._length, self._actions, self._masks = True, 0, None, None
         self.agents = list(AGENTS)
-        self._print_if_human()
+        self._show_if_human()
         return self._observations(), {agent: {} for agent in AGENTS}
 
     def step(
@@ -135,31 +137,33 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
             raise ValueError(f"actions are needed for {' and '.join(AGENTS)}, got {sorted(actions)}")
         joint = np.stack([np.asarray(actions[agent]) for agent in AGENTS])
         self._actions = check_actions(joint, self.contract, NUM_SEATS)
+        self._masks = None if self.render_mode is None else self.world.masks[0].copy()
         self.world.step(self._actions[np.newaxis])
         self._length += 1
         for seat in self._seats:
             seat.advance()
-        self._print_if_human()
+        self._show_if_human()
         return self._results()
 
-    def render(self) -> str | None:
-        """The last tick as text in mode ``"ansi"``; printed in mode ``"human"``; ``None`` without a mode."""
-        if self.render_mode is None:
+    def render(self) -> Frame:
+        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already."""
+        if self.render_mode in (None, "human"):
             return None
-        actions = (None, None) if self._actions is None else tuple(self._actions)
-        text = render_world(self.world, 0, AGENTS, actions, color="NO_COLOR" not in os.environ)
-        if self.render_mode == "ansi":
-            return text
-        print(text, flush=True)
-        return None
+        return self._viewer.frame(self._scene(), self.render_mode)
 
     def close(self) -> None:
-        """Closes the world."""
+        """Closes the window and the world."""
+        self._viewer.close()
         self.world.close()
 
-    def _print_if_human(self) -> None:
+    def _scene(self) -> Scene:
+        actions = (None, None) if self._actions is None else tuple(self._actions)
+        masks = (None, None) if self._masks is None else tuple(self._masks)
+        return scene_of(self.world, 0, AGENTS, actions, masks)
+
+    def _show_if_human(self) -> None:
         if self.render_mode == "human":
-            self.render()
+            self._viewer.show([self._scene()])
 
     def _observations(self) -> dict[str, Observation]:
         return {

@@ -18,11 +18,13 @@ from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functi
 from sb3_pvp.envs.episode_log import EpisodeLog
 from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.nh_env import NhEnv, check_render_mode, render_fight
+from sb3_pvp.envs.nh_env import NhEnv
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import OpponentLike
+from sb3_pvp.envs.render.viewer import Frame, Viewer, check_render_mode
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.spectator import Spectator
 from sb3_pvp.envs.worlds import WorldFactory
 from sb3_pvp.snapshots import Snapshot, check_identity
 
@@ -39,11 +41,13 @@ class FightView(Measurable):
 
     metadata = NhEnv.metadata
 
-    def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any) -> None:
+    def __init__(self, fights: Fights, index: int, template: EnvTemplate, spectator: Spectator, viewer: Viewer) -> None:
         self.fights = fights
         self.index = index
-        self.render_mode = render_mode
-        self.spec = spec
+        self.render_mode = template.render_mode
+        self.spec = template.spec
+        self._spectator = spectator
+        self._viewer = viewer
 
     @property
     def settings(self) -> FightSettings:
@@ -77,13 +81,9 @@ class FightView(Measurable):
         """The same for all fights of the environment, see `NhVecEnv.set_trained_rollouts`."""
         self.fights.set_trained_rollouts(trained_rollouts)
 
-    def render(self) -> str | None:
-        """The last tick as text; printed in mode ``"human"``."""
-        text = render_fight(self.fights, self.index)
-        if self.render_mode == "human":
-            print(text, flush=True)
-            return None
-        return text
+    def render(self) -> Frame:
+        """The last tick, see `NhVecEnv.render`; in mode ``"human"`` the window shows it."""
+        return self._viewer.frame(self._spectator.scene(self.index), self.render_mode)
 
 
 class NhVecEnv(VecEnv):
@@ -130,8 +130,10 @@ class NhVecEnv(VecEnv):
             settings = FightSettings(opponent, world, **env_kwargs)
             templates = [EnvTemplate(settings, check_render_mode(render_mode))] * _check_count(num_envs)
         self.fights = Fights(len(templates), templates[0].settings)
+        self._spectator = Spectator(self.fights)
+        self._viewer = Viewer(self.fights.contract.name)
         self._views = [
-            FightView(self.fights, index, template.render_mode, template.spec)
+            FightView(self.fights, index, template, self._spectator, self._viewer)
             for index, template in enumerate(templates)
         ]
         self._log = EpisodeLog([template.monitor for template in templates])
@@ -148,6 +150,7 @@ class NhVecEnv(VecEnv):
     def reset(self) -> Observation:
         """Starts new fights everywhere, with the seeds and options set since the last reset."""
         self.fights.reset(self._all, self._seeds, self._options)
+        self._spectator.start_fights()
         self._reset_seeds()
         self._reset_options()
         self._started = True
@@ -165,6 +168,7 @@ class NhVecEnv(VecEnv):
 
         Raises `ValueError` for wrong actions and changes nothing.
         """
+        self._spectator.start_tick()
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
@@ -201,11 +205,30 @@ class NhVecEnv(VecEnv):
         """
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
+        self._spectator.start_fights()
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
 
+    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
+        """A picture of each fight in mode ``"rgb_array"``, uint8 ``(640, 960, 3)``; ``None`` in other modes."""
+        return [view.render() if self.render_mode == "rgb_array" else None for view in self._views]  # type: ignore[misc]
+
+    def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
+        """The last tick of all fights: one picture of all of them side by side in mode ``"rgb_array"``, uint8.
+
+        In mode ``"human"``, which an environment of mode ``"rgb_array"`` is capable of as well, a window shows it.
+        Texts are had by ``env_method("render")``. In the tick in which a fight ends, its end is seen: the new fight,
+        which has begun already, is seen from its first tick on. (``DummyVecEnv`` and ``SubprocVecEnv`` do it the other
+        way round: they show the new fight before its first tick.)
+        """
+        if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
+            self._viewer.show([self._spectator.scene(index) for index in range(self.num_envs)])
+            return None
+        return super().render(mode)
+
     def close(self) -> None:
-        """Closes the world and the log files."""
+        """Closes the window, the world and the log files."""
+        self._viewer.close()
         self.fights.close()
         self._log.close()
 
@@ -244,6 +267,7 @@ class NhVecEnv(VecEnv):
             info["TimeLimit.truncated"] = bool(self.fights.truncated[fight])
             self._log.finish(fight, float(self.fights.episode_return[fight]), int(self.fights.length[fight]), info)
             infos[fight] = info
+        self._spectator.see_end(finished.tolist())
         self.fights.reset(finished)
         for fight in finished.tolist():
             self.reset_infos[fight] = self.fights.reset_info(fight)

@@ -108,20 +108,8 @@ def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.render() == ESCAPE.sub("", colored)
 
 
-def test_human_mode_prints_every_tick(capsys: pytest.CaptureFixture[str]) -> None:
-    env = NhEnv(opponent="noop", world=FakeWorld, render_mode="human")
+def test_the_end_of_the_time_is_told() -> None:
+    env = NhEnv(opponent="noop", world=FakeWorld, max_episode_ticks=1, render_mode="ansi")
     env.reset(seed=0)
     env.step(STAB)
-    env.step(STAB)
-    assert env.render() is None  # what `enjoy` calls after every step: it must not print the tick again
-    printed = capsys.readouterr().out
-    assert [printed.count(f"tick {tick} ") for tick in range(4)] == [1, 1, 1, 0]
-
-
-def test_unknown_modes_are_refused_and_none_warns() -> None:
-    with pytest.raises(TypeError, match="unknown render_mode 'rgb_array'"):
-        NhEnv(world=FakeWorld, render_mode="rgb_array")
-    env = NhEnv(world=FakeWorld)
-    env.reset(seed=0)
-    with pytest.warns(UserWarning, match="nothing to render"):
-        assert env.render() is None
+    assert "tick 1 * time is up *" in ESCAPE.sub("", env.render())

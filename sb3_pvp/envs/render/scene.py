@@ -85,7 +85,7 @@ class FighterScene:
         can_melee: it stands where it can hit with a blade; ``None`` in games where that is always so.
         moving: it walked.
         first: it is processed first in a tick (PID).
-        food_bars: what its food heals, in full health bars.
+        food_bars: what its food heals, in full health bars; ``brew_bars``: what its brews heal.
         food: pieces by name, those that it has; ``potions``: doses by name.
         waits: ticks until it may attack, eat, drink, … again, where it has to wait.
         hitsplats: the damage numbers that were shown on it.
@@ -113,6 +113,7 @@ class FighterScene:
     moving: bool
     first: bool
     food_bars: float
+    brew_bars: float
     levels: Mapping[str, int] = field(default_factory=dict)
     gear: Mapping[str, str] = field(default_factory=dict)
     food: Mapping[str, int] = field(default_factory=dict)
@@ -222,6 +223,7 @@ def _fighter_scene(fighter: Fighter, foe: Fighter, facts: SeatFacts | None, tile
         moving=fighter.sees(look.moving),
         first=fighter.sees("player_has_pid"),
         food_bars=float(meta["remaining_food_scale"]),
+        brew_bars=float(meta["remaining_brew_scale"]),
         food=_counts(fighter, look.food) | (facts.uncounted_food if facts else {}),
         potions=_counts(fighter, look.potions),
         waits=_waits(fighter, look),

@@ -87,8 +87,9 @@ def _pad(text: str) -> str:
 def _headline(scene: Scene, paint: Paint) -> str:
     title = f" tick {scene.tick} "
     if scene.outcome != "running":
-        result = f"* {_fit(scene.fighters[0].name)} {scene.outcome.replace('_', ' ')} * "
-        title += paint(result, _OUTCOME_COLORS.get(scene.outcome, "yellow"))
+        result = f"{_fit(scene.fighters[0].name)} {scene.outcome.replace('_', ' ')}"
+        result = "time is up" if scene.outcome == "timeout" else result
+        title += paint(f"* {result} * ", _OUTCOME_COLORS.get(scene.outcome, "yellow"))
     return "-- " + title.strip() + " " + "-" * max(2 * COLUMN + len(GAP) - _width(title.strip()) - 4, 0)
 
 

@@ -1,0 +1,70 @@
+"""Who watches the fights of an environment, for those who draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from numpy.typing import NDArray
+
+from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.render import Scene, scene_of
+from sb3_pvp.world import Outcome
+
+
+class Spectator:
+    """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
+
+    It only looks while somebody asks: for a tick after which nobody called `scene`, the next one costs nothing, and of
+    the one after that the masks are unknown.
+
+    Args:
+        fights: to watch.
+    """
+
+    def __init__(self, fights: Fights) -> None:
+        self._fights = fights
+        self._started = False
+        self._asked = False
+        self._masks: NDArray[np.bool_] | None = None
+        self._ends: dict[int, Scene] = {}
+
+    def scene(self, row: int) -> Scene:
+        """The last tick of the fight of a row; if that fight has ended in it, its end and not the new fight.
+
+        Raises `gymnasium.error.ResetNeeded` before the first fight, and `ValueError` for a contract whose fighters
+        nobody knows how to draw.
+        """
+        if not self._started:
+            raise ResetNeeded("there is no fight to render: call reset() first")
+        self._asked = True
+        return self._ends.get(row) or self._look(row)
+
+    def start_tick(self) -> None:
+        """Call it before a tick."""
+        self._ends.clear()
+        self._masks = self._fights.seat_masks() if self._asked else None
+        self._asked = False
+
+    def see_end(self, rows: Iterable[int]) -> None:
+        """Call it after a tick, before these rows are reset."""
+        if self._masks is not None:
+            self._ends = {row: self._look(row) for row in rows}
+
+    def start_fights(self) -> None:
+        """Call it when new fights begin and nobody shall see the old ones any more."""
+        self._started = True
+        self._ends.clear()
+        self._masks = None
+
+    def _look(self, row: int) -> Scene:
+        fights = self._fights
+        number, names, actions = fights.fighters(row)
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None)
+        if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
+            masks = self._masks[number]
+        scene = scene_of(fights.world, number, names, actions, masks)
+        timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
+        return replace(scene, outcome="timeout") if timeout else scene
