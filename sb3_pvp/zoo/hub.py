@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.ffmpeg import ffmpeg_on_path
 
 _USAGE = """
@@ -30,7 +31,12 @@ action, _ = fighter.predict(observation)  # obeys the masks in the observation
 
 @contextmanager
 def mended_hub() -> Iterator[None]:
-    """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card."""
+    """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card.
+
+    What the hub refuses is a `ZooError`.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
     integration = importlib.import_module("huggingface_sb3.push_to_hub")
     cards = importlib.import_module("huggingface_hub.repocard")
     make_metadata = getattr(integration, "generate_metadata", None) or integration._generate_metadata
@@ -49,7 +55,10 @@ def mended_hub() -> Iterator[None]:
         _replaced(integration, generate_metadata=generate_metadata),
         _replaced(cards, metadata_save=metadata_save),
     ):
-        yield
+        try:
+            yield
+        except HfHubHTTPError as error:
+            raise ZooError(f"the hub has refused: {error}") from error
 
 
 def _add_usage(card: Path) -> None:
