@@ -76,8 +76,8 @@ class Tracking:
             )
         except wandb.Error as error:
             raise ZooError(
-                f"W&B cannot follow this training: {error} Use `wandb login`, or set WANDB_MODE=offline to keep "
-                "everything on this machine"
+                f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or set "
+                "WANDB_MODE=offline to keep everything on this machine"
             ) from error
 
     def remember(self, folder: Path) -> None:
