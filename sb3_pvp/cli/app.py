@@ -19,6 +19,7 @@ from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.learning_curve import learning_curve
 from sb3_pvp.cli.plot import plot
+from sb3_pvp.cli.replay import record, replay
 from sb3_pvp.cli.rsps import rsps
 from sb3_pvp.cli.sim_server import sim_server
 from sb3_pvp.cli.sweep import sweep
@@ -29,6 +30,8 @@ app = typer.Typer(add_completion=False, help="Train, rate and serve self-play fi
 app.command("evaluate")(evaluate)
 app.command("first-fighter")(first_fighter)
 app.command("plot")(plot)
+app.command("record")(record)
+app.command("replay")(replay)
 app.command("rsps")(rsps)
 app.command("sim-server")(sim_server)
 app.command("tensorboard")(tensorboard)

@@ -69,7 +69,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract) -> Opponent | None
 
     Raises like `check_opponent`.
     """
-    if isinstance(opponent, str) and not _is_path(opponent):
+    if isinstance(opponent, str) and not is_path(opponent):
         require_known("opponent", opponent, (*OPPONENTS, SELF_PLAY))
         if opponent in (WORLD_BOT, SELF_PLAY):
             return None
@@ -79,7 +79,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract) -> Opponent | None
         return opponent
     from sb3_pvp.envs import model_opponents  # here, because it imports torch
 
-    load = model_opponents.load_opponent if _is_path(opponent) else model_opponents.model_opponent
+    load = model_opponents.load_opponent if is_path(opponent) else model_opponents.model_opponent
     made = load(opponent)
     made.check(contract)
     return made
@@ -87,12 +87,13 @@ def make_opponent(opponent: OpponentLike, contract: Contract) -> Opponent | None
 
 def opponent_name(opponent: OpponentLike) -> str:
     """How the opponent is called in ``info`` and in ratings; a file by its name without ``.zip``."""
-    if _is_path(opponent):
+    if is_path(opponent):
         return PurePath(opponent).name.removesuffix(".zip")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
 
 
-def _is_path(opponent: OpponentLike) -> bool:
+def is_path(opponent: OpponentLike) -> bool:
+    """Whether it is the path of a model's file."""
     if isinstance(opponent, str):
         return opponent.endswith(".zip") or "/" in opponent or os.sep in opponent
     return isinstance(opponent, PurePath)

@@ -40,6 +40,11 @@ MIRRORED = {
     "remaining_food_scale": "target_remaining_food_scale",
     "remaining_brew_scale": "target_remaining_brew_scale",
     "player_healed_scale": "target_healed_scale",
+    "hit_present": "received_present",
+    "attack_type_hit": "attack_type_received",
+    "hit_with_smite": "target_attacked_with_smite",
+    "player_hit_attack_speed": "target_hit_attack_speed",
+    "target_prayer_type": "player_prayer_type",
 }
 
 
@@ -67,6 +72,8 @@ def _quiet_value(name: str) -> Any:
 
 
 _QUIET = tuple(_quiet_value(name) for name in _FIELDS)
+_HIT, _OFF_PRAYER = POSITION["hit_present"], POSITION["hit_off_prayer"]
+_RECEIVED, _PROTECTED = POSITION["received_present"], POSITION["protected_prayer"]
 _SIDES = [(POSITION[one], POSITION[other]) for one, other in MIRRORED.items()]
 
 
@@ -82,6 +89,9 @@ def mirrored_meta(meta: MetaValues) -> MetaValues:
     values = list(_QUIET)
     for one, other in _SIDES:
         values[one], values[other] = meta[other], meta[one]
+    # A prayer protects from all attacks but those that are off it.
+    values[_OFF_PRAYER] = bool(meta[_RECEIVED]) and not meta[_PROTECTED]
+    values[_PROTECTED] = bool(meta[_HIT]) and not meta[_OFF_PRAYER]
     return tuple(values)
 
 

@@ -1,0 +1,63 @@
+"""``sb3-pvp record`` and ``sb3-pvp replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
+
+
+def record(
+    model: Annotated[str, typer.Argument(help="Who fights: a model's zip file, or a scripted opponent's name.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("fight.json.gz"),
+    opponent: Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")] = "baseline",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fight and of its players.")] = 0,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Take the most likely actions instead of sampling.")
+    ] = False,
+    world: Annotated[str, typer.Option(help="Where to fight: sim, or rsps://host:port.")] = "sim",
+    env: Annotated[str | None, typer.Option(help="NhEnv or DharokEnv; a model knows which.")] = None,
+    reset_params: Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")] = "{}",
+) -> None:
+    """Let two players fight once, and keep the fight with all that they thought; see sb3-pvp replay."""
+    from sb3_pvp.replay import record_fight, save_fight
+    from sb3_pvp.rsps import RemoteError
+
+    params = json_object(reset_params, "--reset-params")
+    with bad_usage_if_refused():
+        try:
+            fight = record_fight(
+                model,
+                opponent,
+                seed=seed,
+                deterministic=deterministic,
+                world=world,
+                contract=env,
+                reset_params=params,
+            )
+        except RemoteError as error:
+            raise UsageError(str(error)) from error
+        save_fight(fight, output)
+    names = [player.name for player in fight.players]
+    typer.echo(f"{names[0]} against {names[1]}: {fight.outcomes[0]} after {len(fight.moments) - 1} ticks; see it with")
+    typer.echo(f"sb3-pvp replay {output}")
+
+
+def replay(
+    fight: Annotated[Path, typer.Argument(help="A file of sb3-pvp record, or a recording of the wire (.jsonl).")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page to write; else beside the fight.")
+    ] = None,
+) -> None:
+    """Turn a recorded fight into one HTML page, which needs no network and no other file."""
+    from sb3_pvp.replay import load_fight, write_replay_page
+    from sb3_pvp.replay.wire import is_wire_recording, read_wire_recording
+
+    page = output or fight.with_name(fight.name.split(".")[0] + ".html")
+    with bad_usage_if_refused():
+        recording = read_wire_recording(fight) if is_wire_recording(fight) else load_fight(fight)
+        write_replay_page(recording, page)
+    typer.echo(f"open {page} in a browser; {page.name}#tick=40 begins there")

@@ -1,0 +1,7 @@
+"""Fights to look at afterwards: recorded with what the fighters thought, and shown as one self-contained page."""
+
+from sb3_pvp.replay.page import write_replay_page
+from sb3_pvp.replay.record import record_fight
+from sb3_pvp.replay.recording import Recording, load_fight, save_fight
+
+__all__ = ["Recording", "load_fight", "record_fight", "save_fight", "write_replay_page"]

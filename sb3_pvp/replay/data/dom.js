@@ -1,0 +1,30 @@
+// Elements of the page. Text only ever becomes text: no name in a recording can become markup.
+"use strict";
+
+window.addEventListener("error", (event) => noteError(event.message));
+window.addEventListener("unhandledrejection", (event) => noteError(String(event.reason)));
+
+function noteError(message) {
+  const root = document.documentElement;
+  root.dataset.errors = String(Number(root.dataset.errors) + 1);
+  root.dataset.error = message;
+}
+
+const byId = (id) => document.getElementById(id);
+
+function element(tag, options = {}, ...children) {
+  return fill(document.createElement(tag), options, children);
+}
+
+function shape(tag, options = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), options, children);
+}
+
+function fill(node, options, children) {
+  for (const [name, value] of Object.entries(options)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+const percent = (share) => `${Math.round(100 * share)}%`;
+const inWords = (id) => id.replaceAll("_", " ");

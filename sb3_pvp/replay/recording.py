@@ -1,0 +1,205 @@
+"""A recorded fight and its file: gzipped JSON with a version."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sb3_pvp.atomic_files import replacing
+from sb3_pvp.contract import Contract
+from sb3_pvp.envs.render.scene import Scene
+from sb3_pvp.replay.plain_values import from_plain, to_plain
+
+FORMAT = "sb3_pvp fight"
+VERSION = 1
+#: Bytes that a file may unpack to; a fight of 2,000 ticks has a tenth of it.
+MAX_SIZE = 100_000_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One entry of a head: its id and what it means."""
+
+    id: str
+    description: str
+
+
+@dataclass(frozen=True)
+class HeadChoices:
+    """One decision of every tick, and its entries in order."""
+
+    id: str
+    description: str
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who fought.
+
+    Attributes:
+        name: unique in the fight.
+        kind: a trained model, a scripted opponent, the world's own bot, or somebody on a server.
+        content_hash: equal for equal policies; empty for others.
+    """
+
+    name: str
+    kind: Literal["model", "script", "bot", "agent"]
+    content_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a fighter chose in one tick, and from what; heads are in the contract's order.
+
+    Attributes:
+        chosen: the position of the entry of each head.
+        open: of each head and entry, ``"1"`` where it was not masked: ``("110", …)``; ``None`` if nobody knows.
+        probabilities: what a model's choices were drawn from, by the ids of entries: those of a head given the choices
+            of the heads before it. Entries that are next to impossible are left out. ``None`` if nobody knows.
+    """
+
+    chosen: tuple[int, ...]
+    open: tuple[str, ...] | None = None
+    probabilities: tuple[Mapping[str, float], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How a model saw its prospects.
+
+    Attributes:
+        value: its critic's estimate, in the units of the rewards that it learned from.
+        win_probability: what its outcome predictor says, if it has one.
+    """
+
+    value: float
+    win_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One tick; the pairs are of the two seats.
+
+    Attributes:
+        scene: what was to be seen after the tick; without heads, which are in ``decisions``.
+        decisions: what was chosen in this tick; ``None`` at the start, and where nobody knows.
+        outlooks: what models expected after this tick; ``None`` at the end, and for those that are no models.
+        rewards: of this tick, ``None`` at the start, and for those that are no agents.
+    """
+
+    scene: Scene
+    decisions: tuple[Decision | None, Decision | None] = (None, None)
+    outlooks: tuple[Outlook | None, Outlook | None] = (None, None)
+    rewards: tuple[float | None, float | None] = (None, None)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A fight.
+
+    Attributes:
+        contract: name of the contract.
+        heads: its decisions.
+        players: the two seats.
+        outcomes: how it ended for each player: won, lost, tied, timeout, target_lost, desync or running.
+        moments: the start of the fight, then every tick.
+        seed: of the fight; ``None`` if nobody knows.
+        deterministic: the players took the most likely actions.
+        world: where it was fought: an address, ``"sim"``, or where it was recorded.
+        reset_params: how it started, under the names of the wire (protocol.md §3).
+        build: the first player's, if the world tells.
+        versions: of the packages that were used.
+    """
+
+    contract: str
+    heads: tuple[HeadChoices, ...]
+    players: tuple[Player, Player]
+    outcomes: tuple[str, str]
+    moments: tuple[Moment, ...]
+    seed: int | None = None
+    deterministic: bool = False
+    world: str = "sim"
+    reset_params: Any = None
+    build: str | None = None
+    versions: Mapping[str, str] | None = None
+
+
+def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
+    """The decisions of a contract."""
+    return tuple(
+        HeadChoices(head.id, head.description, tuple(Choice(each.id, each.description) for each in head.actions))
+        for head in contract.heads
+    )
+
+
+def save_fight(recording: Recording, path: str | Path) -> None:
+    """Writes a recording, atomically; equal recordings make equal files."""
+    text = json.dumps(recording_to_plain(recording), separators=(",", ":"), allow_nan=False)
+    with replacing(Path(path)) as partial:
+        partial.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def load_fight(path: str | Path) -> Recording:
+    """Reads a file of `save_fight`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if it is no such file, of another version, or has something that does not belong there.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no recorded fight {path}")
+    try:
+        return recording_from_plain(json.loads(_unpacked(Path(path))))
+    except (OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
+        raise ValueError(f"{path} is not a recorded fight: {error}") from error
+
+
+def recording_to_plain(recording: Recording) -> dict[str, Any]:
+    """The recording as JSON values."""
+    return {"format": FORMAT, "version": VERSION, **to_plain(recording)}
+
+
+def recording_from_plain(plain: Any) -> Recording:
+    """The recording in such JSON values; raises `ValueError` that tells what is wrong with them."""
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise ValueError("it should be a JSON object with the format 'sb3_pvp fight'; sb3-pvp record makes one")
+    if plain.get("version") != VERSION:
+        raise ValueError(f"it has version {plain.get('version')!r}, this sb3_pvp reads version {VERSION}")
+    recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
+    if not recording.moments:
+        raise ValueError("it has no moments")
+    for number, moment in enumerate(recording.moments):
+        for decision in moment.decisions:
+            if decision is not None:
+                _check_decision(decision, recording.heads, f"moments[{number}].decisions")
+    return recording
+
+
+def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
+    """Raises `ValueError` unless it is one of these heads."""
+    for name in ("chosen", "open", "probabilities"):
+        given = getattr(decision, name)
+        if given is not None and len(given) != len(heads):
+            raise ValueError(f"{place} has {len(given)} {name} for {len(heads)} heads")
+    for number, head in enumerate(heads):
+        size, chosen = len(head.choices), decision.chosen[number]
+        if not 0 <= chosen < size:
+            raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries")
+        if decision.open is not None and (
+            len(decision.open[number]) != size or set(decision.open[number]) - {"0", "1"}
+        ):
+            raise ValueError(f"{place} says {decision.open[number]!r:.60} of {head.id}, which has {size} entries")
+
+
+def _unpacked(path: Path) -> bytes:
+    with gzip.open(path) as file:
+        content = file.read(MAX_SIZE + 1)
+    if len(content) > MAX_SIZE:
+        raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
+    return content

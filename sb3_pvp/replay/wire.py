@@ -1,0 +1,156 @@
+"""Recordings of the wire as recorded fights: what was to be seen and what was chosen, without anybody's thoughts.
+
+Such a recording has a JSON object in every line: ``{"dir": ">", "conn": agent, "seq": number, "line": request}`` for
+what an agent asked, and the same with ``"<"`` for what it was answered (protocol.md §2). Other lines are ignored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.envs.render.fighter import Fighter
+from sb3_pvp.envs.render.scene import fighters_scene
+from sb3_pvp.replay.fighters import decisions
+from sb3_pvp.replay.recording import MAX_SIZE, Decision, Moment, Player, Recording, heads_of
+from sb3_pvp.rsps.client_errors import Lost
+from sb3_pvp.rsps.client_replies import FightReply, ReplyDecoder, View, meta_record
+from sb3_pvp.world import META_DTYPE, Outcome
+
+_ENDINGS = (".jsonl", ".jsonl.gz")
+
+
+def is_wire_recording(path: str | Path) -> bool:
+    """Whether the name is that of a recording of the wire."""
+    return str(path).endswith(_ENDINGS)
+
+
+def read_wire_recording(path: str | Path, fight: int = 0) -> Recording:
+    """One fight of a recording of the wire.
+
+    The first seat is that of the agent who asked first. Somebody who does not ask, such as the server's own bot, is
+    seen as the answers to that agent tell it.
+
+    Args:
+        path: a text file, perhaps gzipped.
+        fight: which of that agent's fights, from 0 on.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it holds no such fight.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no recording {path}")
+    try:
+        contract, agents = _read(Path(path))
+        return _recording(Path(path), contract, agents, fight)
+    except (OSError, EOFError, KeyError, TypeError, ValueError, Lost) as error:
+        raise ValueError(f"{path} is no recording of the wire that can be shown: {error}") from error
+
+
+@dataclass
+class _Fight:
+    """One agent's side: its reset, the steps that it asked for, and the answers to all of that."""
+
+    reset: dict[str, Any]
+    actions: list[list[int]] = field(default_factory=list)
+    replies: list[FightReply] = field(default_factory=list)
+
+
+def _read(path: Path) -> tuple[Contract, dict[str, list[_Fight]]]:
+    """What is played, and the fights of every agent."""
+    contract: Contract | None = None
+    agents: dict[str, list[_Fight]] = defaultdict(list)
+    asked: dict[tuple[str, int], _Fight] = {}
+    for entry in _entries(path):
+        message, key = json.loads(entry["line"]), (entry["conn"], entry["seq"])
+        action, body = message.get("action"), message.get("body")
+        if action == "login":
+            contract = load_contract(body["agentType"])
+        elif action == "reset":
+            agents[entry["conn"]].append(_Fight(body))
+        elif action == "step":
+            agents[entry["conn"]][-1].actions.append(body["action"])
+        if action in ("reset", "step"):
+            asked[key] = agents[entry["conn"]][-1]
+        elif entry["dir"] == "<" and key in asked and contract is not None and not message.get("error"):
+            asked[key].replies.append(ReplyDecoder(contract).decode(body))
+    if contract is None or not agents:
+        raise ValueError("nobody logs in and fights in it")
+    return contract, agents
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The messages of both directions."""
+    open_text: Any = gzip.open if path.name.endswith(".gz") else open
+    size = 0
+    with open_text(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            size += len(line)
+            if size > MAX_SIZE:
+                raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
+            entry = json.loads(line)
+            if isinstance(entry, dict) and entry.get("dir") in ("<", ">"):
+                yield entry
+
+
+def _recording(path: Path, contract: Contract, agents: dict[str, list[_Fight]], number: int) -> Recording:
+    first, fights = next(iter(agents.items()))
+    if not 0 <= number < len(fights) or not fights[number].replies:
+        raise ValueError(f"agent {first} has {len(fights)} fights in it, and none with the number {number}")
+    own, second = fights[number], str(fights[number].reset.get("target"))
+    other = agents[second][number] if number < len(agents.get(second, ())) else None
+    outcome = own.replies[-1].outcome.name.lower()
+    mirrored = {"won": "lost", "lost": "won"}.get(outcome, outcome)
+    return Recording(
+        contract=contract.name,
+        heads=heads_of(contract),
+        players=(Player(first, "agent"), Player(second, "bot" if other is None else "agent")),
+        outcomes=(outcome, mirrored),
+        moments=tuple(_moments((first, second), contract, own, other)),
+        world=f"recording {path.name}",
+        reset_params=own.reset.get("resetParams"),
+    )
+
+
+def _moments(names: tuple[str, str], contract: Contract, own: _Fight, other: _Fight | None) -> Iterator[Moment]:
+    """One for each tick that the first agent was told of, and the other one, too, if it asked."""
+    facing = {reply.episode_ticks: reply.own if other else reply.target for reply in (other or own).replies}
+    chosen = [_decisions(contract, own), _decisions(contract, other)]
+    for reply in own.replies:
+        tick = reply.episode_ticks
+        if tick not in facing:
+            continue
+        foe = facing[tick]
+        if foe is None:
+            raise ValueError("the server did not tell what the opponent saw (maintainTargetEnvironment was false)")
+        fighters = [_fighter(name, contract, view) for name, view in zip(names, (reply.own, foe), strict=True)]
+        yield _moment(fighters, reply.outcome, (chosen[0].get(tick), chosen[1].get(tick)))
+
+
+def _moment(fighters: list[Fighter], outcome: Outcome, decided: tuple[Decision | None, Decision | None]) -> Moment:
+    scene = fighters_scene(fighters, outcome)
+    first, second = (replace(fighter, heads=()) for fighter in scene.fighters)
+    return Moment(replace(scene, fighters=(first, second)), decided)
+
+
+def _fighter(name: str, contract: Contract, view: View) -> Fighter:
+    return Fighter(name, contract, view.obs, np.frombuffer(meta_record(view.meta), META_DTYPE)[0])
+
+
+def _decisions(contract: Contract, fight: _Fight | None) -> dict[int, Decision]:
+    """By the ticks that they led to; choices that were not answered are left out."""
+    count = 0 if fight is None else min(len(fight.actions), len(fight.replies) - 1)
+    if fight is None or count < 1:
+        return {}
+    actions, masks = np.array(fight.actions[:count]), np.stack([reply.own.masks for reply in fight.replies[:count]])
+    made = decisions(None, heads_of(contract), {}, actions, masks)
+    return {reply.episode_ticks: each for reply, each in zip(fight.replies[1 : count + 1], made, strict=True)}
