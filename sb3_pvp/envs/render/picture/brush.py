@@ -44,7 +44,7 @@ def write(
 
 def text_width(text: str, size: int) -> int:
     """Pixels from left to right."""
-    return _font(size).size(text)[0]
+    return _font(size).size(_printable(text))[0]
 
 
 @lru_cache(maxsize=512)
@@ -83,7 +83,12 @@ def outlined(surface: pygame.Surface, text: str, center: Point, size: int, color
 
 @lru_cache(maxsize=1024)
 def _written(text: str, size: int, color: Color) -> pygame.Surface:
-    return _font(size).render(text, True, color)
+    return _font(size).render(_printable(text), True, color)
+
+
+def _printable(text: str) -> str:
+    """Fonts cannot stand what has no shape; names of fighters may be anything."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 @cache

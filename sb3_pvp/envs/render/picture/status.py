@@ -121,7 +121,7 @@ def _activity(fighter: FighterScene) -> Line:
 
 def _conditions(fighter: FighterScene) -> Iterator[Line]:
     if fighter.frozen_ticks:
-        yield f"frozen for {fighter.frozen_ticks} ticks", ICE
+        yield f"frozen for {fighter.frozen_ticks} tick{'s' * (fighter.frozen_ticks > 1)}", ICE
     elif fighter.freeze_immunity_ticks:
         yield f"cannot be frozen for {fighter.freeze_immunity_ticks}", FAINT
     if fighter.vengeance:
