@@ -14,6 +14,7 @@ from sb3_pvp.atomic_files import replacing
 from sb3_pvp.callbacks.rollouts import TABLES
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import of_snapshots
+from sb3_pvp.selfplay.players import evenly_spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,9 +76,7 @@ def shown_players(standings: Sequence[Standing]) -> list[Player]:
     players = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
     others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
     own = [player for player in players if player.name == LEARNER]
-    places = min(MAX_PLAYERS - len(others), len(own))
-    chosen = np.unique(np.linspace(0, len(own) - 1, places).round().astype(int))
-    return [*others, *(own[index] for index in chosen.tolist())]
+    return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]
 
 
 def _figure(width: float, height: float) -> Any:

@@ -26,12 +26,13 @@ World = Annotated[str, typer.Option(help="Where to fight: sim, or rsps://host:po
 Contract = Annotated[str, typer.Option(help="What is played.")]
 ResetParams = Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights.")]
+Rollouts = Annotated[bool, typer.Option("--rollouts", help="With the learner's single roll-outs between snapshots.")]
 
 
 @league.command("show")
-def show(folder: Folder, as_json: AsJson = False) -> None:
+def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) -> None:
     """Print the leaderboard, the strongest first: Bradley-Terry rating with its 95 % interval, Elo and OpenSkill."""
-    print_leaderboard(open_league(folder), as_json)
+    print_leaderboard(open_league(folder), as_json, rollouts)
 
 
 @league.command("recompute")
@@ -52,6 +53,7 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.")
     ] = None,
+    rollouts: Rollouts = False,
 ) -> None:
     """Write the leaderboard to a file."""
     from sb3_pvp.atomic_files import write_atomically
@@ -60,7 +62,7 @@ def export(
 
     if form not in FORMATS:
         raise UsageError(f"--format: {unknown_name('format', form, FORMATS)}")
-    text = FORMATS[form](open_league(folder).leaderboard())
+    text = FORMATS[form](open_league(folder).leaderboard(rollouts))
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -105,6 +107,9 @@ def rate(
     player: Annotated[
         list[str] | None, typer.Option(help="A bot or scripted opponent that takes part besides models and anchors.")
     ] = None,
+    max_players: Annotated[
+        int | None, typer.Option(min=1, help="So many models at most take part, evenly spread over their steps.")
+    ] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Fights between two looks at the ratings.")] = 256,
     max_fights: Annotated[
         int, typer.Option(min=1, help="Stop after so many fights, known well enough or not.")
@@ -119,9 +124,12 @@ def rate(
     opened = open_league(folder, anchor or [])
     arena = make_arena(world, contract, reset_params)
     from sb3_pvp.matches import rate as rounds
+    from sb3_pvp.selfplay.players import evenly_spread
 
     with refused_fights():
-        candidates = {*opened.players(), *opened.anchors, *map(parse_player, player or [])}
+        models = opened.players()
+        models = models if max_players is None else evenly_spread(models, max_players)
+        candidates = {*models, *opened.anchors, *map(parse_player, player or [])}
         for progress in rounds(opened, candidates, until, arena, fights_per_round, max_fights, seed):
             print_progress(progress, until)
     opened.save_ratings()
@@ -192,11 +200,11 @@ def print_progress(progress: Progress, until: float) -> None:
     )
 
 
-def print_leaderboard(opened: League, as_json: bool) -> None:
+def print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
     """Prints who is how strong, and of how many matches that is known."""
     from sb3_pvp.selfplay.leaderboard import as_table
 
-    standings, ratings = opened.leaderboard(), opened.ratings()
+    standings, ratings = opened.leaderboard(rollouts), opened.ratings()
     if as_json:
         players = [asdict(standing) for standing in standings]
         typer.echo(json.dumps({"matches": ratings.position, "not_counted": ratings.broken, "players": players}))

@@ -149,9 +149,15 @@ class League:
         self._write_ratings()
         return before is None or before.get_state() == now.get_state()
 
-    def leaderboard(self) -> list[Standing]:
-        """Everybody who has played or has a model here, the strongest first."""
-        return leaderboard(self.ratings(), self.players())
+    def leaderboard(self, rollouts: bool = True) -> list[Standing]:
+        """Everybody who has played or has a model here, the strongest first.
+
+        Without ``rollouts`` those are left out who are known from single roll-outs only: the learner between two
+        snapshots, of whom there is no model to fight.
+        """
+        standings = leaderboard(self.ratings(), self.players())
+        models = {str(player) for player in self.players()}
+        return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
         """Writes down what the match maker has learned, and the ratings."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from pathlib import Path
+
+import numpy as np
 
 #: The name under which a training run's own learner and its snapshots play.
 LEARNER = "main"
@@ -85,6 +87,12 @@ def predecessor(player: Player, known: Collection[Player]) -> Player | None:
     own = [one for one in known if one.name == player.name and one < player]
     present = Player(player.name)
     return present if present in own else max(own, default=None)
+
+
+def evenly_spread(players: Sequence[Player], count: int) -> list[Player]:
+    """At most so many of these, in their order; the first and the last are among them if two may be."""
+    places = np.linspace(0, len(players) - 1, min(count, len(players)))
+    return [players[place] for place in places.round().astype(int).tolist()]
 
 
 @lru_cache(maxsize=10_000)

@@ -3,12 +3,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sb3_pvp.cli import main
+from sb3_pvp.matches import Progress
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
 BOT, OLD, NEW = Player("baseline"), Player("main", 64), Player("main", 128)
@@ -38,12 +40,18 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 
 
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = run(capsys, "show", folder).splitlines()
+    lines = run(capsys, "show", folder, "--rollouts").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["player", "main@128", "main@64"]
     assert lines[3] == "5 matches, 1 of which do not count"
-    shown = as_json(capsys, "show", folder)
+    shown = as_json(capsys, "show", folder, "--rollouts")
     assert (shown["matches"], shown["not_counted"]) == (5, 1)
     assert [(one["player"], one["games"]) for one in shown["players"]] == [("main@128", 4), ("main@64", 4)]
+
+
+def test_single_rollouts_are_shown_if_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    League.existing(folder).add(NEW, lambda path: path.write_text("a model"))
+    assert [one["player"] for one in as_json(capsys, "show", folder)["players"]] == ["main@128"]
+    assert run(capsys, "export", folder, "--format", "markdown").count("| main@") == 1
 
 
 def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,11 +70,11 @@ def test_recompute_tells_whether_ratings_were_kept_right(folder: Path, capsys: p
 
 
 def test_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(run(capsys, "export", folder))))
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "export", folder, "--rollouts"))))
     assert [row["player"] for row in rows] == ["main@128", "main@64"]
-    assert run(capsys, "export", folder, "--format", "markdown").count("| main@") == 2
+    assert run(capsys, "export", folder, "--rollouts", "--format", "markdown").count("| main@") == 2
     out = tmp_path / "board.json"
-    assert run(capsys, "export", folder, "--format", "json", "-o", out) == ""
+    assert run(capsys, "export", folder, "--rollouts", "--format", "json", "-o", out) == ""
     assert float(rows[0]["rating"]) == json.loads(out.read_text())[0]["rating"]
 
 
@@ -81,6 +89,22 @@ def test_play_and_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert places["scripted"]["high"] - places["scripted"]["low"] <= 400
     assert as_json(capsys, "recompute", folder)["identical"] is True
     run(capsys, *rating, "--until", 1, "--max-fights", 5, code=1)
+
+
+def test_rating_takes_models_from_all_over_the_training(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    league, taken = League.existing(folder), []
+    for step in range(0, 700, 100):
+        league.add(Player("main", step), lambda path: path.write_text("a model"))
+
+    def rate(opened: League, candidates: set[Player], *others: Any) -> Iterator[Progress]:
+        taken.extend(sorted(candidates))
+        yield Progress(dict.fromkeys(candidates, 1.0), (), 0)
+
+    monkeypatch.setattr("sb3_pvp.matches.rate", rate)
+    run(capsys, "rate", folder, "--until", 50, "--max-players", 4, "--player", "scripted")
+    assert [str(player) for player in taken] == ["main@0", "main@200", "main@400", "main@600", "scripted"]
 
 
 @pytest.mark.parametrize(
