@@ -7,6 +7,7 @@ checkpoints, needs ``ffmpeg`` with fonts, and deletes the output folder first. T
 from __future__ import annotations
 
 import argparse
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -78,14 +79,22 @@ def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
     output.mkdir(parents=True, exist_ok=True)
     clips = [VideoFileClip(str(path)) for _, path in videos]
     captioned = [clip.image_transform(_Caption(text)) for clip, (text, _) in zip(clips, videos, strict=True)]
-    whole = concatenate_videoclips(captioned)
-    whole.write_videofile(str(output / "training.mp4"), logger=None)
-    print(f"Saving video to {output / 'training.mp4'}")
+    video = output / "training.mp4"
+    concatenate_videoclips(captioned).write_videofile(str(video), logger=None)
+    print(f"Saving video to {video}")
     if gif:
-        whole.write_gif(str(output / "training.gif"), fps=10, logger=None)
-        print(f"Saving gif to {output / 'training.gif'}")
+        _convert(video, video.with_suffix(".gif"))
+        print(f"Saving gif to {video.with_suffix('.gif')}")
     for clip in clips:
         clip.close()
+
+
+def _convert(video: Path, gif: Path) -> None:
+    from imageio_ffmpeg import get_ffmpeg_exe
+
+    colours = "split[all][same];[all]palettegen[palette];[same][palette]paletteuse"
+    options = ["-y", "-loglevel", "error", "-i", str(video), "-vf", colours, str(gif)]
+    subprocess.run([get_ffmpeg_exe(), *options], check=True)
 
 
 class _Caption:

@@ -1,0 +1,182 @@
+"""Looking at a run: enjoy, videos, the hub and plots, in a world that refuses illegal actions."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hub_stand_in import TOKEN, Hub, running_hub
+from huggingface_hub import constants
+
+from sb3_pvp import load, zoo
+from sb3_pvp.zoo import front_ends
+
+NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log folder of a run with a preset, schedules, callbacks, and frames that only its file tells of."""
+    folder = tmp_path_factory.mktemp("run")
+    preset = {"NhEnv": {"import": ["PastSelfPlay"], "env_kwargs": {"frame_ages": [0, 2], "max_episode_ticks": 20}}}
+    (folder / "mine.yml").write_text(yaml.safe_dump(preset))
+    tiny = ["-params", "n_envs:20", "n_steps:16", "batch_size:64", "policy_kwargs.net_arch:[8]"]
+    options = ["-n", "960", "--eval-freq", "640", "--eval-episodes", "1", "--save-freq", "320", "--verbose", "0"]
+    zoo.train(["--preset", str(folder / "mine.yml"), "--seed", "1", "-f", str(folder / "logs"), *options, *tiny])
+    return folder / "logs"
+
+
+@pytest.mark.parametrize(
+    ("choice", "model"),
+    [
+        ([], "NhEnv.zip"),
+        (["--load-best"], "best_model.zip"),
+        (["--load-checkpoint", "320"], "checkpoints/main_320_steps.zip"),
+        (["--load-last-checkpoint"], "checkpoints/main_960_steps.zip"),
+        (["--exp-id", "1", "--stochastic", "--n-envs", "3"], "NhEnv.zip"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_every_model_of_a_run_can_be_enjoyed(
+    choice: list[str], model: str, logs: Path, strict: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    zoo.enjoy([*NH, "-f", str(logs), "-n", "30", "--no-render", *choice])
+    out = capsys.readouterr().out
+    assert f"Loading {logs}/maskable_ppo/NhEnv_1/{model}" in out
+    fights = 3 if "--n-envs" in choice else 1
+    assert strict == [fights] * 30
+    assert ("Episode Length 20" in out) == (fights == 1), "the limit of the yaml file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--load-checkpoint", "111"], "has no such checkpoint; it has, by steps: 0, 320, 640, 960"),
+        (["--exp-id", "7"], "there is no run of maskable_ppo on NhEnv in"),
+        (["-f", "rl-trained-agents"], "there is no run of maskable_ppo on NhEnv in rl-trained-agents/maskable_ppo"),
+        (["--env-kwargs", "opponent:noop"], "takes NAME:VALUE with a VALUE in Python"),
+    ],
+)
+def test_what_is_not_there(arguments: list[str], message: str, logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        zoo.enjoy([*NH, "-f", str(logs), "--no-render", *arguments])
+    error = capsys.readouterr().err
+    assert raised.value.code == 2 and error.startswith("enjoy: error: ") and message in error
+
+
+def test_a_run_that_has_not_come_to_its_end(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints = tmp_path / "maskable_ppo/NhEnv_4/checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "main_8_steps.zip").write_bytes((logs / "maskable_ppo/NhEnv_1/NhEnv.zip").read_bytes())
+    with pytest.raises(SystemExit):
+        zoo.enjoy([*NH, "-f", str(tmp_path), "--no-render"])
+    assert "--load-last-checkpoint takes the newest checkpoint" in capsys.readouterr().err
+
+
+def test_others_are_left_to_rl_zoo3(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="folder was not found"):
+        zoo.enjoy(["--algo", "ppo", "--env", "CartPole-v1", "-f", str(tmp_path)])
+
+
+def test_record_video(logs: Path, strict: list[int], tmp_path: Path) -> None:
+    zoo.record_video([*NH, "-f", str(logs), "-n", "12", "-o", str(tmp_path), "--load-best", "--n-envs", "2"])
+    assert set(strict) == {2}
+    (video,) = tmp_path.glob("best-model-maskable_ppo-NhEnv-*.mp4")
+    assert len(frames(video)) >= 12
+
+
+@pytest.mark.slow
+def test_record_training(logs: Path, strict: list[int], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("stays")
+    zoo.record_training([*NH, "-f", str(logs), "-n", "6", "-o", str(tmp_path), "-g"])
+    assert set(strict) == {1} and len(strict) >= 6 * 6  # four checkpoints, the last and the best model
+    whole = frames(tmp_path / "training.mp4")
+    assert len(whole) >= 6 * 6
+    assert whole[0][:20].min() < 30 and whole[0][:20].max() > 200, "white letters on black above the picture"
+    assert (tmp_path / "training.gif").read_bytes()[:3] == b"GIF"
+    assert mine.read_text() == "stays"
+    assert {path.name for path in tmp_path.iterdir()} == {"training.mp4", "training.gif", "mine.txt"}
+
+
+def frames(video: Path) -> list[Any]:
+    from moviepy import VideoFileClip
+
+    with VideoFileClip(str(video)) as clip:
+        return list(clip.iter_frames())
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with running_hub() as server:
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, server.url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        yield server
+
+
+@pytest.mark.parametrize("video", [False, True], ids=["without a video", "with a video"])
+def test_push_to_hub(video: bool, logs: Path, hub: Hub, strict: list[int], tmp_path: Path) -> None:
+    options = ["-orga", "somebody", "-m", "A first fighter", "-n", "12", *([] if video else ["--no-render"])]
+    zoo.push([*NH, "-f", str(logs), *options])
+    assert set(strict) == {1}, "it was evaluated"
+    files = hub.repositories["somebody/maskable_ppo-NhEnv"]
+    assert hub.messages == ["A first fighter"]
+    expected = {"README.md", "maskable_ppo-NhEnv.zip", "args.yml", "config.yml", "env_kwargs.yml", "results.json"}
+    assert files.keys() >= expected | ({"replay.mp4"} if video else set())
+    assert json.loads(files["results.json"])["n_eval_episodes"] == 10
+    card = files["README.md"].decode()
+    assert card.startswith("---\n") and "mean_reward" in card and 'load("maskable_ppo-NhEnv.zip")' in card
+    pushed = tmp_path / "pushed.zip"
+    pushed.write_bytes(files["maskable_ppo-NhEnv.zip"])
+    assert load(pushed).num_timesteps == 960
+
+
+def test_a_hub_that_refuses(
+    logs: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_somebody_else")
+    with pytest.raises(SystemExit) as raised:
+        zoo.push([*NH, "-f", str(logs), "-orga", "somebody", "--no-render"])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert raised.value.code == 2 and error.startswith("push: error: the hub has refused: ")
+    assert hub.repositories == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "extra"),
+    [("plots", ["plot_train"], "plots"), ("record_video", NH, "render"), ("record_training", NH, "render")],
+)
+def test_missing_extras(
+    command: str,
+    arguments: list[str],
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(front_ends, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as raised:
+        front_ends.COMMANDS[command](arguments)
+    assert raised.value.code == 2
+    assert f'not installed: pip install "sb3-pvp[{extra}]"' in capsys.readouterr().err
+
+
+def test_an_unknown_plot(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        zoo.plots(["plot_trian"])
+    assert "unknown plot 'plot_trian' (did you mean 'plot_train'?)" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
+def test_plot_train(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: None)
+    zoo.plots(["plot_train", "-a", "maskable_ppo", "-e", "NhEnv", "-f", str(logs), "-w", "2"])
+    assert plt.gca().lines
