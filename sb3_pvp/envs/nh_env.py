@@ -117,12 +117,15 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             The observation, and ``info`` with ``opponent``, ``build`` and ``seed`` (``None`` if the fight goes on with
             the random numbers of the one before).
         """
-        seed = check_seed(seed)
+        seed, follows = check_seed(seed), seed is None and not options
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**32))
         self.fights.reset(_ONLY_FIGHT, [seed], [options or {}])
-        self._spectator.start_fights()
+        if follows:
+            self._spectator.start_new()
+        else:
+            self._spectator.start_over()
         self._seeded = self._running = True
         self._show_if_human()
         return self._observation(), self.fights.reset_info(0)
@@ -146,6 +149,8 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         self.fights.step(np.asarray(action)[np.newaxis])
         terminated, truncated = bool(self.fights.terminated[0]), bool(self.fights.truncated[0])
         self._running = not (terminated or truncated)
+        if not self._running:
+            self._spectator.see_end([0])
         self._show_if_human()
         return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
@@ -189,12 +194,15 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._spectator.start_fights()
+        self._spectator.start_over()
         self._seeded, self._running = state["seeded"], state["running"]
         self.np_random.bit_generator.state = state["np_random"]
 
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already.
+
+        After a `reset` without seed and options it is the end of the last fight if it was not rendered before, though
+        the ticks before it were: ``DummyVecEnv`` and ``SubprocVecEnv`` reset before anybody can see it.
 
         Raises `gymnasium.error.ResetNeeded` before the first reset, `gymnasium.error.DependencyNotInstalled` without
         pygame (but for texts), and `ValueError` for a contract whose fighters nobody knows how to draw.

@@ -30,9 +30,12 @@ class Spectator:
         self._asked = False
         self._masks: NDArray[np.bool_] | None = None
         self._ends: dict[int, Scene] = {}
+        self._seen: set[int] = set()
 
     def scene(self, row: int) -> Scene:
         """The last tick of the fight of a row; if that fight has ended in it, its end and not the new fight.
+
+        That is so after `start_new` as well, but only if nobody has seen the end before.
 
         Raises `gymnasium.error.ResetNeeded` before the first fight, and `ValueError` for a contract whose fighters
         nobody knows how to draw.
@@ -40,24 +43,31 @@ class Spectator:
         if not self._started:
             raise ResetNeeded("there is no fight to render: call reset() first")
         self._asked = True
+        self._seen.add(row)
         return self._ends.get(row) or self._look(row)
 
     def start_tick(self) -> None:
         """Call it before a tick."""
         self._ends.clear()
+        self._seen.clear()
         self._masks = self._fights.seat_masks() if self._asked else None
         self._asked = False
 
     def see_end(self, rows: Iterable[int]) -> None:
-        """Call it after a tick, before these rows are reset."""
+        """Call it after a tick in which the fights of these rows have ended."""
         if self._masks is not None:
             self._ends = {row: self._look(row) for row in rows}
 
-    def start_fights(self) -> None:
-        """Call it when new fights begin and nobody shall see the old ones any more."""
+    def start_new(self) -> None:
+        """Call it when new fights follow in the course of things."""
         self._started = True
-        self._ends.clear()
+        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen}
         self._masks = None
+
+    def start_over(self) -> None:
+        """Call it when the fights are others than before, so that nobody shall see the old ones any more."""
+        self.start_new()
+        self._ends.clear()
 
     def _look(self, row: int) -> Scene:
         fights = self._fights

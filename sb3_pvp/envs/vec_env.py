@@ -150,7 +150,7 @@ class NhVecEnv(VecEnv):
     def reset(self) -> Observation:
         """Starts new fights everywhere, with the seeds and options set since the last reset."""
         self.fights.reset(self._all, self._seeds, self._options)
-        self._spectator.start_fights()
+        self._spectator.start_over()
         self._reset_seeds()
         self._reset_options()
         self._started = True
@@ -205,7 +205,7 @@ class NhVecEnv(VecEnv):
         """
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._spectator.start_fights()
+        self._spectator.start_over()
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
 
@@ -218,8 +218,7 @@ class NhVecEnv(VecEnv):
 
         In mode ``"human"``, which an environment of mode ``"rgb_array"`` is capable of as well, a window shows it.
         Texts are had by ``env_method("render")``. In the tick in which a fight ends, its end is seen: the new fight,
-        which has begun already, is seen from its first tick on. (``DummyVecEnv`` and ``SubprocVecEnv`` do it the other
-        way round: they show the new fight before its first tick.)
+        which has begun already, is seen from its first tick on. So whoever renders after every step sees every tick.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
             self._viewer.show([self._spectator.scene(index) for index in range(self.num_envs)])

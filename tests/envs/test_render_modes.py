@@ -110,17 +110,30 @@ def test_many_fights_as_one_picture() -> None:
     assert NhVecEnv(1, world=FakeWorld).get_images() == [None]
 
 
-def test_the_last_tick_of_a_fight_is_seen_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a recorder sees, which renders after every step."""
-    env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST)), render_mode="ansi")
+@pytest.mark.parametrize("vec_env_cls", [NhVecEnv, DummyVecEnv])
+def test_every_tick_of_a_fight_is_seen(vec_env_cls: Any) -> None:
+    """By a recorder, which renders after every step: fights that end are reset before it can."""
+    make = partial(NhEnv, opponent="noop", world=ending((Outcome.WON, Outcome.LOST)), render_mode="ansi")
+    env = vec_env_cls([make, make])
     env.reset()
     seen = [env.env_method("render", indices=0)[0].split("\n")[0]]
     for _ in range(7):
         env.step(np.tile(STAB, (2, 1)))
         seen.append(env.env_method("render", indices=0)[0].split("\n")[0])
+        assert env.env_method("render", indices=0)[0].split("\n")[0] == seen[-1]
     ticks = [int(line.split("tick ")[1].split()[0]) for line in seen]
     assert ticks == [0, 1, 2, 3, 1, 2, 3, 1]
     assert [tick for tick, line in zip(ticks, seen, strict=True) if "learner won" in line] == [3, 3]
+
+
+@pytest.mark.parametrize(("arguments", "tick"), [({}, 1), ({"seed": 3}, 0), ({"options": {"training": False}}, 0)])
+def test_who_asks_for_a_certain_fight_sees_that_one(arguments: dict[str, Any], tick: int) -> None:
+    env = NhEnv(opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=1), render_mode="ansi")
+    env.reset(seed=0)
+    env.render()
+    env.step(STAB)
+    env.reset(**arguments)
+    assert f"tick {tick} " in env.render()
 
 
 def scenes_of(env: Any, monkeypatch: pytest.MonkeyPatch, steps: int) -> list[Scene]:
