@@ -44,7 +44,7 @@ def record_fight(
 
     Args:
         first: the path of a model's file, a model, or the name of a scripted opponent; not the world's bot.
-        second: the same; or ``"self"``: the first again; or ``"baseline"``: the world's bot, whose choices nobody knows.
+        second: the same; ``"self"``: the first again; or ``"baseline"``: the world's bot, whose choices nobody knows.
         seed: of the fight and of the players' random numbers.
         deterministic: the players take the most likely actions.
         world: ``"sim"``, ``"rsps://host:port"`` or a factory (`sb3_pvp.envs.worlds.make_world`).

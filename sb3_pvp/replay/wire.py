@@ -52,7 +52,7 @@ def read_wire_recording(path: str | Path, fight: int = 0) -> Recording:
     try:
         contract, agents = _read(Path(path))
         return _recording(Path(path), contract, agents, fight)
-    except (OSError, EOFError, KeyError, TypeError, ValueError, Lost) as error:
+    except (OSError, EOFError, LookupError, AttributeError, TypeError, ValueError, Lost) as error:
         raise ValueError(f"{path} is no recording of the wire that can be shown: {error}") from error
 
 

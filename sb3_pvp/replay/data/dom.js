@@ -2,6 +2,7 @@
 "use strict";
 
 window.addEventListener("error", (event) => noteError(event.message));
+document.addEventListener("securitypolicyviolation", (event) => noteError(`${event.violatedDirective}: ${event.blockedURI}`));
 window.addEventListener("unhandledrejection", (event) => noteError(String(event.reason)));
 
 function noteError(message) {

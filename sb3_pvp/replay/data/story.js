@@ -23,10 +23,10 @@ function standing(tick) {
 function reasons(tick, seat) {
   const found = Object.fromEntries(tallies(tick).map(([name, ...both]) => [name, [both[seat], both[1 - seat]]]));
   const [dealt, taken] = found["damage dealt"];
-  const better = dealt >= taken ? `Damage dealt ${dealt} to ${taken}` : `Damage dealt only ${dealt} to ${taken}`;
+  const damage = dealt >= taken ? `Damage dealt ${dealt} to ${taken}` : `Damage dealt only ${dealt} to ${taken}`;
   const [own, foe] = [0, 1].map((side) => found["off prayer"][side] / Math.max(found.attacks[side], 1));
   const usesPrayer = fighter(tick, 0).overhead !== null && found.attacks[0] && found.attacks[1];
-  return [usesPrayer ? `${better}; attacks off prayer ${percent(own)} to ${percent(foe)}.` : `${better}.`];
+  return [usesPrayer ? `${damage}; attacks off prayer ${own < foe ? "only " : ""}${percent(own)} to ${percent(foe)}.` : `${damage}.`];
 }
 
 function drawTally(tick) {

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sb3_pvp.cli import main
+from sb3_pvp.replay import load_fight
+from tests.envs.opponent_models import random_model, saved
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as exit_info:
+        main(list(arguments))
+    code = exit_info.value.code
+    assert isinstance(code, int)
+    captured = capsys.readouterr()
+    return code, captured.err if code else captured.out
+
+
+def test_a_fight_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, fight = saved(random_model(1), tmp_path, "mine"), tmp_path / "fight.json.gz"
+    options = ("--opponent", "noop", "--seed", "4", "--reset-params", '{"accountBuild": "ZERKER"}', "-o", str(fight))
+    code, told = run("record", model, *options, capsys=capsys)
+    recording = load_fight(fight)
+    assert code == 0 and f"mine against noop: {recording.outcomes[0]} after {len(recording.moments) - 1} ticks" in told
+    assert (recording.seed, recording.build) == (4, "ZERKER")
+    code, told = run("replay", str(fight), capsys=capsys)
+    assert code == 0 and f"open {tmp_path / 'fight.html'} in a browser" in told
+    assert "mine against noop" in (tmp_path / "fight.html").read_text()
+
+
+def test_a_recording_of_the_wire_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    code, _ = run("replay", str(RECORDINGS / "selfplay-04-core_random1.jsonl.gz"), "-o", str(page), capsys=capsys)
+    assert code == 0 and page.read_text().endswith("</html>\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["record", "none.zip"], "no model file none.zip"),
+        (["record", "noop", "--opponent", "bseline"], "did you mean 'baseline'"),
+        (["record", "noop", "--reset-params", "3"], "--reset-params must be a JSON object"),
+        (["record", "noop", "--world", "rsps://127.0.0.1:1?connect_timeout=1"], "no server can be reached"),
+        (["replay", "none.json.gz"], "There is no recorded fight none.json.gz"),
+        (["replay", "none.jsonl"], "There is no recording none.jsonl"),
+        (["replay", __file__], "is not a recorded fight"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = run(*arguments, capsys=capsys)
+    assert code == 2 and message in told and told.count("\n") == 1
