@@ -66,6 +66,9 @@ def draw_arena(surface: pygame.Surface, scene: Scene) -> None:
     places = _places(scene, tile, middle)
     for place, fighter in zip(places, scene.fighters, strict=True):
         _draw_fighter(fine, place, fighter)
+    for place, fighter in zip(places, scene.fighters, strict=True):
+        if fighter.hitpoints > 0:
+            _draw_weapon(fine, place, fighter)
     for place, fighter, foe in zip(places, scene.fighters, reversed(places), strict=True):
         _draw_incoming(fine, fighter.incoming, foe, place)
     ground = pygame.transform.smoothscale(fine, _SIZE)
@@ -133,9 +136,7 @@ def _draw_fighter(surface: pygame.Surface, place: Place, fighter: FighterScene) 
     shapes.body(surface, center, radius, place.facing, color, DEAD if dead else STYLES[fighter.style])
     if dead:
         shapes.cross(surface, center, radius * 0.9, DAMAGE)
-        return
-    _draw_weapon(surface, place, fighter)
-    if fighter.frozen_ticks:
+    elif fighter.frozen_ticks:
         shapes.ice(surface, center, radius)
 
 

@@ -9,7 +9,7 @@ from sb3_pvp.envs.render.picture.palette import BACKGROUND, FAINT, HEADLINE, LIN
 from sb3_pvp.envs.render.scene import FighterScene, Scene
 
 #: Less of a full health bar is no lead.
-_LEAD = 0.05
+_LEAD = 0.1
 _OUTCOMES = {
     "tied": "a tie",
     "timeout": "the time is up",
@@ -45,7 +45,7 @@ def verdict(scene: Scene) -> tuple[str, Color]:
     points = scene.fighters[leader].hitpoints - scene.fighters[1 - leader].hitpoints
     supplies = _supplies(scene.fighters[leader]) - _supplies(scene.fighters[1 - leader])
     gains = [f"{points:+d} hp"] if points else []
-    gains += [f"supplies {supplies:+.1f} x full health"] if abs(supplies) >= _LEAD else []
+    gains += [f"supplies {supplies:+.1f} x full health"] if round(supplies, 1) else []
     return f"{(first, second)[leader]} is ahead: {', '.join(gains)}", SEATS[leader]
 
 

@@ -118,7 +118,7 @@ def ice(surface: Surface, center: Point, radius: float) -> None:
     """A block of ice around a fighter."""
     reach = round(radius * 1.5)
     block = pygame.Surface((2 * reach, 2 * reach), pygame.SRCALPHA)
-    pygame.draw.polygon(block, (*ICE, 90), star((reach, reach), 6, radius * 1.45, radius * 1.2))
+    pygame.draw.polygon(block, (*ICE, 64), star((reach, reach), 6, radius * 1.45, radius * 1.2))
     surface.blit(block, (round(center[0]) - reach, round(center[1]) - reach))
     corners = star(center, 6, radius * 1.45, radius * 1.2)
     pygame.draw.polygon(surface, ICE, corners, max(round(radius * 0.09), 1))
