@@ -20,7 +20,9 @@ METRIC = "win_rate, eval_reward, episode_reward, episode_length, elo or rating."
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
     metric: Annotated[str, typer.Option(help=METRIC)] = "win_rate",
-    opponent: Annotated[str, typer.Option(help="Of win rates, as win_rates.csv calls it.")] = "baseline",
+    opponent: Annotated[
+        list[str] | None, typer.Option(help="Of win rates, as win_rates.csv calls it; several: a line for each.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")] = Path("runs.png"),
     as_json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
 ) -> None:
@@ -31,14 +33,22 @@ def plot(
     """
     from sb3_pvp.plots import METRICS, draw, find_runs, group_runs, read_curve, summarize
 
+    opponents = opponent or ["baseline"]
     with bad_usage_if_refused():
         groups = group_runs(find_runs(sources))
-        curves = {group.label: [read_curve(run, metric, opponent) for run in group.runs] for group in groups}
+        curves = {
+            f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
+                read_curve(run, metric, name) for run in group.runs
+            ]
+            for group in groups
+            for name in opponents
+        }
         try:
             bands = {label: summarize(own) for label, own in curves.items()}
         except ImportError as error:
             raise UsageError(f'several seeds need SciPy: pip install "sb3-pvp[plots]" ({error})') from error
-        draw(out, bands, METRICS[metric].title.format(opponent=opponent), METRICS[metric].share)
+        title = METRICS[metric].title.format(opponent=" and ".join(opponents))
+        draw(out, bands, title, METRICS[metric].share)
     if as_json:
         typer.echo(json.dumps({label: _figures(band) for label, band in bands.items()}))
     else:

@@ -104,7 +104,7 @@ def _elo(folder: Path, opponent: str) -> Curve:
 
 
 def _rating(folder: Path, opponent: str) -> Curve:
-    standings = [(Player.parse(each.player), each) for each in _league(folder).leaderboard()]
+    standings = [(Player.parse(each.player), each) for each in _league(folder).leaderboard(rollouts=False)]
     own = sorted((player.age, each.rating, each.low, each.high) for player, each in standings if player.name == LEARNER)
     steps, values, low, high = np.array(own, float).reshape(-1, 4).T
     return Curve(steps, values, np.stack([low, high]))
@@ -122,5 +122,5 @@ METRICS = {
     "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episodes("r")),
     "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episodes("l")),
     "elo": Metric("Elo rating of the learner", _elo),
-    "rating": Metric("Bradley-Terry rating of the learner", _rating),
+    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _rating),
 }

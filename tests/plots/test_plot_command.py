@@ -83,6 +83,7 @@ def test_every_metric(tmp_path: Path) -> None:
     league, baseline = League(folder / "league", anchors={Player("baseline"): 1500}), Player("baseline")
     for step, outcomes in ((0, "lost lost won"), (100, "won won lost")):
         learner = Player("main", step)
+        league.add(learner, lambda path: path.write_text("a model"))
         league.log.append(
             [
                 MatchRecord(learner, baseline, outcome, None, None, 9, True, 0.0, f"{step}/{number}")
@@ -93,6 +94,14 @@ def test_every_metric(tmp_path: Path) -> None:
         curve = read_curve(run, metric)
         assert curve.steps.tolist() == [0, 100]
         assert curve.values[0] < 1500 and curve.values[0] < curve.values[1]
+
+
+def test_a_line_for_each_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_run(tmp_path / "run")
+    opponents = ["--opponent", "baseline", "--opponent", "best"]
+    code, out, _ = run_plot([f"run={folder}", *opponents, "-o", tmp_path / "x.svg", "--json"], capsys)
+    assert code == 0 and list(json.loads(out)) == ["run, baseline", "run, best"]
+    assert "win rate against baseline and best" in (tmp_path / "x.svg").read_text()
 
 
 def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
