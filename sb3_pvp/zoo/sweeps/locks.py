@@ -59,7 +59,7 @@ class FileLocks:
     """
 
     def __init__(self, storage: Path) -> None:
-        self._folder = storage.with_name(f"{storage.name}.processes")
+        self._folder = _folder_of(storage)
         self._own: tuple[Path, IO[str]] | None = None
 
     @contextmanager
@@ -101,6 +101,25 @@ class FileLocks:
             self._own = None
 
 
+class JournalLock:
+    """The lock under which Optuna writes to a journal: its own ones outlive a process that is killed by 30 seconds."""
+
+    def __init__(self, journal: Path) -> None:
+        self._path = _folder_of(journal) / "writing"
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> bool:
+        """Waits for the lock."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("a")
+        return _flock(self._file, wait=True)
+
+    def release(self) -> None:
+        """Gives it up."""
+        assert self._file is not None
+        self._file.close()
+
+
 class PostgresLocks:
     """Advisory locks of the database, held by a connection that does nothing else."""
 
@@ -137,6 +156,10 @@ class PostgresLocks:
         if self._own is not None:
             self._own[1].close()
             self._own = None
+
+
+def _folder_of(storage: Path) -> Path:
+    return storage.with_name(f"{storage.name}.processes")
 
 
 def _flock(file: IO[Any], wait: bool) -> bool:

@@ -108,6 +108,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         if self.n_jobs != 1:
             raise ZooError("trials do not run in threads: start this command several times with the same --storage")
         wanted = self._settings()
+        if self.continue_training:
+            raise ZooError("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
         storage, locks = open_storage(self.storage)
         study, settings = open_study(self._study_name(), storage, locks, wanted)
         study.pruner = self._make_pruner(settings)

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
 
 from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.zoo.errors import ZooError
-from sb3_pvp.zoo.sweeps.locks import FileLocks, Locks, NoLocks, PostgresLocks
+from sb3_pvp.zoo.sweeps.locks import FileLocks, JournalLock, Locks, NoLocks, PostgresLocks
 
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
@@ -41,7 +42,7 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
         with _refused(storage):
             if not must_exist:
                 _drop_torn_line(path)
-            return JournalStorage(JournalFileBackend(str(path))), FileLocks(path)
+            return JournalStorage(JournalFileBackend(str(path), _journal_lock(path))), FileLocks(path)
     url = _url(storage)
     if url.get_backend_name() == "sqlite":
         locks: Locks = FileLocks(_file(url.database or "", must_exist))
@@ -112,11 +113,16 @@ def _refused(storage: str) -> Iterator[None]:
         raise ZooError(f"cannot open the storage {shown}: {reason}") from error
 
 
+def _journal_lock(path: Path) -> Any:
+    # Optuna's own are the second best.
+    return JournalFileOpenLock(str(path)) if find_spec("fcntl") is None else JournalLock(path)
+
+
 def _drop_torn_line(path: Path) -> None:
     """Cuts off the rest of a record that was not written to its end; Optuna would never read on from there."""
     if not path.is_file() or not path.stat().st_size:
         return
-    lock = JournalFileSymlinkLock(str(path))
+    lock = _journal_lock(path)
     lock.acquire()
     try:
         with path.open("rb+") as file:

@@ -81,8 +81,11 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
     Only the seed may differ. Raises `ZooError` if anything else does.
     """
     with locks.exclusive():
-        study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
-        if SETTINGS not in study.user_attrs and not study.get_trials(deepcopy=False):
+        if name in optuna.get_all_study_names(storage):
+            study = optuna.load_study(study_name=name, storage=storage)
+        else:
+            study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
+        if SETTINGS not in study.user_attrs and not study.get_trials(deepcopy=False):  # nor killed before it had them
             study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
         begun = read_settings(study)
     wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
@@ -163,8 +166,11 @@ class TrialQueue:
         trial = self._study.ask(self._distributions)
         trial.set_user_attr(PROCESS, self._process)
         if SEED not in trial.user_attrs:
-            trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
+            trial.set_user_attr(SEED, self._seed_of(trial.number))
         return trial
+
+    def _seed_of(self, number: int) -> int:
+        return derived_seed(self._seed, number, "trial")
 
     def _is_looked_after(self, trial: FrozenTrial) -> bool:
         """False for what a process that is gone was doing: as long as one has the lock, its trials tell its name."""
@@ -175,9 +181,11 @@ class TrialQueue:
     def _retry(self, trial: FrozenTrial) -> None:
         self._study.tell(trial.number, state=TrialState.FAIL)
         attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
-        if trial.params and SEED in trial.user_attrs and attempts < MAX_ATTEMPTS:
-            attributes = {SEED: trial.user_attrs[SEED], ATTEMPTS: attempts}
-            self._study.enqueue_trial(trial.params, user_attrs=attributes)
+        # Whoever was killed while it drew has perhaps not kept all of it, nor anything else.
+        params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+        if params and attempts < MAX_ATTEMPTS:
+            attributes = {SEED: trial.user_attrs.get(SEED, self._seed_of(trial.number)), ATTEMPTS: attempts}
+            self._study.enqueue_trial(params, user_attrs=attributes)
 
     def _tell(self, trial: optuna.Trial, value: float | None, state: TrialState) -> None:
         try:

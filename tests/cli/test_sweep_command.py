@@ -1,0 +1,130 @@
+"""What ``sb3-pvp sweep`` tells about studies; nothing is trained here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sb3_pvp import zoo
+from sb3_pvp.cli import main
+from sb3_pvp.zoo.hyperparams import Preset
+from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, read_space
+from sb3_pvp.zoo.sweeps.conversion import applicable
+from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
+from sb3_pvp.zoo.sweeps.study import Settings
+from tests.zoo.study_workers import do_trials, open_queue
+
+NAMES = ("n_steps", "clip_range", "ent_coef")
+SPACE = tuple(each for each in DEFAULT_SPACE if each.name in NAMES)
+
+
+def run(*arguments: str | Path) -> object:
+    """Runs the console script and returns its exit code."""
+    with pytest.raises(SystemExit) as exit_info:
+        main(["sweep", *map(str, arguments)])
+    return exit_info.value.code
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A journal with a study of eight trials whose results are their clip ranges."""
+    path = str(tmp_path_factory.mktemp("studies") / "sweep.log")
+    block = zoo.find_preset("NhEnv").hyperparams()
+    settings = Settings("maskable_ppo", "NhEnv", 10**5, block, as_dict(SPACE), {"fights": 1}, seed=1)
+    study, queue = open_queue(path, 8, settings)
+    with queue.working():
+        while (trial := queue.take()) is not None:
+            trial.report(trial.params["clip_range"], 1)
+            if trial.number == 1:
+                queue.prune(trial)
+            else:
+                queue.complete(trial, trial.params["clip_range"])
+    assert len(study.trials) == 8
+    return path
+
+
+def test_studies_are_listed(storage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", storage) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("study: 7 complete, 1 pruned; best: trial ")
+    assert run("list", storage, "--json") == 0
+    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    assert study["trials"] == {"running": 0, "complete": 7, "pruned": 1, "fail": 0, "waiting": 0}
+    assert study["best"]["value"] == study["best"]["params"]["clip_range"]
+
+
+def test_the_best_configuration_is_a_preset(storage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("best", storage, "--json", "-o", tmp_path / "best.yml") == 0
+    best = json.loads(capsys.readouterr().out)
+    base, found = zoo.find_preset("NhEnv"), Preset("best", tmp_path / "best.yml", "NhEnv").hyperparams()
+    assert found["clip_range"] == best["value"] and found["n_steps"] == best["params"]["n_steps"]
+    assert {key for key in found if found[key] != base.hyperparams().get(key)} <= set(NAMES)
+    assert found["ent_coef"]["change_over_time_steps"] == -(-2_000_000 // (128 * found["n_steps"]))
+    assert run("best", storage, "--trial-id", "0", "-n", "1000") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# Trial 0 of study study") and yaml.safe_load(text)["NhEnv"]["n_timesteps"] == 1000
+
+
+def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("report", storage, "-o", tmp_path) == 0
+    assert capsys.readouterr().out == ""
+    names = ["best.yml", "courses.png", "history.png", "importances.png", "slices.png", "trials.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert len((tmp_path / "trials.csv").read_text().splitlines()) == 9
+    for path in tmp_path.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
+
+
+def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
+    assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
+    assert capsys.readouterr().out == "without importances.png: needs 4 trials that came to their end\n"
+    open_queue(str(tmp_path / "new.log"), 1)
+    assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
+    assert "without best.yml: no trial of study 'study' has come to its end yet" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["trials.csv"]
+
+
+def test_the_space_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("space") == 0
+    (tmp_path / "space.yml").write_text(capsys.readouterr().out)
+    expected = applicable(DEFAULT_SPACE, zoo.find_preset("NhEnv").hyperparams(), is_ours=True)
+    assert read_space(tmp_path / "space.yml", ()) == expected
+    assert run("space", "--preset", "PastSelfPlay", "--markdown") == 0
+    assert capsys.readouterr().out == as_markdown(DEFAULT_SPACE)
+
+
+def test_the_configuration_for_wandb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "space.yml").write_text("n_steps: {choices: [8]}")
+    given = ("--preset", "HumanLike", "-n", "5000", "--search-space", tmp_path / "space.yml")
+    assert run("wandb-config", *given) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["parameters"] == {"n_steps": {"values": [8]}}
+    assert all(str(each) in config["command"] for each in given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "command"),
+        (("best",), "storage"),
+        (("best", "gone.log"), "there is no file gone.log"),
+        (("list", "gone.txt"), "must be a journal"),
+        (("best", "STORAGE", "--study-name", "studi"), "did you mean 'study'"),
+        (("best", "STORAGE", "--trial-id", "8"), "has no trial 8, it has trials 0 to 7"),
+        (("best", "STORAGE", "-n", "0"), "n-timesteps"),
+        (("report", "STORAGE"), "--out"),
+        (("report", "STORAGE", "-o", "STORAGE"), "sweep.log"),
+        (("space", "--preset", "Cor"), "did you mean 'Core'"),
+        (("space", "--search-space", "gone.yml"), "gone.yml"),
+    ],
+)
+def test_bad_usage_is_one_line(
+    arguments: tuple[str, ...], words: str, storage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*(storage if each == "STORAGE" else each for each in arguments)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sb3-pvp: error: ") and words.lower() in line.lower()

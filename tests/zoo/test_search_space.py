@@ -1,0 +1,217 @@
+"""What is varied, and that everything that can be drawn can be trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sb3_pvp import zoo
+from sb3_pvp.callbacks.opponent_plan import Shares
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
+from sb3_pvp.zoo.sweeps.conversion import applicable, callback_options, chosen_space, hyperparameters, largest_divisor
+from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
+from sb3_pvp.zoo.sweeps.wandb_config import configuration
+from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
+from sb3_pvp.zoo.validation import check_hyperparams
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = {each.name: each for each in DEFAULT_SPACE}
+ARGUMENTS = ("n_steps", "batch_size", "n_epochs", "learning_rate", "ent_coef", "gamma", "gae_lambda", "clip_range")
+
+
+def drawn(seed: int, space: tuple[Parameter, ...] = DEFAULT_SPACE) -> dict[str, Any]:
+    """A random sample of the space."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+    return study.ask({each.name: each.distribution() for each in space}).params
+
+
+def preset(name: str) -> dict[str, Any]:
+    return zoo.find_preset(name).hyperparams()
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+PRESETS = ["NhEnv", "DharokEnv", "PastSelfPlay", "PureSelfPlay", "HumanLike", "DharokPastSelfPlay", "Core"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(PRESETS), SEEDS, st.integers(2, 33), st.integers(1, 10**7))
+def test_everything_that_is_drawn_is_allowed(name: str, seed: int, n_envs: int, n_timesteps: int) -> None:
+    base = {**preset(name), "n_envs": n_envs}
+    space = applicable(DEFAULT_SPACE, base, is_ours=True)
+    sample = drawn(seed, space)
+    block = hyperparameters(sample, space, base, n_timesteps)
+    assert yaml.safe_load(yaml.safe_dump(block)) == block
+    check_hyperparams(block, PvpPPO, zoo.find_preset(name).env_id, [block["env_kwargs"]])
+    assert_rollouts_divide(block, sample, n_timesteps)
+    assert_shares_are_possible(block)
+
+
+@settings(max_examples=4, deadline=None)  # large networks take seconds to be initialised
+@given(st.sampled_from(PRESETS), SEEDS)
+def test_everything_that_is_drawn_makes_a_model(name: str, seed: int) -> None:
+    base = {**preset(name), "n_envs": 3}
+    space = applicable(DEFAULT_SPACE, base, is_ours=True)
+    sample = drawn(seed, space)
+    block = hyperparameters(sample, space, base, 10**5)
+    env = NhVecEnv(3, contract=zoo.find_preset(name).env_id, **{**block["env_kwargs"], "opponent": "baseline"})
+    arguments = {key: block[key] for key in (*ARGUMENTS, "policy_kwargs")}
+    model = PvpPPO(AutoregressivePolicy, env, **arguments, device="cpu")
+    assert model.rollout_buffer.buffer_size == sample["n_steps"]
+    assert model.learning_rate == pytest.approx(sample["learning_rate"])
+    env.close()
+
+
+def assert_rollouts_divide(block: Mapping[str, Any], sample: Mapping[str, Any], n_timesteps: int) -> None:
+    rollout = block["n_envs"] * block["n_steps"]
+    assert rollout % block["batch_size"] == 0
+    assert block["batch_size"] >= 2
+    assert rollout // block["batch_size"] <= sample["minibatches"]
+    entropy = parse_schedule(block["ent_coef"])
+    rollouts = -(-n_timesteps // rollout)
+    assert entropy(0) == pytest.approx(sample["ent_coef"])
+    assert entropy(rollouts) == pytest.approx(sample["ent_coef"] * sample["ent_coef_final"])
+    assert 1 <= block["ent_coef"]["change_over_time_steps"] <= rollouts
+
+
+def assert_shares_are_possible(block: Mapping[str, Any]) -> None:
+    options = callback_options(block, "SelfPlayCallback")
+    if options is not None:
+        shares = {kind: options.get(kind, 0.0) for kind in ("past", "target", "latest")}
+        rows = Shares({"self": options["self_play"], **shares}).divide(block["n_envs"], 0)
+        assert rows.count("self") == round(options["self_play"] * block["n_envs"])
+
+
+@given(st.integers(1, 5000), st.integers(1, 100))
+def test_largest_divisor(number: int, limit: int) -> None:
+    assert largest_divisor(number, limit) == max(d for d in range(1, limit + 1) if number % d == 0)
+
+
+def test_a_sample_replaces_only_what_it_speaks_of() -> None:
+    base = {**preset("PastSelfPlay"), "policy_kwargs": {"net_arch": [1], "normalize_actions": False}}
+    before = copy.deepcopy(base)
+    sample = {"net_arch": "64x64", "damage_dealt": 0.3, "self_play": 0.5, "past": 0.5, "one_minus_gamma": 0.01}
+    block = hyperparameters(sample, DEFAULT_SPACE, base, 10**6)
+    assert base == before
+    assert block["policy_kwargs"] == {"net_arch": [64, 64], "normalize_actions": False}
+    assert block["env_kwargs"] == {**base["env_kwargs"], "rewards": {"damage_dealt": 0.3}}
+    options = callback_options(block, "SelfPlayCallback")
+    assert options is not None
+    assert (options["self_play"], options["past"], options["match_maker"]) == (0.5, 0.25, "prioritised")
+    assert block["gamma"] == 0.99
+    assert {each for each in block if block[each] != base.get(each)} == {"callback", "env_kwargs", "policy_kwargs"}
+
+
+def test_values_become_schedules_over_the_run() -> None:
+    base = {"n_envs": 10, "n_steps": 10, "learning_rate": "lin_1e-3", "ent_coef": 0.02}
+    block = hyperparameters({"learning_rate": 2e-4, "ent_coef_fall": 0.5}, DEFAULT_SPACE, base, 1000)
+    over = {"type": "linear", "change_over_time_steps": 10}
+    assert block["learning_rate"] == {**over, "initial_value": 2e-4, "final_value": 0.0}
+    assert block["ent_coef"] == {**over, "initial_value": 0.02, "final_value": 0.02, "change_over_time_steps": 5}
+
+
+def test_only_what_a_configuration_has_is_varied() -> None:
+    names = {each.name for each in applicable(DEFAULT_SPACE, preset("NhEnv"), is_ours=True)}
+    assert names == NAMES.keys() - {"self_play", "past"}
+    names = {each.name for each in applicable(DEFAULT_SPACE, preset("PureSelfPlay"), is_ours=True)}
+    assert names == NAMES.keys() - {"past"}
+    names = {each.name for each in applicable(DEFAULT_SPACE, {"policy": "MlpPolicy"}, is_ours=False)}
+    assert "net_arch" in names and not names & {"activation", "head_arch", "damage_dealt"}
+
+
+def test_shares_beside_a_schedule_are_refused() -> None:
+    base = preset("PastSelfPlay")  # whose share of self-play is a schedule
+    with pytest.raises(ValueError, match="cannot be varied beside the schedule self_play"):
+        hyperparameters({"past": 0.5}, (NAMES["past"],), base, 1000)
+
+
+def test_a_space_is_the_same_after_a_file(tmp_path: Path) -> None:
+    assert from_dict(as_dict(DEFAULT_SPACE)) == DEFAULT_SPACE
+    path = tmp_path / "space.yml"
+    path.write_text(yaml.safe_dump(as_dict(DEFAULT_SPACE)))
+    assert set(read_space(path, ())) == set(DEFAULT_SPACE)
+    path.write_text("n_steps: {choices: [8, 16]}\nn_epochs: {}\nvf: {kind: uniform, low: 0, high: 1, target: vf_coef}")
+    n_steps, n_epochs, vf = read_space(path, DEFAULT_SPACE)
+    assert as_dict([n_steps])["n_steps"] == {**as_dict(DEFAULT_SPACE)["n_steps"], "choices": [8, 16]}
+    assert n_epochs == NAMES["n_epochs"]
+    assert hyperparameters({"vf": 0.5}, (vf,), {}, 1) == {"vf_coef": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_steps: {choise: [8]}", "did you mean 'choices'"),
+        ("n_steps: {choices: []}", "must be texts and numbers"),
+        ("n_steps: {choices: [[8]]}", "must be texts and numbers"),
+        ("n_step: {low: 1, high: 2, kind: uniform}", "needs target"),
+        ("clip_range: {low: 1}", "must be below high"),
+        ("learning_rate: {low: 0}", "must be above 0 below high"),
+        ("clip_range: {low: x}", "must be numbers"),
+        ("n_steps: {kind: categoric}", "did you mean 'categorical'"),
+        ("n_steps: {unit: roll}", "unknown unit of parameter 'n_steps'"),
+        ("n_steps: 8", "must be a mapping"),
+        ("[]", "maps names"),
+        ("{", "space.yml"),
+        ("self_play: {}", "nothing like callback.SelfPlayCallback.self_play here"),
+    ],
+)
+def test_wrong_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "space.yml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        chosen_space(path, preset("NhEnv"), is_ours=True)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        ({"n_steps": 65}, "n_steps must be one of 64, 128, 256, 512, got 65"),
+        ({"clip_range": 0.5}, "clip_range must be 0.1 to 0.3, got 0.5"),
+        ({"clip_range": float("nan")}, "got nan"),
+        ({"clip_range": "0.2"}, "got '0.2'"),
+        ({"self_play": 0.5}, "needs a SelfPlayCallback"),
+    ],
+)
+def test_values_outside_the_space_are_refused(sample: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hyperparameters(sample, DEFAULT_SPACE, preset("NhEnv"), 1000)
+
+
+def test_wandb_draws_from_the_same_space() -> None:
+    space = applicable(DEFAULT_SPACE, preset("PastSelfPlay"), is_ours=True)
+    config = configuration("PastSelfPlay", "NhEnv", space, n_timesteps=1000)
+    assert config["metric"] == {"name": "sweep/win_rate", "goal": "maximize"}
+    assert config["command"][-2:] == ["--sample", "${args_json}"] and "1000" in config["command"]
+    assert config["parameters"].keys() == {each.name for each in space}
+    for parameter in space:
+        described = config["parameters"][parameter.name]
+        ends = described.get("values") or [described["min"], described["max"]]
+        for value in ends:
+            parameter.check(value)
+        assert ("log" in described.get("distribution", "")) == bool(getattr(parameter.distribution(), "log", False))
+
+
+@given(SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_what_rl_zoo3_keeps_in_its_tables(seed: int) -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+    trial = study.ask()
+    arguments = sample_hyperparams(trial, 0, 10, {})
+    assert convert_hyperparams(dict(trial.params), 10) == arguments
+    assert arguments.keys() == {*ARGUMENTS, "policy_kwargs"}
+    assert arguments["n_steps"] * 10 % arguments["batch_size"] == 0
+
+
+def test_the_page_shows_the_space() -> None:
+    assert as_markdown(DEFAULT_SPACE) in (ROOT / "docs" / "sweeps.md").read_text()

@@ -1,0 +1,231 @@
+"""Studies of which the processes die, and others go on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.sweeps import storage as storages
+from sb3_pvp.zoo.sweeps.locks import FileLocks
+from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
+from tests.zoo.study_workers import SETTINGS, do_trials, open_queue, start_worker, trials_of
+
+COUNTED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+@pytest.fixture(params=["journal", "sqlite"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "sweep.log") if request.param == "journal" else f"sqlite:///{tmp_path}/sweep.db"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(tmp_path / "sweep.log")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
+    study, queue = open_queue(None, 12)
+    assert do_trials(queue) == 12
+    for _ in range(3):
+        assert do_trials(open_queue(journal, 12)[1], at_most=4) == 4
+    assert do_trials(open_queue(journal, 12)[1]) == 0
+    resumed = trials_of(journal)
+    assert [trial.params for trial in resumed] == [trial.params for trial in study.trials]
+    assert [trial.user_attrs[SEED] for trial in resumed] == [trial.user_attrs[SEED] for trial in study.trials]
+    assert len({trial.user_attrs[SEED] for trial in resumed}) == 12
+    other = open_queue(None, 2, dataclasses.replace(SETTINGS, seed=8))
+    do_trials(other[1])
+    assert other[0].trials[0].params != study.trials[0].params
+
+
+def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
+    _, queue = open_queue(storage, 3)
+    with queue.working():
+        lost = queue.take()
+        assert lost is not None
+        assert open_queue(storage, 1)[1].take() is None, "somebody is at it"
+    assert do_trials(open_queue(storage, 3)[1]) == 3
+    first, *others = trials_of(storage)
+    assert [first.state, *(each.state for each in others)] == [TrialState.FAIL, *[TrialState.COMPLETE] * 3]
+    assert others[0].params == lost.params
+    assert (others[0].user_attrs[SEED], others[0].user_attrs[ATTEMPTS]) == (lost.user_attrs[SEED], 1)
+    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
+        lost.report(0.5, 2)
+    queue.complete(lost, 0.5)  # too late: somebody else has done it
+    assert trials_of(storage)[0].state is TrialState.FAIL
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_process_may_be_killed_while_it_draws(journal: str, writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, queue = open_queue(journal, 2)
+    backend = type(queue._study._storage)
+    left = [writes]
+
+    def until_killed(write: Callable[..., Any]) -> Callable[..., Any]:
+        def write_or_die(*arguments: Any, **keywords: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise SystemExit
+            return write(*arguments, **keywords)
+
+        return write_or_die
+
+    with monkeypatch.context() as patch, queue.working():
+        for name in ("create_new_trial", "set_trial_param", "set_trial_user_attr"):
+            patch.setattr(backend, name, until_killed(getattr(backend, name)))
+        if writes < 5:  # a trial, two parameters, a process and a seed
+            with pytest.raises(SystemExit):
+                queue.take()
+        else:
+            queue.take()
+    assert do_trials(open_queue(journal, 2)[1]) == 2
+    done = [trial.params for trial in trials_of(journal) if trial.state is TrialState.COMPLETE]
+    undisturbed, other = open_queue(None, 2)
+    do_trials(other)
+    assert len(done) == 2 and undisturbed.trials[0].params.items() >= trials_of(journal)[0].params.items()
+    assert any(trials_of(journal)[0].params.items() <= params.items() for params in done)
+
+
+def test_what_ends_every_process_is_given_up() -> None:
+    study, queue = open_queue(None, 1)
+    for _ in range(MAX_ATTEMPTS):
+        trial = queue.take()
+        assert trial is not None
+        queue.give_back(trial)
+    last = queue.take()
+    assert last is not None and last.params != trial.params
+    assert [each.params for each in study.trials[:-1]] == [trial.params] * MAX_ATTEMPTS
+
+
+def test_failed_trials_do_not_count(journal: str) -> None:
+    _, queue = open_queue(journal, 2)
+    with queue.working():
+        for end in (queue.fail, queue.prune):
+            trial = queue.take()
+            assert trial is not None
+            end(trial)
+    assert do_trials(open_queue(journal, 2)[1]) == 1
+
+
+def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None:
+    n_trials = 24
+    open_queue(storage, n_trials)
+    workers = [start_worker(storage, n_trials, 0.03) for _ in range(3)]
+    for killed in range(4):
+        wait_until(lambda done=killed: sum(t.state is TrialState.COMPLETE for t in trials_of(storage)) >= 3 * done)
+        victim = workers.pop(0)
+        victim.kill()
+        victim.join()
+        workers.append(start_worker(storage, n_trials, 0.03))
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    do_trials(open_queue(storage, n_trials)[1])  # what the last one to be killed may have left behind
+    trials = trials_of(storage)
+    counted = [trial for trial in trials if trial.state in COUNTED]
+    assert len(counted) == n_trials
+    assert len({tuple(trial.params.items()) for trial in counted}) == n_trials
+    assert {trial.state for trial in trials} <= {*COUNTED, TrialState.FAIL}
+    for trial in trials:  # whatever was begun has come to its end, once
+        same = [other for other in counted if trial.params.items() <= other.params.items()]
+        assert len(same) == 1 or not trial.params
+
+
+def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
+    locks, others = FileLocks(tmp_path / "s.log"), FileLocks(tmp_path / "s.log")
+    with locks.exclusive():
+        name = locks.join()
+    assert locks.is_alive(name) and others.is_alive(name)
+    locks.leave()
+    assert not others.is_alive(name)
+    assert not others.is_alive("somebody")
+    assert [path.name for path in (tmp_path / "s.log.processes").iterdir()] == ["exclusive"]
+
+
+def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.log"
+    do_trials(open_queue(str(path), 2)[1])
+    with path.open("a") as file:
+        file.write('{"op_code": 4, "wor')
+    do_trials(open_queue(str(path), 3)[1])
+    assert [trial.state for trial in trials_of(str(path))] == [TrialState.COMPLETE] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_timesteps": 200}, "n_timesteps = 100, and not 200: give another --study-name"),
+        ({"block": {"n_envs": 3}}, "block.n_envs = 2, and not 3"),
+        ({"measure": {"fights": 2}}, "measure.fights = 1, and not 2"),
+    ],
+)
+def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dict[str, Any], message: str) -> None:
+    open_queue(journal, 1)
+    open_queue(journal, 1, dataclasses.replace(SETTINGS, seed=99))
+    with pytest.raises(ZooError, match=message):
+        open_queue(journal, 1, dataclasses.replace(SETTINGS, **changes))
+
+
+def test_studies_of_others_are_refused(journal: str) -> None:
+    opened, _ = open_storage(journal)
+    optuna.create_study(study_name="study", storage=opened).add_trial(optuna.create_trial(value=1.0))
+    with pytest.raises(ZooError, match="was not begun by this version"):
+        open_queue(journal, 1)
+
+
+def test_what_is_not_there_is_one_message(storage: str, tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match="there is no file"):
+        open_storage(storage, must_exist=True)
+    opened, _ = open_storage(storage)
+    with pytest.raises(ZooError, match="no study in that storage"):
+        find_study(opened, None)
+    study = optuna.create_study(study_name="one", storage=opened)
+    assert find_study(opened, None).study_name == "one"
+    optuna.create_study(study_name="two", storage=opened)
+    with pytest.raises(ZooError, match="which study.*one, two"):
+        find_study(opened, None)
+    with pytest.raises(ZooError, match="did you mean 'two'"):
+        find_study(opened, "twoo")
+    with pytest.raises(ZooError, match="no trial 0, it has no trials"):
+        find_trial(study, 0)
+    with pytest.raises(ZooError, match="has come to its end yet"):
+        find_trial(study, None)
+
+
+@pytest.mark.parametrize("name", ["mysql://x/y", "sweep.txt", "sqlite://", "sqlite:///:memory:"])
+def test_other_storages_are_refused(name: str) -> None:
+    with pytest.raises(ZooError, match="--storage must be a journal"):
+        open_storage(name)
+
+
+def test_files_that_are_no_storage_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database")
+    with pytest.raises(ZooError, match="cannot open the storage sqlite"):
+        open_storage(f"sqlite:///{tmp_path}/text.db")
+    (tmp_path / "text.log").write_text("this is no journal\nnor this\n")
+    with pytest.raises(ZooError, match=r"cannot open the storage .*text\.log"):
+        open_storage(str(tmp_path / "text.log"))
+
+
+def test_without_a_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert util.find_spec("optuna")
+    monkeypatch.setattr(storages, "find_spec", lambda name: None)
+    with pytest.raises(ZooError, match=r'pip install "sb3-pvp\[postgres\]"'):
+        open_storage("postgresql://somebody@localhost/sweeps")

@@ -1,0 +1,371 @@
+"""Hyperparameter sweeps through the front end: trials that train and fight, and what is done with what they found."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+import yaml
+from optuna.trial import TrialState
+from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from sb3_pvp import zoo
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.selfplay import League
+from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.sweeps.report import best_configuration
+from sb3_pvp.zoo.sweeps.study import SEED
+from tests.zoo.tiny_sweeps import STEPS, arguments, results, run_sweep, study_in
+
+ROOT = Path(__file__).resolve().parents[2]
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sweep of four trials, of which all files were kept."""
+    folder = tmp_path_factory.mktemp("swept")
+    journal, trials = str(folder / "sweep.log"), str(folder / "trials")
+    run_sweep(folder, 3, "--storage", journal, "--seed", "5", "--optimization-log-path", trials, "--pruner", "none")
+    # The same command, and more trials, goes on; only the seed of the beginning counts.
+    run_sweep(folder, 4, "--storage", journal, "--seed", "6", "--optimization-log-path", trials, "--pruner", "none")
+    return folder
+
+
+def retrain(folder: Path, *more: str) -> tuple[PvpPPO, dict[str, Any]]:
+    train = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "-f", str(folder), "--verbose", "0"]
+    zoo.train([*train, *more])
+    run = max((folder / "maskable_ppo").glob("NhEnv_*"))
+    return PvpPPO.load(run / "NhEnv.zip"), yaml.load((run / "NhEnv/config.yml").read_text(), Loader=yaml.UnsafeLoader)
+
+
+def same_weights(first: PvpPPO, second: PvpPPO) -> bool:
+    states = [model.policy.state_dict() for model in (first, second)]
+    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_trials_are_measured_and_reported(swept: Path) -> None:
+    study = study_in(swept / "sweep.log")
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 4
+    assert len({str(trial.params) for trial in study.trials}) == 4
+    for trial in study.trials:
+        assert set(trial.intermediate_values) == {1, 2}
+        assert trial.value == trial.intermediate_values[2]
+        assert trial.value * 2 in (0, 1, 2), "two fights against one opponent"
+    report = swept / "logs/maskable_ppo/sweep_maskable_ppo-NhEnv"
+    assert {path.name for path in report.iterdir()} == {"trials.csv", "best.yml"}
+    assert len((report / "trials.csv").read_text().splitlines()) == 5
+    assert (report / "best.yml").read_text() == best_configuration(study)[1]
+    assert not list((swept / "logs/maskable_ppo").glob("NhEnv_*")), "no folder of a run that never was"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_trial_is_trained_again_by_its_number(swept: Path, tmp_path: Path, number: int) -> None:
+    trial = study_in(swept / "sweep.log").trials[number]
+    given = ["--storage", str(swept / "sweep.log"), "--trial-id", str(number), "-n", str(STEPS)]
+    model, config = retrain(tmp_path, *given, "--seed", str(trial.user_attrs[SEED]))
+    assert config["n_steps"] == trial.params["n_steps"]
+    assert config["policy_kwargs"]["net_arch"] == [int(size) for size in trial.params["net_arch"].split("x")]
+    assert config["env_kwargs"]["rewards"] == {"damage_dealt": trial.params["damage_dealt"]}
+    assert config["env_kwargs"]["reset_params"]["randomizeBuild"] is True, "what is not varied stays"
+    (before,) = (swept / f"trials/trial_{number}").rglob("NhEnv.zip")
+    assert same_weights(model, PvpPPO.load(before))
+
+
+def test_the_command_line_changes_a_trial(swept: Path, tmp_path: Path) -> None:
+    given = ["--storage", str(swept / "sweep.log"), "--trial-id", "0", "-n", "64"]
+    _, config = retrain(tmp_path, *given, "-params", "gamma:0.5", "policy_kwargs.normalize_actions:False")
+    trial = study_in(swept / "sweep.log").trials[0]
+    assert (config["gamma"], config["n_steps"]) == (0.5, trial.params["n_steps"])
+    assert config["policy_kwargs"]["normalize_actions"] is False and "net_arch" in config["policy_kwargs"]
+
+
+def test_the_winner_is_trained_from_its_file(swept: Path, tmp_path: Path) -> None:
+    best = study_in(swept / "sweep.log").best_trial
+    file = swept / "logs/maskable_ppo/sweep_maskable_ppo-NhEnv/best.yml"
+    seed = str(best.user_attrs[SEED])
+    model, config = retrain(tmp_path / "long", "-conf", str(file), "-n", str(STEPS), "--seed", seed)
+    assert config["n_timesteps"] == 2_000_000, "the configuration is for as long a run as that it came from"
+    assert model.num_timesteps == STEPS
+    short = tmp_path / "best.yml"
+    short.write_text(best_configuration(study_in(swept / "sweep.log"), n_timesteps=STEPS)[1])
+    model, _ = retrain(tmp_path / "short", "-conf", str(short), "--seed", seed)
+    (before,) = (swept / f"trials/trial_{best.number}").rglob("NhEnv.zip")
+    assert same_weights(model, PvpPPO.load(before))
+
+
+def test_a_sweep_is_reproducible(swept: Path, tmp_path: Path) -> None:
+    journal = tmp_path / "again.log"
+    run_sweep(tmp_path, 3, "--storage", str(journal), "--seed", "5", "--pruner", "none")
+    assert results(study_in(journal).trials) == results(study_in(swept / "sweep.log").trials[:3])
+
+
+def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path) -> None:
+    run_sweep(tmp_path, 1)
+    assert set(strict) == {4, 2}, "training in four fights, and two fights of evaluation"
+
+
+SELF_PLAY = """\
+n_steps: {choices: [4]}
+net_arch: {choices: ["4"]}
+self_play: {low: 0.4}
+past: {}
+"""
+
+
+def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
+    kept = ["--optimization-log-path", str(tmp_path / "trials"), "--storage", str(tmp_path / "s.log")]
+    run_sweep(tmp_path, 2, *kept, "--pruner", "none", space=SELF_PLAY, preset="DharokPastSelfPlay")
+    for trial in study_in(tmp_path / "s.log").trials:
+        run = tmp_path / f"trials/trial_{trial.number}/maskable_ppo/DharokEnv_1"
+        assert {player.step for player in League.existing(run / "league").players()} >= {0}
+        config = yaml.safe_load((tmp_path / f"trials/trial_{trial.number}/hyperparameters.yml").read_text())
+        (options,) = (each for each in config["DharokEnv"]["callback"] if "SelfPlayCallback" in str(each))
+        shares = options["sb3_pvp.callbacks.SelfPlayCallback"]
+        assert shares["self_play"] in (0.5, 1.0)
+        assert 0 <= shares["past"] <= 1 - shares["self_play"]
+
+
+def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.evaluation.WinRates.__call__", lambda *_: {"sweep/win_rate": next(rates)})
+    run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
+    trials = study_in(tmp_path / "s.log").trials
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]
+    assert trials[2].intermediate_values == {1: 0.0}
+
+
+def test_hyperband(tmp_path: Path) -> None:
+    run_sweep(tmp_path, 3, "--pruner", "hyperband", "--storage", str(tmp_path / "s.log"), "--sampler", "random")
+    assert {trial.state for trial in study_in(tmp_path / "s.log").trials} <= set(FINISHED)
+
+
+def break_learning(monkeypatch: pytest.MonkeyPatch, error: Exception, diverges: bool = False, after: int = 0) -> None:
+    """Lets learning fail after so many roll-outs, with weights that are no numbers if it diverges."""
+    train, calls = PvpPPO.train, [0]
+
+    def broken(model: PvpPPO) -> None:
+        train(model)
+        calls[0] += 1
+        if calls[0] > after:
+            if diverges:
+                next(model.policy.parameters()).data.fill_(np.nan)
+            raise error
+
+    monkeypatch.setattr(PvpPPO, "train", broken)
+
+
+def test_an_error_is_shown_and_is_no_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_learning(monkeypatch, ValueError("the sky is falling"))
+    with pytest.raises(ValueError, match="the sky is falling"):
+        run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
+    assert [trial.state for trial in study_in(tmp_path / "s.log").trials] == [TrialState.FAIL]
+    monkeypatch.undo()
+    run_sweep(tmp_path, 1, "--storage", str(tmp_path / "s.log"))
+    assert study_in(tmp_path / "s.log").trials[1].state is TrialState.COMPLETE
+
+
+def test_a_later_error_is_shown_and_the_sweep_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
+    break_learning(monkeypatch, ValueError("the sky is falling"), after=3)  # roll-outs of the first trial
+    with pytest.raises(ValueError, match="falling"):
+        run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"), space=space)
+    states = [trial.state for trial in study_in(tmp_path / "s.log").trials]
+    assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.FAIL], "more failed than came to their end"
+    assert "the sky is falling" in capsys.readouterr().err
+
+
+def test_divergence_is_a_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_learning(monkeypatch, ValueError("nan in the logits"), diverges=True)
+    run_sweep(tmp_path, 2, "--storage", str(tmp_path / "s.log"))
+    assert [trial.state for trial in study_in(tmp_path / "s.log").trials] == [TrialState.PRUNED] * 2
+
+
+@pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt(), None), (EOFError(), SystemExit)])
+def test_an_interrupted_trial_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[BaseException] | None
+) -> None:
+    given = ["--storage", str(tmp_path / "s.log"), "--seed", "5"]
+    with monkeypatch.context() as patch:
+        break_learning(patch, error, after=1)
+        if raised is None:
+            run_sweep(tmp_path, 1, *given)
+        else:
+            with pytest.raises(raised):
+                run_sweep(tmp_path, 1, *given)
+    run_sweep(tmp_path, 1, *given)
+    first, second = study_in(tmp_path / "s.log").trials
+    assert (first.state, second.state) == (TrialState.FAIL, TrialState.COMPLETE)
+    assert (first.params, first.user_attrs[SEED]) == (second.params, second.user_attrs[SEED])
+
+
+def open_things() -> tuple[int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
+@pytest.mark.parametrize("n_trials", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trials: int) -> None:
+    run_sweep(tmp_path, 1)
+    made: list[NhVecEnv] = []
+    init = NhVecEnv.__init__
+    monkeypatch.setattr(NhVecEnv, "__init__", lambda env, *a, **k: (made.append(env), init(env, *a, **k))[1])
+    closed: list[NhVecEnv] = []
+    close = NhVecEnv.close
+    monkeypatch.setattr(NhVecEnv, "close", lambda env: (closed.append(env), close(env))[1])
+    before = open_things()
+    run_sweep(tmp_path, n_trials)
+    assert open_things() == before
+    assert len(made) == 2 * n_trials
+    assert set(map(id, made)) == set(map(id, closed))
+
+
+def test_a_sample_is_trained_and_measured(tmp_path: Path) -> None:
+    sample = '{"net_arch": "64x64", "minibatches": 4, "damage_dealt": 0.4}'
+    given = ["--sample", sample, "--reference-pool", "noop", "stayalive", "--reference-fights", "2", "-n", "64"]
+    tiny = ["--n-evaluations", "2", "-tb", str(tmp_path / "tb"), "-params", "n_envs:4", "n_steps:8"]
+    model, config = retrain(tmp_path, *given, *tiny)
+    assert (config["batch_size"], config["policy_kwargs"]) == (8, {"net_arch": [64, 64]})
+    assert config["env_kwargs"]["rewards"] == {"damage_dealt": 0.4}
+    (events,) = (tmp_path / "tb").rglob("events.*")
+    log = EventAccumulator(str(events)).Reload()
+    logged = [log.Scalars(f"sweep/{name}win_rate") for name in ("", "noop/", "stayalive/")]
+    assert [len(scalars) for scalars in logged] == [2, 2, 2], "in the middle and at the end"
+    for mean, noop, stayalive in zip(*logged, strict=True):
+        assert mean.value == pytest.approx((noop.value + stayalive.value) / 2)
+    assert model.num_timesteps == 64
+
+
+class MaskedGame(InvalidActionEnvDiscrete):
+    """A game of another package."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(dim=4, n_invalid_actions=1)
+
+
+def test_games_of_others_are_measured_by_their_rewards(tmp_path: Path) -> None:
+    if "MaskedGame" not in gymnasium.registry:
+        gymnasium.register("MaskedGame", entry_point=MaskedGame)
+    config = tmp_path / "game.yml"
+    config.write_text("MaskedGame: {n_envs: 2, n_timesteps: 64, policy: MlpPolicy, n_steps: 16, batch_size: 16}")
+    game = ["--algo", "maskable_ppo", "--env", "MaskedGame", "-conf", str(config), "-f", str(tmp_path), "-optimize"]
+    space = tmp_path / "space.yml"
+    space.write_text("n_steps: {choices: [8, 16]}\nnet_arch: {choices: ['4']}\nlearning_rate: {}")
+    game += ["--search-space", str(space), "--n-trials", "2", "--storage", str(tmp_path / "s.log"), "--verbose", "0"]
+    zoo.train([*game, "--no-optim-plots", "--eval-episodes", "2"])
+    trials = study_in(tmp_path / "s.log").trials
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 2
+    assert all(0 <= trial.value <= 100 for trial in trials)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--reference-pool", "nop"], "did you mean 'noop'"),
+        (["--reference-pool", "noop", "noop"], "needs a name of its own"),
+        (["--reference-pool", "gone.zip"], "gone.zip"),
+        (["--reference-fights", "0"], "--reference-fights must be a positive integer"),
+        (["--pruner", "medan"], "did you mean 'median'"),
+        (["--search-space", "gone.yml"], "gone.yml"),
+        (["--storage", "x.txt"], "--storage must be a journal"),
+        (["--n-jobs", "2"], "start this command several times"),
+        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, and not 3: give another --study-name"),
+        (["--storage", "SWEPT", "-n", "32"], "n_timesteps = 96, and not 32"),
+    ],
+)
+def test_impossible_sweeps_are_one_line(
+    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    journal = str(swept / "sweep.log")
+    before = Path(journal).read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        run_sweep(tmp_path, 5, *(journal if each == "SWEPT" else each for each in more))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("train: error: ") and message in line
+    assert not (tmp_path / "logs").exists()
+    assert Path(journal).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--trial-id", "0"], "--trial-id needs the --storage"),
+        (["--trial-id", "9", "--storage", "SWEPT"], "it has trials 0 to 3"),
+        (["--trial-id", "-1", "--storage", "SWEPT"], "has no trial -1"),
+        (["--trial-id", "0", "--storage", "SWEPT", "--study-name", "other"], "unknown study 'other'"),
+        (["--trial-id", "0", "--storage", "SWEPT", "--env", "DharokEnv"], "is for --algo maskable_ppo --env NhEnv"),
+        (["--sample", "{"], "not valid JSON"),
+        (["--sample", "[]"], "--sample must have values for some of net_arch"),
+        (["--sample", '{"net_arc": 1}'], "--sample must have values for some of net_arch"),
+        (["--sample", '{"n_steps": 1}'], "n_steps must be one of 64, 128, 256, 512, got 1"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(
+    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        retrain(tmp_path, *(str(swept / "sweep.log") if each == "SWEPT" else each for each in more))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("train: error: ") and message in line
+    assert not (tmp_path / "maskable_ppo").exists()
+
+
+def wait_until(condition: Callable[[], bool], processes: list[Any]) -> None:
+    deadline = time.monotonic() + 600
+    while not condition():
+        assert time.monotonic() < deadline
+        assert any(process.poll() is None for process in processes)
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_a_sweep_survives_the_death_of_a_process(kind: str, tmp_path: Path) -> None:
+    name = str(tmp_path / "sweep.log") if kind == "journal" else f"sqlite:///{tmp_path}/sweep.db"
+    given = ["--storage", name, "--seed", "3", "--num-threads", "1"]
+    command = [sys.executable, str(ROOT / "scripts/train.py"), *arguments(tmp_path, 20, *given)]
+
+    def start() -> Any:
+        return subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+    def states() -> list[TrialState]:
+        try:
+            return [trial.state for trial in study_in(name).trials]
+        except ZooError:  # it has not begun yet
+            return []
+
+    processes = [start(), start()]
+    wait_until(lambda: sum(state in FINISHED for state in states()) >= 5, processes)
+    wait_until(lambda: states().count(TrialState.RUNNING) == 2, processes)
+    processes[0].send_signal(signal.SIGKILL)
+    processes[0].wait()
+    processes[0] = start()
+    assert [process.wait(600) for process in processes] == [0, 0]
+    study = study_in(name)
+    finished = [trial for trial in study.trials if trial.state in FINISHED]
+    assert len(finished) == 20
+    assert len({str(sorted(trial.params.items())) for trial in finished}) == 20
+    failed = [trial for trial in study.trials if trial.state is TrialState.FAIL]
+    assert len(failed) == len(study.trials) - 20 <= 1
+    assert all(any(trial.params.items() <= other.params.items() for other in finished) for trial in failed)
+    for number in (0, study.best_trial.number):
+        trial = study.trials[number]
+        again = ["--storage", name, "--trial-id", str(number), "-n", str(STEPS), "--seed", str(trial.user_attrs[SEED])]
+        _, config = retrain(tmp_path / f"again_{number}", *again)
+        assert config["n_steps"] == trial.params["n_steps"]
