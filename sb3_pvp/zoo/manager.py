@@ -182,7 +182,8 @@ class PvpExperimentManager(SweepingManager):
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
-            model = super()._load_pretrained_agent(hyperparams, env)
+            with self._refusing():  # a model of another game, for one
+                model = super()._load_pretrained_agent(hyperparams, env)
             vars(model).pop("training_state", None)  # this is a new run, with episodes of its own
             return model
         # With the hyperparameters that it was saved with: they are the same, and where schedules stand.

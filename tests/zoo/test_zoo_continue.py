@@ -132,3 +132,11 @@ def test_leagues_are_found_from_every_file_of_a_run(tmp_path: Path) -> None:
     for file in ("NhEnv.zip", "checkpoints/main_1_steps.zip", "league/players/main_1_steps.zip"):
         assert league_of(run / file) == league.folder.resolve()
     assert league_of(tmp_path / "NhEnv.zip") is None
+
+
+def test_a_model_of_another_game_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = run_in(folder, 1) / "NhEnv.zip"
+    with pytest.raises(SystemExit) as raised:
+        zoo.train(["--preset", "DharokEnv", "-f", str(tmp_path), "-n", "64", "-i", str(model), "-params", "n_envs:2"])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert raised.value.code == 2 and error.startswith("train: error: Observation spaces do not match")
