@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -207,6 +208,15 @@ def test_a_fight_on_a_server_is_seen() -> None:
         env.step(STAB)
         assert is_picture(env.render())
         env.close()
+
+
+def test_pictures_need_no_torch() -> None:
+    code = (
+        "import sys, gymnasium, sb3_pvp; env = gymnasium.make('NhEnv', render_mode='rgb_array'); env.reset(); "
+        "print('pygame' in sys.modules); env.render(); print('pygame' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "True", "False"]
 
 
 def test_missing_pygame_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

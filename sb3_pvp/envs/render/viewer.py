@@ -10,7 +10,6 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env.base_vec_env import tile_images
 
 from sb3_pvp.envs.render.scene import Scene
 from sb3_pvp.envs.render.text import render_text
@@ -65,7 +64,7 @@ class Viewer:
     def show(self, scenes: Sequence[Scene]) -> None:
         """Shows fights side by side in the window, for as long as a tick lasts; without a display, as text."""
         if not self._no_display:
-            image = tile_images([picture(scene) for scene in scenes])
+            image = _tiled([picture(scene) for scene in scenes])
             try:
                 self._window = self._window or _open_window(self._title)
                 self._window.show(image)
@@ -96,6 +95,14 @@ def picture(scene: Scene) -> NDArray[np.uint8]:
     from sb3_pvp.envs.render.picture.drawing import scene_array
 
     return scene_array(scene)
+
+
+def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    if len(images) == 1:
+        return images[0]
+    from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
+
+    return tile_images(images)
 
 
 def _text(scene: Scene) -> str:
