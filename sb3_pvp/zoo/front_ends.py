@@ -140,11 +140,15 @@ def _end(name: str, error: Exception, code: int) -> None:
 
 def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options that rl-zoo3 does not know, and the others."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset")
-    parser.add_argument("--resume", nargs="?", const=_NEWEST)
-    parser.add_argument("--track", action="store_true")  # rl-zoo3 would begin with it before it knows the run
+    usage = "train [these options] [options of rl-zoo3, which follow]"
+    parser = argparse.ArgumentParser(usage=usage, add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
+    parser.add_argument("--resume", nargs="?", const=_NEWEST, help="Goes on with a run that was stopped.")
+    # rl-zoo3 would begin with it before it knows the run.
+    parser.add_argument("--track", action="store_true", help="Follows the run in W&B.")
     add_options(parser)
+    if {"-h", "--help"} & set(arguments):
+        print(parser.format_help())
     return parser.parse_known_args(arguments)
 
 

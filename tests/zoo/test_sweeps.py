@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 import yaml
 from optuna.trial import TrialState
 from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+from stable_baselines3.common.callbacks import BaseCallback
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sb3_pvp import zoo
@@ -196,6 +197,32 @@ def test_divergence_is_a_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [trial.state for trial in study_in(tmp_path / "s.log").trials] == [TrialState.PRUNED] * 2
 
 
+class Remembering(BaseCallback):
+    """Remembers which of these were begun, and which were told of the end."""
+
+    begun: ClassVar[list[Remembering]] = []
+    ended: ClassVar[list[Remembering]] = []
+
+    def _on_training_start(self) -> None:
+        self.begun.append(self)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self.ended.append(self)
+
+
+def test_callbacks_are_new_in_every_trial_and_told_of_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_learning(monkeypatch, ValueError("nan in the logits"), diverges=True)
+    preset = tmp_path / "mine.yml"
+    callbacks = ["sb3_pvp.callbacks.FightMetricsCallback", f"{__name__}.Remembering"]
+    preset.write_text(yaml.safe_dump({"NhEnv": {**zoo.find_preset("NhEnv").hyperparams(), "callback": callbacks}}))
+    run_sweep(tmp_path, 2, preset=str(preset))
+    assert len(Remembering.begun) == 2
+    assert set(Remembering.begun) == set(Remembering.ended)
+
+
 @pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt(), None), (EOFError(), SystemExit)])
 def test_an_interrupted_trial_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[BaseException] | None
@@ -272,6 +299,14 @@ def test_games_of_others_are_measured_by_their_rewards(tmp_path: Path) -> None:
     trials = study_in(tmp_path / "s.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 2
     assert all(0 <= trial.value <= 100 for trial in trials)
+
+
+def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        zoo.train(["--help"])
+    text = capsys.readouterr().out
+    for option in ("--preset", "--reference-pool", "--search-space", "--sample", "hyperband", "--n-trials"):
+        assert option in text
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,11 @@ class SweepEvalCallback(BaseCallback):
         #: The last figure of a run that came to its end, before that ``None``.
         self.result: float | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run came to its end, or was stopped by ``report``."""
+        return self.is_stopped or self.result is not None
+
     def _on_rollout_start(self) -> None:
         number = min(self.num_timesteps * self._n_evaluations // self._n_timesteps, self._n_evaluations)
         if self._number < number < self._n_evaluations:

@@ -125,7 +125,7 @@ def _train(trial: optuna.Trial, block: Block, settings: Settings, workshop: Work
     config.write_text(yaml.safe_dump({settings.env_id: block}))
     quiet = contextlib.nullcontext() if workshop.verbose >= 2 else contextlib.redirect_stdout(io.StringIO())
     experiment = workshop.make_experiment(config, folder, trial.user_attrs[SEED])
-    model = measure = None
+    model = measure = evaluation = None
     try:
         with quiet:
             model, _ = experiment.setup_experiment()
@@ -142,12 +142,21 @@ def _train(trial: optuna.Trial, block: Block, settings: Settings, workshop: Work
             raise
         raise Diverged(f"diverged ({error})") from error
     finally:
+        if evaluation is None or not evaluation.is_over:
+            _end(experiment.callbacks)
         if measure is not None:
             measure.close()
         experiment.close_envs()
-    if evaluation.result is None and not evaluation.is_stopped:
+    if not evaluation.is_over:
         raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
     return evaluation.result
+
+
+def _end(callbacks: list[BaseCallback]) -> None:
+    """Lets callbacks clean up, such as end processes of theirs, of which rl-zoo3 tells only the first one."""
+    for callback in callbacks:
+        with contextlib.suppress(Exception):
+            callback.on_training_end()
 
 
 def is_finite(model: MaskablePPO) -> bool:
