@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,29 @@ from sb3_pvp.zoo.sweeps import storage as storages
 from sb3_pvp.zoo.sweeps.locks import FileLocks
 from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
+from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.study_workers import SETTINGS, do_trials, open_queue, start_worker, trials_of
 
 COUNTED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
-@pytest.fixture(params=["journal", "sqlite"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "sweep.log") if request.param == "journal" else f"sqlite:///{tmp_path}/sweep.db"
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    require_postgres()
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["journal", "sqlite", "postgresql"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "journal":
+        yield str(tmp_path / "sweep.log")
+    elif request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/sweep.db"
+    else:
+        url = request.getfixturevalue("postgres")
+        yield url
+        empty_database(url)
 
 
 @pytest.fixture
@@ -190,9 +205,13 @@ def test_studies_of_others_are_refused(journal: str) -> None:
         open_queue(journal, 1)
 
 
-def test_what_is_not_there_is_one_message(storage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
+def test_a_file_that_is_not_there_is_one_message(name: str, tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="there is no file"):
-        open_storage(storage, must_exist=True)
+        open_storage(name.format(tmp_path), must_exist=True)
+
+
+def test_what_is_not_there_is_one_message(storage: str) -> None:
     opened, _ = open_storage(storage)
     with pytest.raises(ZooError, match="no study in that storage"):
         find_study(opened, None)

@@ -29,10 +29,12 @@ from sb3_pvp.selfplay import League
 from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.sweeps.report import best_configuration
 from sb3_pvp.zoo.sweeps.study import SEED
+from tests.zoo.postgres_server import postgres_server, require_postgres
 from tests.zoo.tiny_sweeps import STEPS, arguments, results, run_sweep, study_in
 
 ROOT = Path(__file__).resolve().parents[2]
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+FILES = {"journal": "{}/sweep.log", "sqlite": "sqlite:///{}/sweep.db"}
 
 
 @pytest.fixture(scope="module")
@@ -370,9 +372,17 @@ def wait_until(condition: Callable[[], bool], processes: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+@pytest.mark.parametrize("kind", ["journal", "sqlite", "postgresql"])
 def test_a_sweep_survives_the_death_of_a_process(kind: str, tmp_path: Path) -> None:
-    name = str(tmp_path / "sweep.log") if kind == "journal" else f"sqlite:///{tmp_path}/sweep.db"
+    if kind == "postgresql":
+        require_postgres()
+        with postgres_server() as url:
+            sweep_of_which_one_process_dies(url, tmp_path)
+    else:
+        sweep_of_which_one_process_dies(FILES[kind].format(tmp_path), tmp_path)
+
+
+def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
     given = ["--storage", name, "--seed", "3", "--num-threads", "1"]
     command = [sys.executable, str(ROOT / "scripts/train.py"), *arguments(tmp_path, 20, *given)]
 
