@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from sb3_pvp.plots import Band
 
 SOURCES = "Folders of runs, or folders that hold runs, such as logs/maskable_ppo; LABEL=FOLDER gives a name."
-METRIC = "win_rate, eval_reward, episode_reward, episode_length, elo or rating."
+METRIC = (
+    "win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with --opponent, else the "
+    "first of these that all runs have recorded."
+)
 
 
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
-    metric: Annotated[str, typer.Option(help=METRIC)] = "win_rate",
+    metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
     opponent: Annotated[
         list[str] | None, typer.Option(help="Of win rates, as win_rates.csv calls it; several: a line for each.")
     ] = None,
@@ -31,11 +34,13 @@ def plot(
     Runs of the same label and hyperparameters are different seeds of one line: their interquartile mean with a 95 %
     interval, bootstrapped over runs. A single run has its own interval.
     """
-    from sb3_pvp.plots import METRICS, draw, find_runs, group_runs, read_curve, summarize
+    from sb3_pvp.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
 
     opponents = opponent or ["baseline"]
     with bad_usage_if_refused():
         groups = group_runs(find_runs(sources))
+        if metric is None:
+            metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
         curves = {
             f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
                 read_curve(run, metric, name) for run in group.runs
@@ -52,7 +57,7 @@ def plot(
     if as_json:
         typer.echo(json.dumps({label: _figures(band) for label, band in bands.items()}))
     else:
-        typer.echo(f"{out}: " + ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items()))
+        typer.echo(f"{out}: {metric} of " + ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items()))
 
 
 def _figures(band: Band) -> dict[str, Any]:

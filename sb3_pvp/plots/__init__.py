@@ -1,7 +1,7 @@
 """How training runs went: figures of run folders, over several seeds, as pictures."""
 
 from sb3_pvp.plots.groups import Band, Group, group_runs, summarize
-from sb3_pvp.plots.metrics import METRICS, Curve, read_curve
+from sb3_pvp.plots.metrics import METRICS, Curve, common_metric, read_curve
 from sb3_pvp.plots.pictures import draw
 from sb3_pvp.plots.run_folders import Run, find_runs
 
@@ -11,6 +11,7 @@ __all__ = [
     "Curve",
     "Group",
     "Run",
+    "common_metric",
     "draw",
     "find_runs",
     "group_runs",

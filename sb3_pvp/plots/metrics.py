@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,19 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Curve:
         return METRICS[metric].read(run.folder, opponent)
     except FileNotFoundError as error:
         raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
+
+
+def common_metric(runs: Iterable[Run]) -> str:
+    """The first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
+    runs = list(runs)
+    for metric in METRICS:
+        with contextlib.suppress(ValueError):
+            for run in runs:
+                read_curve(run, metric)
+            return metric
+    raise ValueError(
+        f"these runs have none of {', '.join(METRICS)} in common: {', '.join(str(r.folder) for r in runs)}"
+    )
 
 
 def _win_rate(folder: Path, opponent: str) -> Curve:

@@ -104,6 +104,17 @@ def test_a_line_for_each_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "win rate against baseline and best" in (tmp_path / "x.svg").read_text()
 
 
+def test_without_a_metric_it_is_one_that_all_runs_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (make_run(tmp_path / name) for name in "ab")
+    picture = tmp_path / "x.png"
+    assert run_plot([first, second, "-o", picture], capsys)[1].startswith(f"{picture}: win_rate of ")
+    (second / "win_rates.csv").unlink()
+    assert "none of win_rate, eval_reward" in run_plot([first, second, "-o", picture], capsys)[2]
+    for folder in (first, second):
+        np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]])
+    assert run_plot([first, second, "-o", picture], capsys)[1].startswith(f"{picture}: eval_reward of ")
+
+
 def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_run(tmp_path / "run")
     for arguments, message in (
