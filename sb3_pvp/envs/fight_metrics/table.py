@@ -176,11 +176,11 @@ def _state_metrics() -> Iterator[Metric]:
         ("frozen/player_frozen", field_of("player_frozen_ticks"), "Ticks for which the learner stays frozen."),
         ("frozen/target_frozen", field_of("target_frozen_ticks"), "Ticks for which the opponent stays frozen."),
         ("player_healed_scale", field_of("player_healed_scale"), "Healing other than food per tick, in health bars."),
-        ("target_healed_scale", field_of("target_healed_scale"), "The same of the opponent."),
-        ("player_hit_attack_speed_avg", field_of("player_hit_attack_speed"), "Ticks that an own attack takes."),
-        ("target_hit_attack_speed_avg", field_of("target_hit_attack_speed"), "The same of the opponent."),
+        ("target_healed_scale", field_of("target_healed_scale"), "The opponent's healing per tick, in health bars."),
+        ("player_hit_attack_speed_avg", field_of("player_hit_attack_speed"), "Ticks of an own attack."),
+        ("target_hit_attack_speed_avg", field_of("target_hit_attack_speed"), "Ticks of an attack of the opponent."),
         ("stats/mean_hitpoints", field_of("current_health_percent"), "Health as a share of its maximum."),
-        ("stats/target_mean_hitpoints", field_of("current_target_health_percent"), "The same of the opponent."),
+        ("stats/target_mean_hitpoints", field_of("current_target_health_percent"), "The opponent's health as a share."),
         ("stats/mean_prayer", field_of("current_prayer_percent"), "Prayer points as a share of their maximum."),
     ]
     for skill in ("attack", "strength", "defence", "ranged", "magic"):

@@ -82,7 +82,7 @@ COMPONENTS: dict[str, Component] = {
         lambda facts: -facts.meta["player_healed_scale"],
     ),
     "target_healed": Component(
-        "The same for the opponent, if it is an agent.",
+        "Hitpoints that the opponent gained without food and brews, if it is an agent, as damage undone.",
         ("penalize_target_heals", "damage_dealt"),
         lambda facts: -facts.meta["target_healed_scale"],
     ),
