@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def make_fighters(
     opponents = [make_opponent(player, contract) for player in players]
     if opponents[0] is None:
         raise ValueError("the world's bot can only sit in the second seat: let it be the opponent")
-    names = _distinct([_name_of(player) for player in players])
+    names = _distinct([_name_of(player, contract) for player in players])
     fighters = [
         Fighter(
             Player(name, _kind(player, model), getattr(opponent, "content_hash", "")), opponent, model, _ages(opponent)
@@ -142,8 +143,13 @@ def _model_of(player: OpponentLike) -> MaskablePPO | None:
     return load(find_model(player)) if is_path(player) else None
 
 
-def _name_of(player: OpponentLike) -> str:
-    return type(player).__name__ if isinstance(player, BaseAlgorithm) else opponent_name(player)
+def _name_of(player: OpponentLike, contract: Contract) -> str:
+    if isinstance(player, BaseAlgorithm):
+        return type(player).__name__
+    name = opponent_name(player)
+    # rl-zoo3 calls the last model of every run like the game; its folder says more.
+    is_last_of_run = is_path(player) and name == contract.name
+    return Path(str(player)).absolute().parent.name if is_last_of_run else name
 
 
 def _kind(player: OpponentLike, model: MaskablePPO | None) -> Any:

@@ -172,6 +172,10 @@ def test_bots_and_scripts_fight_too(models: tuple[PvpPPO, PvpPPO], tmp_path: Pat
     assert [(each.name, each.kind) for each in against_bot.players] == [("mine", "model"), ("baseline", "bot")]
     last = against_bot.moments[-1]
     assert last.decisions[1] is None and last.rewards[1] is None and last.decisions[0] is not None
+    folder = tmp_path / "NhEnv_3"  # a run of rl-zoo3
+    folder.mkdir()
+    fight = record_fight(saved(models[0], folder, "NhEnv"), seed=1, **LONG)
+    assert [each.name for each in fight.players] == ["NhEnv_3", "baseline"]
     mirror = record_fight(models[0], "self", **LONG)
     assert mirror.players[0].content_hash == mirror.players[1].content_hash != ""
     scripts = record_fight("scripted", "stayalive", **LONG)
