@@ -31,7 +31,8 @@ function drawArena(tick) {
   const order = [...SEATS].sort((one, other) => place[one][1] - place[other][1]);
   order.forEach((seat) => picture.append(figure(tick, seat, place[seat], place[1 - seat])));
   SEATS.forEach((seat) => picture.append(...projectiles(tick, seat, place)));
-  SEATS.forEach((seat) => picture.append(...labels(tick, seat, place[seat])));
+  const words = wordsBelow(place);
+  SEATS.forEach((seat) => picture.append(...labels(tick, seat, place[seat], words[seat])));
   byId("arena").replaceChildren(picture);
 }
 
@@ -42,6 +43,13 @@ function spread(place) {
   const left = place[0][0] <= place[1][0] ? 0 : 1, push = (48 - across) / 2;
   place[left][0] -= push;
   place[1 - left][0] += push;
+}
+
+/** How far below their feet it says what fighters do: in two lines where they stand side by side. */
+function wordsBelow(place) {
+  const [across, down] = [0, 1].map((axis) => place[1][axis] - place[0][axis]);
+  const lower = down > 0 ? 1 : 0, isTight = Math.abs(across) < 110 && Math.abs(down) < 14;
+  return SEATS.map((seat) => (isTight && seat === lower ? 28 - Math.abs(down) : 15));
 }
 
 function arenaInWords(tick) {
@@ -121,7 +129,7 @@ function projectiles(tick, seat, place) {
 }
 
 /** Above a fighter its prayer and its health, on it the damage of this tick. */
-function labels(tick, seat, [x, y]) {
+function labels(tick, seat, [x, y], below) {
   const one = fighter(tick, seat), parts = [], share = Math.min(one.hitpoints / Math.max(one.max_hitpoints, 1), 1);
   parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36, height: 5, rx: 2, fill: "var(--bad)" }));
   parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36 * share, height: 5, rx: 2, fill: "var(--good)" }));
@@ -135,7 +143,7 @@ function labels(tick, seat, [x, y]) {
   });
   if (one.attack) {
     const said = one.attack.damage ? `hits ${one.attack.damage}${one.attack.prayed ? " (prayed)" : ""}` : "misses";
-    const words = caption(said, x, y + 15, 12, `var(--${one.attack.style})`);
+    const words = caption(said, x, y + below, 12, `var(--${one.attack.style})`);
     words.classList.add("said");
     parts.push(words);
   }

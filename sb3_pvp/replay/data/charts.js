@@ -1,7 +1,7 @@
 // Curves of both fighters over the whole fight, and marks of what happened.
 const charts = [
-  makeChart("hitpoints", 84, hitpoints, (value) => value),
-  makeChart("health, food and brews left, in health bars", 52, life, (value) => value.toFixed(1)),
+  makeChart("hitpoints", 72, hitpoints, (value) => value),
+  makeChart("health, food and brews left, in health bars", 40, life, (value) => value.toFixed(1)),
   makeOutlookChart(),
 ].filter(Boolean);
 
@@ -9,11 +9,11 @@ function makeOutlookChart() {
   const views = moments.flatMap((_, tick) => SEATS.map((seat) => outlook(tick, seat))).filter(Boolean);
   if (!views.length) return null;
   if (views.some((view) => view.win_probability ?? null)) {
-    return makeChart("probability of winning, as each fighter sees it", 52, (tick, seat) => outlook(tick, seat)?.win_probability ?? null, percent, [0, 1]);
+    return makeChart("probability of winning, as each fighter sees it", 40, (tick, seat) => outlook(tick, seat)?.win_probability ?? null, percent, [0, 1]);
   }
   const values = views.map((view) => view.value);
   const range = [Math.min(0, ...values), Math.max(0, ...values)];
-  return makeChart("what each fighter's critic expects (value)", 52, (tick, seat) => outlook(tick, seat)?.value ?? null, (value) => value.toFixed(2), range);
+  return makeChart("what each fighter's critic expects (value)", 40, (tick, seat) => outlook(tick, seat)?.value ?? null, (value) => value.toFixed(2), range);
 }
 
 /** `read(tick, seat)` may be null where there is nothing. */
