@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
 import torch as th
 from chosen_duel import chosen_duels
 from stable_baselines3.common.callbacks import BaseCallback
@@ -135,15 +136,23 @@ def killed(work: Callable[[], None]) -> bool:
     return bool(process.exitcode)
 
 
-def kill_after(run: DuelRun, seconds: float) -> bool:
-    """Lets a run go on in a process, which is killed so many seconds after its first step; whether it was."""
+def kill_after(run: DuelRun, cpu_seconds: float) -> bool:
+    """Lets a run go on in a process, which is killed so much CPU time after its first step; whether it was."""
     playing = _PROCESSES.Event()
     process = start(lambda: run.go_on(lambda steps: playing.set()))
     assert playing.wait(120)
-    time.sleep(seconds)
+    end = cpu_time_of(process.pid) + cpu_seconds
+    while process.is_alive() and cpu_time_of(process.pid) < end:
+        time.sleep(0.001)
     process.kill()
     process.join()
     return bool(process.exitcode == -signal.SIGKILL)
+
+
+def cpu_time_of(pid: int) -> float:
+    """Seconds of CPU time that a process has had."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _alone(work: Callable[[], None]) -> None:
