@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.checks import require_known
-from sb3_pvp.envs.opponents import OPPONENTS, WORLD_BOT, Opponent, make_opponent
-from sb3_pvp.envs.worlds import WorldFactory, contract_of
+from sb3_pvp.envs.duels import Duels, Result
+from sb3_pvp.envs.opponent_choice import OpponentChoice
+from sb3_pvp.envs.opponents import OPPONENTS, WORLD_BOT
+from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
+from sb3_pvp.envs.worlds import WorldFactory
 from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 
@@ -37,12 +36,23 @@ class Arena:
         contract: what is played; a factory may bring its own.
         reset_params: how fights start, under the names of the wire (protocol.md §3).
         parallel_fights: how many at the same time.
+        max_episode_ticks: longer fights break off; ``None``: never.
     """
 
     world: str | WorldFactory = "sim"
     contract: str | Contract = "NhEnv"
     reset_params: Mapping[str, Any] = field(default_factory=dict)
     parallel_fights: int = 128
+    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+
+    def settings(self) -> FightSettings:
+        """The same for an environment; raises `ValueError` for impossible values."""
+        return FightSettings(
+            world=self.world,
+            contract=self.contract,
+            reset_params=self.reset_params,
+            max_episode_ticks=self.max_episode_ticks,
+        )
 
 
 def check_players(league: League, players: Collection[Player]) -> None:
@@ -55,23 +65,24 @@ def check_players(league: League, players: Collection[Player]) -> None:
         require_known("player", player.name, [*map(str, league.players()), *OPPONENTS])
 
 
-def play_matches(league: League, pair: Pair, num_fights: int, seed: int, arena: Arena) -> list[MatchRecord]:
-    """Lets two players fight, half of the fights in either seat, and adds the matches to the league's log.
+def play_matches(league: League, schedule: Mapping[Pair, int], seed: int, arena: Arena) -> list[MatchRecord]:
+    """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
 
-    The world's own bot can only sit in the second seat. Raises `ValueError` if both are that bot, or one is unknown.
+    Half of a pair's fights are in either seat; the world's own bot can only sit in the second one. The n-th fight has
+    the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
+
+    Raises:
+        ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
     """
-    check_players(league, pair)
-    a, b = pair
-    seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
-    if a == b or not seatings:
-        raise ValueError(f"{a} cannot fight {b}: a match needs two players, of whom one at least is an agent")
-    records: list[MatchRecord] = []
-    for number, (first, second) in enumerate(seatings):
-        fights = (num_fights + number) // len(seatings)
-        if fights:
-            records += _fight(league, first, second, fights, seed + number * num_fights, arena)
-    league.log.append(records)
-    return records
+    planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count)]
+    records: dict[int, MatchRecord] = {}
+    try:
+        for number, record in _play(league, planned, seed, arena):
+            records[number] = record
+    finally:
+        in_order = [records[number] for number in sorted(records)]
+        league.log.append(in_order)
+    return in_order
 
 
 @dataclass(frozen=True)
@@ -132,14 +143,13 @@ def rate(
         measurable = [player for player in players if player not in out_of_reach]
         left = min(fights_per_round, max_fights - num_fights)
         pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
-        for pair, count in pairs.items():
-            records = play_matches(league, pair, count, seed + num_fights, arena)
-            if not any(record.counted for record in records):
-                fruitless.add(pair)
-            fought.update(records)
-            num_fights += count
         if not pairs:
             return
+        records = play_matches(league, pairs, seed + num_fights, arena)
+        counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
+        fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
+        fought.update(records)
+        num_fights += pairs.total()
 
 
 def _is_one_sided(counts: Counts) -> bool:
@@ -155,49 +165,54 @@ def _next_pairs(
     return Counter([pair for pair in pairs for _ in range(FIGHTS_OF_A_CHOICE)][: max(num_fights, 0)])
 
 
-def _fight(
-    league: League, first: Player, second: Player, num_fights: int, seed: int, arena: Arena
-) -> list[MatchRecord]:
-    """Fights with the first player in the first seat; every row plays a fixed share, or short fights would prevail."""
-    agent = make_opponent(league.opponent(first), contract_of(arena.world, arena.contract))
-    assert agent is not None
-    env = _make_env(league.opponent(second), agent, min(num_fights, arena.parallel_fights), seed, arena)
-    records: list[MatchRecord] = []
-    series = uuid.uuid4().hex
+def _seated(league: League, pair: Pair, num_fights: int) -> list[Pair]:
+    """The fights of a pair, whoever has the first seat in front."""
+    check_players(league, pair)
+    a, b = pair
+    seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
+    if a == b or not seatings:
+        raise ValueError(f"{a} cannot fight {b}: a match needs two players, of whom one at least is an agent")
+    return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
+
+
+def _play(league: League, planned: Sequence[Pair], seed: int, arena: Arena) -> Iterator[tuple[int, MatchRecord]]:
+    """The number and the record of each planned fight, as they end.
+
+    Which row plays what is settled before: if whoever is free took the next fight, short ones would prevail among
+    those that are over.
+    """
+    count, series = min(len(planned), arena.parallel_fights), uuid.uuid4().hex
+    choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
+    duels = Duels(count, arena.settings())
+
+    def begin(numbers: Collection[int]) -> None:
+        players = [(choices[first], choices[second]) for first, second in (planned[number] for number in numbers)]
+        duels.begin([number % count for number in numbers], players, [seed + number for number in numbers])
+
     try:
-        for info in _finished_fights(env, agent, num_fights, seed):
-            outcome, key = info["outcome"], f"match/{series}/{len(records)}"
-            fight = (info.get("seed"), info.get("build"), info["episode"]["l"], outcome in SCORES, time.time(), key)
-            records.append(MatchRecord(first, second, outcome, *fight))
+        playing = {row: row for row in range(count)}
+        begin(playing.values())
+        while playing:
+            results = duels.step()
+            ended = {row: playing.pop(row) for row in results}
+            for row, number in ended.items():
+                yield number, _record(planned[number], results[row], f"match/{series}/{number}")
+            following = {row: number + count for row, number in ended.items() if number + count < len(planned)}
+            if following:
+                playing.update(following)
+                begin(following.values())
     finally:
-        env.close()
-    return records
+        duels.close()
 
 
-def _make_env(opponent: str, agent: Opponent, num_envs: int, seed: int, arena: Arena) -> NhVecEnv:
-    return NhVecEnv(
-        num_envs,
-        opponent,
-        arena.world,
-        seed,
-        contract=arena.contract,
-        reset_params=arena.reset_params,
-        frame_ages=getattr(agent, "frame_ages", (0,)),
+def _record(pair: Pair, result: Result, key: str) -> MatchRecord:
+    return MatchRecord(
+        *pair,
+        outcome=result.outcome,
+        seed=result.seed,
+        build=result.build,
+        ticks=result.ticks,
+        counted=result.outcome in SCORES,
+        finished_at=time.time(),
+        key=key,
     )
-
-
-def _finished_fights(env: NhVecEnv, agent: Opponent, num_fights: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The infos of ended fights, with the agent in the first seat."""
-    share = np.array([(num_fights + row) // env.num_envs for row in range(env.num_envs)])
-    # The opponent's random numbers come from the fights' seeds, which those of the agent must not share.
-    state: NDArray[Any] | None = agent.initial_state([(1 << 32) + seed + row for row in range(env.num_envs)])
-    frames, starts = env.reset()["observation"], np.ones(env.num_envs, bool)
-    while share.any():
-        seen = frames if hasattr(agent, "frame_ages") else frames[:, 0]
-        actions, state = agent.predict(seen, state, starts, False, env.action_masks())
-        env.step_async(actions)
-        observation, _, starts, infos = env.step_wait()
-        frames = observation["observation"]
-        for row in np.flatnonzero(starts & (share > 0)):
-            share[row] -= 1
-            yield infos[row]

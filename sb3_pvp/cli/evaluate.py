@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sb3_pvp.cli.threads import use_one_thread
 from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def evaluate(
 
 def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True, **env_kwargs: Any) -> Score:
     """Loads a model and lets it fight in `NhVecEnv(**env_kwargs)`; refused arguments are a `UsageError`."""
+    use_one_thread()
     from stable_baselines3.common.utils import check_for_correct_spaces, set_random_seed
 
     from sb3_pvp.envs import NhVecEnv

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sb3_pvp.cli.threads import use_one_thread
 from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def play(
 
     with refused_fights():
         pair = parse_player(a), parse_player(b)
-        records = play_matches(opened, pair, fights, seed, arena)
+        records = play_matches(opened, {pair: fights}, seed, arena)
     counts = Payoff(records).counts(*pair)
     figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
     words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {figures['not_counted']} not counted"
@@ -155,16 +156,15 @@ def open_league(folder: Path, anchors: list[str] | None = None) -> League:
 
 
 def make_arena(world: str, contract: str, reset_params: str) -> Arena:
-    """Where the options say; wrong ones are a `UsageError`."""
+    """Where the options say; wrong ones are a `UsageError`. Whoever makes it is about to fight."""
+    use_one_thread()
     params = json_object(reset_params, "--reset-params")
-    from sb3_pvp.contract import load_contract
-    from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches import Arena
 
+    arena = Arena(world, contract, params)
     with bad_usage_if_refused():
-        load_contract(contract)
-        FightSettings(world=world, contract=contract, reset_params=params)
-    return Arena(world, contract, params)
+        arena.settings()
+    return arena
 
 
 def parse_player(text: str) -> Player:

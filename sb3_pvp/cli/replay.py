@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sb3_pvp.cli.threads import use_one_thread
 from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
 
 
@@ -23,6 +24,7 @@ def record(
     reset_params: Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")] = "{}",
 ) -> None:
     """Let two players fight once, and keep the fight with all that they thought; see sb3-pvp replay."""
+    use_one_thread()
     from sb3_pvp.replay import record_fight, save_fight
     from sb3_pvp.rsps import RemoteError
 

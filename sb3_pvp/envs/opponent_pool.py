@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp import snapshots
 from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponent_sight import OPPONENT, OpponentSight
+from sb3_pvp.envs.opponent_sight import OpponentSight
 from sb3_pvp.envs.opponents import Opponent
 from sb3_pvp.envs.random_words import words_from_seeds
 from sb3_pvp.envs.rivals import Rival, RivalMaker
@@ -47,20 +47,21 @@ class _Group:
 
 
 class OpponentPool:
-    """Who sits in the second seat of each fight, and what they decide.
+    """Who sits in one seat of each fight, by default the second one, and what they decide.
 
     Args:
         world: where the fights take place.
         choice: everybody's opponent at first.
+        seat: 0 or 1, the same in all fights.
 
     Attributes:
         current: the rival in each fight.
         following: who comes in its next episode; ``None``: the same.
     """
 
-    def __init__(self, world: World, choice: OpponentChoice) -> None:
+    def __init__(self, world: World, choice: OpponentChoice, seat: int = 1) -> None:
         count = world.num_fights
-        self._sight = OpponentSight(world)
+        self._seat, self._sight = seat, OpponentSight(world, seat)
         self._maker = RivalMaker(world, self._sight.noise_words)
         self._seeds = [0] * count
         self._starts = np.ones(count, bool)
@@ -112,11 +113,11 @@ class OpponentPool:
         self._sight.advance()
 
     def act(self, actions: NDArray[np.int64]) -> None:
-        """Chooses for all opponents that act; ``actions`` ``(N, 2, heads)`` are changed in their seats."""
+        """Chooses for all opponents that act; ``actions`` ``(N, 2, heads)`` are changed in their seat."""
         if not self._groups:
             return
         masks, late = self._sight.masks(), self._sight.draw_delays()
-        actions[late, OPPONENT] = 0
+        actions[late, self._seat] = 0
         for group in self._groups:
             punctual = group.without(late) if late.any() else group
             if punctual.opponents:
@@ -193,7 +194,7 @@ class OpponentPool:
         ]
         fights = np.concatenate(group.fights)
         deterministic = self._deterministic[fights]
-        actions[fights, OPPONENT], states = group.ask(
+        actions[fights, self._seat], states = group.ask(
             group.opponents, frames, group.states[fights], self._starts[fights], deterministic, masks[fights]
         )
         if states is not None:

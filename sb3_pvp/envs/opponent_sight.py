@@ -14,18 +14,17 @@ from sb3_pvp.envs.random_words import uniform, words_from_seeds
 from sb3_pvp.envs.rivals import Rival
 from sb3_pvp.world import World
 
-OPPONENT = 1  # their seat in every fight
-
 _DELAYS, _NOISE = 4, 5  # streams of a fight's seed
 
 _Owner = TypeVar("_Owner", ObservationNoise, ActionMaskOverride)
 
 
 class OpponentSight:
-    """The second seats of N fights, as those see them who sit there: frames, noise, masks, and delays.
+    """One seat of N fights, as those see it who sit there: frames, noise, masks, and delays.
 
     Args:
         world: where the fights take place.
+        seat: 0 or 1, in every fight.
 
     Attributes:
         agents: int64, the fights in which somebody acts in that seat.
@@ -38,8 +37,8 @@ class OpponentSight:
 
     ARRAYS = ("own", "kept", "stale", "delay_words", "noise_words")
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, seat: int) -> None:
+        self._world, self._seat = world, seat
         count = world.num_fights
         shape = (count, 1, world.contract.num_observations)
         self.own, self.kept = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
@@ -83,7 +82,7 @@ class OpponentSight:
 
     def masks(self) -> NDArray[np.bool_]:
         """Their flat masks ``(N, A)``."""
-        masks = self._world.masks[:, OPPONENT].copy()
+        masks = self._world.masks[:, self._seat].copy()
         for override, fights in self._restricted:
             masks[fights] = override.applied(masks[fights])
         return masks
@@ -113,7 +112,7 @@ class OpponentSight:
             self.own, self.kept = np.pad(self.own, padding), np.pad(self.kept, padding)
 
     def _take_up(self, fights: NDArray[np.int64]) -> None:
-        self.own[fights, 0] = self._world.obs[fights, OPPONENT]
+        self.own[fights, 0] = self._world.obs[fights, self._seat]
         for noise, users in self._noisy:
             noisy = np.intersect1d(users, fights)
             self.own[noisy, 0] = noise.add(self.own[noisy, 0], noisy)

@@ -63,7 +63,7 @@ class RivalMaker:
     """Makes rivals that share what is equal, so that they can be asked together.
 
     Args:
-        world: where they play, in seat 1.
+        world: where they play.
         noise_words: uint64 ``(N,)``, random numbers of the noise in each fight.
     """
 

@@ -8,6 +8,9 @@ import pytest
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs.duels import Duels, Result
+from sb3_pvp.envs.opponent_choice import OpponentChoice
+from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.matches import ONE_SIDED, Arena, play_matches, rate
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
@@ -37,32 +40,36 @@ def league(models: Path, tmp_path: Path) -> League:
     return league
 
 
+def comparable(records: list[MatchRecord]) -> list[MatchRecord]:
+    return [replace(record, key="k", finished_at=0) for record in records]
+
+
 def test_half_of_the_fights_in_either_seat_and_all_in_the_log(league: League) -> None:
-    records = play_matches(league, (ONE_FRAME, SCRIPTED), 5, 0, ARENA)
+    records = play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, ARENA)
     assert Counter(record.player_a for record in records) == {ONE_FRAME: 2, SCRIPTED: 3}
     assert league.log.records(counted_only=False) == records
     assert len({record.key for record in records}) == 5
     assert all(record.ticks > 0 and record.build for record in records)
-    play_matches(league, (ONE_FRAME, SCRIPTED), 5, 0, ARENA)
+    play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, ARENA)
     assert len(league.log) == 10
 
 
 @pytest.mark.parametrize("pair", [(BOT, SCRIPTED), (SCRIPTED, BOT)])
 def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Player, Player]) -> None:
-    records = play_matches(league, pair, 6, 0, ARENA)
+    records = play_matches(league, {pair: 6}, 0, ARENA)
     assert [(record.player_a, record.player_b) for record in records] == [(SCRIPTED, BOT)] * 6
 
 
 def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
-    records = play_matches(league, (NOOP, SCRIPTED), 10, 0, ARENA)
+    records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, ARENA)
     assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
     assert Payoff(records).win_rate(SCRIPTED, NOOP) == 1
 
 
 def test_the_same_seed_gives_the_same_fights(league: League) -> None:
     def fight(seed: int) -> list[MatchRecord]:
-        records = play_matches(league, (TWO_FRAMES, SCRIPTED), 4, seed, ARENA)
-        return [replace(record, key="k", finished_at=0) for record in records]
+        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 4}, seed, ARENA)
+        return comparable(records)
 
     first = fight(5)
     assert fight(5) == first != fight(6)
@@ -70,19 +77,14 @@ def test_the_same_seed_gives_the_same_fights(league: League) -> None:
 
 def test_reset_params_reach_the_fights(league: League) -> None:
     arena = Arena(reset_params={"accountBuild": "ZERKER"}, parallel_fights=8)
-    records = play_matches(league, (SCRIPTED, BOT), 4, 0, arena)
+    records = play_matches(league, {(SCRIPTED, BOT): 4}, 0, arena)
     assert {record.build for record in records} == {"ZERKER"}
 
 
-def test_fights_that_time_out_are_kept_and_do_not_count(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NhVecEnv, "__init__", limited(NhVecEnv.__init__, 5))
-    records = play_matches(league, (NOOP, SCRIPTED), 3, 0, ARENA)
+def test_fights_that_time_out_are_kept_and_do_not_count(league: League) -> None:
+    records = play_matches(league, {(NOOP, SCRIPTED): 3}, 0, Arena(max_episode_ticks=5))
     assert [(record.outcome, record.counted) for record in records] == [("timeout", False)] * 3
     assert league.ratings().broken == 3 and not league.ratings().elo.ratings
-
-
-def limited(init: object, ticks: int) -> object:
-    return lambda self, *args, **kwargs: init(self, *args, **kwargs, max_episode_ticks=ticks)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def limited(init: object, ticks: int) -> object:
 )
 def test_who_cannot_fight(league: League, pair: tuple[Player, Player], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        play_matches(league, pair, 1, 0, ARENA)
+        play_matches(league, {pair: 1}, 0, ARENA)
     assert len(league.log) == 0
 
 
@@ -116,9 +118,8 @@ def test_nobody_waits_for_who_is_out_of_reach(league: League) -> None:
     assert ONE_SIDED <= last.num_fights < ONE_SIDED + 64
 
 
-def test_pairs_whose_fights_never_count_are_left_alone(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NhVecEnv, "__init__", limited(NhVecEnv.__init__, 5))
-    *_, last = rate(league, [NOOP, SCRIPTED, BOT], 60, ARENA, fights_per_round=32)
+def test_pairs_whose_fights_never_count_are_left_alone(league: League) -> None:
+    *_, last = rate(league, [NOOP, SCRIPTED, BOT], 60, Arena(max_episode_ticks=5), fights_per_round=32)
     assert 0 < last.num_fights <= 3 * 32 and min(last.half_widths.values()) > 60
 
 
@@ -130,3 +131,42 @@ def test_rating_stops_at_the_limit(league: League) -> None:
 def test_rating_needs_two(league: League) -> None:
     with pytest.raises(ValueError, match="two players"):
         list(rate(league, [BOT], 50, ARENA))
+
+
+def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: League) -> None:
+    schedule = {(NOOP, SCRIPTED): 3, (SCRIPTED, BOT): 4, (TWO_FRAMES, NOOP): 2, (NOOP, BOT): 1}
+    together = comparable(play_matches(league, schedule, 7, Arena(parallel_fights=16, max_episode_ticks=300)))
+    expected = [(NOOP, SCRIPTED), *[(SCRIPTED, NOOP)] * 2, *[(SCRIPTED, BOT)] * 4]
+    expected += [(TWO_FRAMES, NOOP), (NOOP, TWO_FRAMES), (NOOP, BOT)]
+    assert [(record.player_a, record.player_b) for record in together] == expected
+    assert [record.seed for record in together] == list(range(7, 17))
+    few = comparable(play_matches(league, schedule, 7, Arena(parallel_fights=3, max_episode_ticks=300)))
+    assert few == together
+    alone = comparable(play_matches(league, {(SCRIPTED, BOT): 2}, 7 + 3, Arena(parallel_fights=1)))
+    assert alone == together[3:5]
+
+
+def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
+    league: League, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, ended = Duels.step, []
+
+    def failing(duels: Duels) -> dict[int, Result]:
+        if len(ended) >= 3:
+            raise ConnectionError("the server is gone")
+        results = step(duels)
+        ended.extend(results)
+        return results
+
+    monkeypatch.setattr(Duels, "step", failing)
+    with pytest.raises(ConnectionError):
+        play_matches(league, {(SCRIPTED, BOT): 8}, 0, ARENA)
+    assert 3 <= len(league.log) == len(ended) < 8
+
+
+@pytest.mark.parametrize("players", [("baseline", "scripted"), ("self", "scripted"), ("scripted", "self")])
+def test_who_cannot_have_a_seat(players: tuple[str, str]) -> None:
+    first, second = map(OpponentChoice, players)
+    duels = Duels(1, FightSettings())
+    with pytest.raises(ValueError, match="cannot fight"):
+        duels.begin([0], [(first, second)], [0])
