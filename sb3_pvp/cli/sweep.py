@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,10 @@ from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.storages import BaseStorage
 
     from sb3_pvp.zoo.hyperparams import Preset
+    from sb3_pvp.zoo.sweeps.locks import Locks
     from sb3_pvp.zoo.sweeps.space import Space
 
 sweep = typer.Typer(help="Look at what `train -optimize` has found, and at what it varies.")
@@ -35,7 +37,7 @@ def list_studies(storage: Storage, as_json: AsJson = False) -> None:
     with _refused():
         from sb3_pvp.zoo.sweeps.report import overview
 
-        studies = overview(_open(storage))
+        studies = overview(*_open(storage))
     if as_json:
         typer.echo(json.dumps({"studies": studies}))
         return
@@ -130,16 +132,16 @@ def _space(preset: str, search_space: Path | None) -> tuple[Preset, Space]:
 def _study(storage: str, name: str | None) -> optuna.Study:
     from sb3_pvp.zoo.sweeps.storage import find_study
 
-    return find_study(_open(storage), name)
+    return find_study(_open(storage)[0], name)
 
 
-def _open(storage: str) -> Any:
+def _open(storage: str) -> tuple[BaseStorage, Locks]:
     import optuna
 
     from sb3_pvp.zoo.sweeps.storage import open_storage
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return open_storage(storage, must_exist=True)[0]
+    return open_storage(storage, must_exist=True)
 
 
 @contextmanager

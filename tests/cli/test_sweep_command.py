@@ -52,7 +52,7 @@ def test_studies_are_listed(storage: str, capsys: pytest.CaptureFixture[str]) ->
     assert line.startswith("study: 7 complete, 1 pruned; best: trial ")
     assert run("list", storage, "--json") == 0
     (study,) = json.loads(capsys.readouterr().out)["studies"]
-    assert study["trials"] == {"running": 0, "complete": 7, "pruned": 1, "fail": 0, "waiting": 0}
+    assert study["trials"] == {"running": 0, "complete": 7, "pruned": 1, "fail": 0, "waiting": 0, "abandoned": 0}
     assert study["best"]["value"] == study["best"]["params"]["clip_range"]
 
 

@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.sweeps import storage as storages
 from sb3_pvp.zoo.sweeps.locks import FileLocks
+from sb3_pvp.zoo.sweeps.report import counts
 from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
 from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
@@ -161,6 +162,16 @@ def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None
     for trial in trials:  # whatever was begun has come to its end, once
         same = [other for other in counted if trial.params.items() <= other.params.items()]
         assert len(same) == 1 or not trial.params
+
+
+def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
+    _, queue = open_queue(storage, 3)
+    opened, locks = open_storage(storage)
+    study = find_study(opened, None)
+    with queue.working():
+        assert queue.take() is not None
+        assert {name: count for name, count in counts(study, locks).items() if count} == {"running": 1}
+    assert {name: count for name, count in counts(study, locks).items() if count} == {"abandoned": 1}
 
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import with_nested
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
+from sb3_pvp.zoo.sweeps.locks import Locks
 from sb3_pvp.zoo.sweeps.options import SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
@@ -115,7 +116,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         study.pruner = self._make_pruner(settings)
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self._workshop(settings))
-        self._report(study)
+        self._report(study, locks)
 
     def _settings(self) -> Settings:
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
@@ -233,10 +234,10 @@ class SweepingManager(exp_manager.ExperimentManager):
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
 
-    def _report(self, study: optuna.Study) -> None:
+    def _report(self, study: optuna.Study, locks: Locks) -> None:
         folder = Path(self.log_folder) / self.algo / f"sweep_{study.study_name}"
         missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study).items() if count)}")
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
         print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
 
     def _is_ours(self) -> bool:

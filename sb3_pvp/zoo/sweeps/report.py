@@ -13,9 +13,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sb3_pvp.atomic_files import replacing, write_atomically
 from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.zoo.sweeps.locks import Locks
 from sb3_pvp.zoo.sweeps.pictures import PICTURES
 from sb3_pvp.zoo.sweeps.storage import find_trial
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, read_settings
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, is_abandoned, read_settings
 
 TRIALS, BEST = "trials.csv", "best.yml"
 
@@ -70,13 +71,14 @@ def best_configuration(
     return trial, header + yaml.safe_dump({settings.env_id: block}, sort_keys=False)
 
 
-def counts(study: optuna.Study) -> dict[str, int]:
-    """How many trials have come to their end, were stopped early, run, wait and failed."""
-    states = [trial.state for trial in study.get_trials(deepcopy=False)]
-    return {state.name.lower(): states.count(state) for state in TrialState}
+def counts(study: optuna.Study, locks: Locks) -> dict[str, int]:
+    """How many trials are over, were stopped early, run, were abandoned (`is_abandoned`), wait and failed."""
+    trials = study.get_trials(deepcopy=False)
+    states = ["abandoned" if is_abandoned(trial, locks) else trial.state.name.lower() for trial in trials]
+    return {name: states.count(name) for name in (*(state.name.lower() for state in TrialState), "abandoned")}
 
 
-def overview(storage: BaseStorage) -> list[dict[str, Any]]:
+def overview(storage: BaseStorage, locks: Locks) -> list[dict[str, Any]]:
     """All studies: ``name``, ``trials`` (see `counts`) and ``best``, the `summary` of that trial or ``None``."""
     studies = []
     for name in optuna.get_all_study_names(storage):
@@ -85,7 +87,7 @@ def overview(storage: BaseStorage) -> list[dict[str, Any]]:
             best: dict[str, Any] | None = summary(find_trial(study, None))
         except ZooError:
             best = None
-        studies.append({"name": name, "trials": counts(study), "best": best})
+        studies.append({"name": name, "trials": counts(study, locks), "best": best})
     return studies
 
 

@@ -94,6 +94,12 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
     return study, begun
 
 
+def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:
+    """Whether a trial still counts as running although its process is gone: the next process tries it again."""
+    process = trial.user_attrs.get(PROCESS)
+    return trial.state is TrialState.RUNNING and process is not None and not locks.is_alive(process)
+
+
 class TrialQueue:
     """Hands out the trials of a study, one at a time.
 
@@ -132,7 +138,7 @@ class TrialQueue:
         with self._locks.exclusive():
             trials = self._study.get_trials(deepcopy=False)
             for trial in trials:
-                if not self._is_looked_after(trial):
+                if self._is_killed_while_drawing(trial) or is_abandoned(trial, self._locks):
                     self._retry(trial)
             trials = self._study.get_trials(deepcopy=False)
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
@@ -172,11 +178,9 @@ class TrialQueue:
     def _seed_of(self, number: int) -> int:
         return derived_seed(self._seed, number, "trial")
 
-    def _is_looked_after(self, trial: FrozenTrial) -> bool:
-        """False for what a process that is gone was doing: as long as one has the lock, its trials tell its name."""
-        if trial.state is not TrialState.RUNNING:
-            return True
-        return PROCESS in trial.user_attrs and self._locks.is_alive(trial.user_attrs[PROCESS])
+    def _is_killed_while_drawing(self, trial: FrozenTrial) -> bool:
+        """Who has the lock sees only trials that have told whose they are, or never will."""
+        return trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs
 
     def _retry(self, trial: FrozenTrial) -> None:
         self._study.tell(trial.number, state=TrialState.FAIL)
