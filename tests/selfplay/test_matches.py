@@ -14,6 +14,9 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.matches import ONE_SIDED, Arena, play_matches, rate
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
+from sb3_pvp.sim import SimWorld
+from tests.rsps.served import handler_server, logged_in, world_server
+from tests.rsps.synchronous_server import SynchronousServer
 
 BOT, NOOP, SCRIPTED = map(Player, ("baseline", "noop", "scripted"))
 ONE_FRAME, TWO_FRAMES = Player("main", 64), Player("stacking", 9)
@@ -170,3 +173,19 @@ def test_who_cannot_have_a_seat(players: tuple[str, str]) -> None:
     duels = Duels(1, FightSettings())
     with pytest.raises(ValueError, match="cannot fight"):
         duels.begin([0], [(first, second)], [0])
+
+
+def test_matches_on_a_server(league: League) -> None:
+    with world_server(SimWorld) as port:
+        arena = Arena(f"rsps://127.0.0.1:{port}", parallel_fights=2, max_episode_ticks=30)
+        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 3, (SCRIPTED, BOT): 2}, 0, arena)
+        assert [(record.outcome, record.ticks) for record in records] == [("timeout", 30)] * 5
+        assert logged_in(port) == []
+
+
+def test_whoever_is_done_does_not_stop_a_synchronous_world(league: League) -> None:
+    with handler_server(SynchronousServer().handle) as port:
+        arena = Arena(f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5", parallel_fights=3)
+        records = play_matches(league, {(NOOP, SCRIPTED): 4, (NOOP, BOT): 3}, 0, arena)
+        assert len(records) == 7 and all(record.counted for record in records)
+        assert logged_in(port) == []
