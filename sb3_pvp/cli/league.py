@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -174,16 +173,11 @@ def parse_player(text: str) -> Player:
     return Player.parse(text)
 
 
-@contextmanager
-def refused_fights() -> Iterator[None]:
+def refused_fights() -> AbstractContextManager[None]:
     """Around fights: unknown players, wrong settings and servers that fail become a `UsageError`."""
     from sb3_pvp.rsps import RemoteError
 
-    try:
-        with bad_usage_if_refused():
-            yield
-    except RemoteError as error:
-        raise UsageError(str(error)) from error
+    return bad_usage_if_refused(RemoteError)
 
 
 def print_progress(progress: Progress, until: float) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.threads import use_one_thread
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
+from sb3_pvp.cli.usage import bad_usage_if_refused, json_object
 
 
 def record(
@@ -29,19 +29,16 @@ def record(
     from sb3_pvp.rsps import RemoteError
 
     params = json_object(reset_params, "--reset-params")
-    with bad_usage_if_refused():
-        try:
-            fight = record_fight(
-                model,
-                opponent,
-                seed=seed,
-                deterministic=deterministic,
-                world=world,
-                contract=env,
-                reset_params=params,
-            )
-        except RemoteError as error:
-            raise UsageError(str(error)) from error
+    with bad_usage_if_refused(RemoteError):
+        fight = record_fight(
+            model,
+            opponent,
+            seed=seed,
+            deterministic=deterministic,
+            world=world,
+            contract=env,
+            reset_params=params,
+        )
         save_fight(fight, output)
     names = [player.name for player in fight.players]
     typer.echo(f"{names[0]} against {names[1]}: {fight.outcomes[0]} after {len(fight.moments) - 1} ticks; see it with")

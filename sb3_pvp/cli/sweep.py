@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+from sb3_pvp.cli.usage import bad_usage_if_refused
 
 if TYPE_CHECKING:
     import optuna
@@ -144,12 +143,7 @@ def _open(storage: str) -> tuple[BaseStorage, Locks]:
     return open_storage(storage, must_exist=True)
 
 
-@contextmanager
-def _refused() -> Iterator[None]:
+def _refused() -> AbstractContextManager[None]:
     from sb3_pvp.zoo.errors import ZooError
 
-    try:
-        with bad_usage_if_refused():
-            yield
-    except ZooError as error:
-        raise UsageError(str(error)) from error
+    return bad_usage_if_refused(ZooError)

@@ -14,11 +14,12 @@ UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 @contextmanager
-def bad_usage_if_refused() -> Iterator[None]:
-    """Around code that checks what the user gave: its ``ValueError`` or ``OSError`` becomes a `UsageError`."""
+def bad_usage_if_refused(*others: type[Exception]) -> Iterator[None]:
+    """Around code that checks what the user gave: its ``ValueError``, ``OSError`` or others become a `UsageError`."""
+    refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
     try:
         yield
-    except (ValueError, OSError) as error:
+    except refused as error:
         raise UsageError(str(error)) from error
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from sb3_pvp.file_locks import lock
 from sb3_pvp.rsps.guard_process import agents_in
 
 _ENDING = ".agents"
@@ -34,7 +35,7 @@ class Journal:
         self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_ENDING}"
         unlocked = self.path.with_suffix(".new")
         self.descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        _lock(self.descriptor)
+        lock(self.descriptor)
         unlocked.rename(self.path)
 
     def note(self, sign: str, agent_id: str) -> None:
@@ -65,7 +66,7 @@ def orphans(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR)
                 locks.callback(os.close, descriptor)
-                if _lock(descriptor):
+                if lock(descriptor):
                     left[path] = list(agents_in(descriptor))
         yield left
 
@@ -82,13 +83,3 @@ def _folder() -> Path | None:
         if os.access(folder, os.W_OK):
             return folder
     return None
-
-
-def _lock(descriptor: int) -> bool:
-    import fcntl  # not on every system
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 import yaml
 from rl_zoo3 import ALGOS, exp_manager
@@ -23,6 +22,7 @@ from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, Wand
 from sb3_pvp.callbacks.run_league import LEAGUE
 from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.continuing import copy_league, league_of
+from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config, with_nested
 from sb3_pvp.zoo.resume import (
@@ -238,11 +238,6 @@ def _reason(error: Exception) -> str | None:
     if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
         return "the process of an environment has ended (its error, if it had one, stands above)"
     return str(error) if isinstance(error, RemoteError) else None
-
-
-def is_ours(env_id: str) -> bool:
-    """Whether this environment was registered by this package."""
-    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
 
 
 @contextmanager

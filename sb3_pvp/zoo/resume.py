@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.file_locks import lock
 from sb3_pvp.zoo.errors import ZooError
 
 #: What `--resume` without a folder means.
@@ -142,16 +143,10 @@ def running(folder: Path) -> Iterator[None]:
 
     Raises `ResumeError` if somebody does.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on every system; there nobody is kept out
-        yield
-        return
     with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ResumeError(f"another process trains in {folder}") from error
+        with suppress(ImportError):  # where there are no locks nobody is kept out
+            if not lock(file):
+                raise ResumeError(f"another process trains in {folder}")
         yield
 
 

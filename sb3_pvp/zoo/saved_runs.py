@@ -10,8 +10,8 @@ from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import ZooError
-from sb3_pvp.zoo.manager import is_ours
 from sb3_pvp.zoo.resume import checkpoints_in
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).

@@ -16,6 +16,8 @@ from typing import IO, Any, Protocol
 
 import sqlalchemy
 
+from sb3_pvp.file_locks import lock
+
 
 class Locks(Protocol):
     """Locks that processes hold as long as they live."""
@@ -67,14 +69,14 @@ class FileLocks:
         """Around what only one process at a time may do."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "exclusive").open("a") as file:
-            _flock(file, wait=True)
+            _lock(file, wait=True)
             yield
 
     def join(self) -> str:
         """A name for this process, whose lock it holds from now on."""
         path = self._folder / uuid.uuid4().hex
         file = path.open("x")
-        _flock(file, wait=True)
+        _lock(file, wait=True)
         self._own = path, file
         return path.name
 
@@ -85,7 +87,7 @@ class FileLocks:
             return True
         try:
             with path.open("r+") as file:
-                if not _flock(file, wait=False):
+                if not _lock(file, wait=False):
                     return True
                 path.unlink(missing_ok=True)
         except FileNotFoundError:
@@ -112,7 +114,7 @@ class JournalLock:
         """Waits for the lock."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("a")
-        return _flock(self._file, wait=True)
+        return _lock(self._file, wait=True)
 
     def release(self) -> None:
         """Gives it up."""
@@ -162,17 +164,11 @@ def _folder_of(storage: Path) -> Path:
     return storage.with_name(f"{storage.name}.processes")
 
 
-def _flock(file: IO[Any], wait: bool) -> bool:
-    """Locks the file, true if that was possible."""
+def _lock(file: IO[Any], wait: bool) -> bool:
     try:
-        import fcntl
-    except ImportError:
+        return lock(file, wait)
+    except ImportError:  # see `FileLocks`
         return wait
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
 
 
 def _postgres(connection: sqlalchemy.Connection, function: str, name: str) -> bool:

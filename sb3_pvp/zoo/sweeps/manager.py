@@ -21,6 +21,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.envs.worlds import contract_of
+from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import with_nested
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
@@ -241,7 +242,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
 
     def _is_ours(self) -> bool:
-        return str(gymnasium.spec(self.env_name.gym_id).entry_point).startswith("sb3_pvp.")
+        return is_ours(self.env_name.gym_id)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
