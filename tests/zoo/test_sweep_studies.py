@@ -164,6 +164,24 @@ def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None
         assert len(same) == 1 or not trial.params
 
 
+def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, queue = open_queue(journal, 2)
+    _, looking = open_queue(journal, 2)
+
+    def ends_now(locks: FileLocks, name: str) -> bool:
+        queue.complete(trial, 0.5)
+        return False
+
+    with queue.working(), looking.working():
+        trial = queue.take()
+        assert trial is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(FileLocks, "is_alive", ends_now)
+            other = looking.take()
+        assert other is not None and other.params != trial.params
+    assert [each.state for each in trials_of(journal)] == [TrialState.COMPLETE, TrialState.RUNNING]
+
+
 def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
     _, queue = open_queue(storage, 3)
     opened, locks = open_storage(storage)

@@ -136,10 +136,7 @@ class TrialQueue:
     def take(self) -> optuna.Trial | None:
         """The next trial, with its parameters drawn; ``None`` if as many as were asked for are done or being done."""
         with self._locks.exclusive():
-            trials = self._study.get_trials(deepcopy=False)
-            for trial in trials:
-                if self._is_killed_while_drawing(trial) or is_abandoned(trial, self._locks):
-                    self._retry(trial)
+            self._retry_abandoned()
             trials = self._study.get_trials(deepcopy=False)
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
             counted = sum(trial.state is not TrialState.FAIL for trial in trials)
@@ -177,6 +174,16 @@ class TrialQueue:
 
     def _seed_of(self, number: int) -> int:
         return derived_seed(self._seed, number, "trial")
+
+    def _retry_abandoned(self) -> None:
+        trials = self._study.get_trials(deepcopy=False)
+        left = {
+            trial.number for trial in trials if self._is_killed_while_drawing(trial) or is_abandoned(trial, self._locks)
+        }
+        # The last that a process did before it was gone may have been to finish its trial: it is time to look again.
+        for trial in self._study.get_trials(deepcopy=False) if left else []:
+            if trial.number in left and trial.state is TrialState.RUNNING:
+                self._retry(trial)
 
     def _is_killed_while_drawing(self, trial: FrozenTrial) -> bool:
         """Who has the lock sees only trials that have told whose they are, or never will."""
