@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
+from sb3_pvp.callbacks.weights import steps_of
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.selfplay import LEARNER, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
@@ -116,12 +115,6 @@ def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing:
     artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **_ratings(standing)})
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
-
-
-def steps_of(path: Path) -> int:
-    """How many steps the model in a file was trained for."""
-    with zipfile.ZipFile(path) as archive:
-        return int(json.loads(archive.read("data"))["num_timesteps"])
 
 
 def _ratings(standing: Standing | None) -> dict[str, Any]:

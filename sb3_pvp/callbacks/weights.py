@@ -60,6 +60,12 @@ def is_stripped(path: Path) -> bool:
         return not has_gathered and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
 
 
+def steps_of(path: Path) -> int:
+    """How many steps the model in a file was trained for; nothing is unpickled."""
+    with zipfile.ZipFile(path) as file:
+        return int(json.loads(file.read(_DATA))["num_timesteps"])
+
+
 def _without_training(data: bytes) -> bytes:
     kept = {name: value for name, value in json.loads(data).items() if name not in TRAINING_ONLY}
     return json.dumps(kept, indent=4).encode()

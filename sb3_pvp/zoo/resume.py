@@ -6,7 +6,6 @@ A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its n
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import yaml
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
+from sb3_pvp.callbacks import weights
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.file_locks import lock
 from sb3_pvp.zoo.errors import ZooError
@@ -122,8 +122,7 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
 def steps_of(model: Path) -> int:
     """How many steps a saved model was trained for; nothing is unpickled. Raises `ZooError` if it is no such file."""
     try:
-        with zipfile.ZipFile(model) as file:
-            return int(json.loads(file.read("data"))["num_timesteps"])
+        return weights.steps_of(model)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise ZooError(f"{model} is not a saved model: {error}") from error
 

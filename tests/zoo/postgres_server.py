@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-_END_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+_END_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 _PROGRAMS = ("initdb", "postgres", "pg_isready")
 
 
