@@ -182,6 +182,31 @@ def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monk
     assert [each.state for each in trials_of(journal)] == [TrialState.COMPLETE, TrialState.RUNNING]
 
 
+@pytest.mark.parametrize("write", ["enqueue_trial", "tell"])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_process_may_be_killed_while_it_looks_after_the_trial_of_another(
+    journal: str, write: str, is_written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, queue = open_queue(journal, 2)
+    with queue.working():
+        lost = queue.take()
+        assert lost is not None
+    original = getattr(optuna.Study, write)
+
+    def killed(study: optuna.Study, *arguments: Any, **keywords: Any) -> None:
+        if is_written:
+            original(study, *arguments, **keywords)
+        raise SystemExit
+
+    _, unlucky = open_queue(journal, 2)
+    with monkeypatch.context() as patch, unlucky.working(), pytest.raises(SystemExit):
+        patch.setattr(optuna.Study, write, killed)
+        unlucky.take()
+    assert do_trials(open_queue(journal, 2)[1]) == 2
+    states = [(trial.state, trial.params == lost.params) for trial in trials_of(journal)]
+    assert states == [(TrialState.FAIL, True), (TrialState.COMPLETE, True), (TrialState.COMPLETE, False)]
+
+
 def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
     _, queue = open_queue(storage, 3)
     opened, locks = open_storage(storage)

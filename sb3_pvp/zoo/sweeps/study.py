@@ -27,8 +27,8 @@ from sb3_pvp.zoo.sweeps.space import Space, from_dict
 
 #: The attribute of a study with its `Settings`.
 SETTINGS = "sb3_pvp"
-#: Attributes of a trial: its seed, the process that runs it, how often it was begun before.
-SEED, PROCESS, ATTEMPTS = "seed", "process", "attempts"
+#: Attributes of a trial: its seed, the process that runs it, how often it was begun before, and which trial that was.
+SEED, PROCESS, ATTEMPTS, RETRY_OF = "seed", "process", "attempts", "retry_of"
 #: What has ended its process so often is not tried again.
 MAX_ATTEMPTS = 3
 
@@ -190,13 +190,17 @@ class TrialQueue:
         return trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs
 
     def _retry(self, trial: FrozenTrial) -> None:
-        self._study.tell(trial.number, state=TrialState.FAIL)
+        """Lets a trial be tried again, and then fails it: whoever is killed in between has lost and doubled nothing."""
         attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
         # Whoever was killed while it drew has perhaps not kept all of it, nor anything else.
         params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        if params and attempts < MAX_ATTEMPTS:
-            attributes = {SEED: trial.user_attrs.get(SEED, self._seed_of(trial.number)), ATTEMPTS: attempts}
+        trials = self._study.get_trials(deepcopy=False)
+        is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in trials)
+        if params and attempts < MAX_ATTEMPTS and not is_queued:
+            seed = trial.user_attrs.get(SEED, self._seed_of(trial.number))
+            attributes = {SEED: seed, ATTEMPTS: attempts, RETRY_OF: trial.number}
             self._study.enqueue_trial(params, user_attrs=attributes)
+        self._study.tell(trial.number, state=TrialState.FAIL)
 
     def _tell(self, trial: optuna.Trial, value: float | None, state: TrialState) -> None:
         try:
