@@ -18,7 +18,8 @@ from sb3_pvp.rsps.remote_agent import RemoteAgent
 from sb3_pvp.rsps.remote_fight import RemoteFight
 from sb3_pvp.world import Outcome
 
-FEW = ["--steps", "100", "--n-envs", "4", "--rate", "0.05"]
+STEPS = 400  # with a quarter of it one run in thirty decides no fight at all
+FEW = ["--steps", str(STEPS), "--n-envs", "4", "--rate", "0.05"]
 CASES_AT_THE_END = ["together", "together, requests only"]
 
 
@@ -44,7 +45,7 @@ def test_every_case_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["case"]: row for row in report["rows"]}
     assert list(rows) == ["split", "close", *CASES_AT_THE_END]
     for row in rows.values():
-        assert 100 <= row["agent_steps"] <= 140
+        assert STEPS <= row["agent_steps"] <= STEPS + 40
         assert row["injected"] > 0 and row["witness_steps"] > 0
         assert row["longest_step_s"] <= fault_trials.SLACK * row["step_bound_s"]
         for name in ("wrong", "errors", "left_behind", "witness_lost", "broken_promises"):
