@@ -3,6 +3,7 @@
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.elo import EloCallback
+from sb3_pvp.callbacks.episode_log import EpisodeLogCallback
 from sb3_pvp.callbacks.episode_metrics import EpisodeMetricsCallback
 from sb3_pvp.callbacks.exploiters import ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
@@ -20,6 +21,7 @@ from sb3_pvp.callbacks.win_rate_eval import WinRateEvalCallback
 __all__ = [
     "EarlyStoppingCallback",
     "EloCallback",
+    "EpisodeLogCallback",
     "EpisodeMetricsCallback",
     "ExploiterCallback",
     "FightMetricsCallback",

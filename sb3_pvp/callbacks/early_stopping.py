@@ -17,8 +17,11 @@ from sb3_pvp.schedules import Expression, Schedule
 from sb3_pvp.schedules.base import as_schedule
 from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
 
-#: When the condition is asked, the values of its variable ``phase``.
-PHASES = ("on_training_start", "on_rollout_start", "on_rollout_end", "on_training_end")
+#: When the condition is asked, the values of its variable ``phase``, in the order of a training.
+PHASES = (
+    *("on_training_start", "on_rollout_start", "on_rollout_sampling_end", "on_rollout_end", "on_learn_end"),
+    "on_training_end",
+)
 
 
 class EarlyStoppingCallback(BaseCallback):
@@ -27,7 +30,9 @@ class EarlyStoppingCallback(BaseCallback):
     The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``. It knows
     the time ``t`` (trained roll-outs), the ``phase`` (`PHASES`) and the last value of everything that was logged, under
     its tag with ``_`` for every character that is no letter or digit. Metrics that are not there yet make it false,
-    which is said once. It is asked at the start and end of roll-outs and of the training; ``a * b`` is "and".
+    which is said once. It is asked at the start and end of the training, of its roll-outs and of what is learned from
+    them; ``a * b`` is "and". SB3 speaks of a roll-out when its advantages are known: ``on_rollout_sampling_end`` and
+    ``on_rollout_end`` are the same moment, and so are ``on_learn_end`` and what follows it.
 
     List it last, so that what the others log at the end of a roll-out is known. With `PvpPPO` the values are saved with
     the model: a run that was stopped and is resumed stops again.
@@ -49,7 +54,7 @@ class EarlyStoppingCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         self._values = LastValues()
-        self._stops = False
+        self._stops = self._learns = False
         register(self.model, "early_stopping", self)
 
     def get_state(self) -> dict[str, Any]:
@@ -66,6 +71,7 @@ class EarlyStoppingCallback(BaseCallback):
         self._ask("on_training_start")
 
     def _on_rollout_start(self) -> None:
+        self._end_learning()
         self._ask("on_rollout_start")
 
     def _on_step(self) -> bool:
@@ -75,12 +81,20 @@ class EarlyStoppingCallback(BaseCallback):
         return not self._stops
 
     def _on_rollout_end(self) -> None:
+        self._ask("on_rollout_sampling_end")
         self._ask("on_rollout_end")
+        self._learns = True
 
     def _on_training_end(self) -> None:
+        self._end_learning()
         self._ask("on_training_end")
         if self._values in self.logger.output_formats:
             self.logger.output_formats.remove(self._values)
+
+    def _end_learning(self) -> None:
+        if self._learns:
+            self._learns = False
+            self._ask("on_learn_end")
 
     def _ask(self, phase: str) -> None:
         self._values.keep(self.logger.name_to_value)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp import snapshots
 from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts
-from sb3_pvp.envs.fight_metrics import FightMetrics
+from sb3_pvp.envs.fight_metrics import EpisodeStatistics, FightMetrics
 from sb3_pvp.envs.fight_starts import FightStarts
 from sb3_pvp.envs.mask_override import ActionMaskOverride
 from sb3_pvp.envs.noise import ObservationNoise
@@ -87,6 +87,7 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
         self._metrics: FightMetrics | None = None
+        self._statistics = EpisodeStatistics(num_fights) if settings.episode_statistics else None
 
     def reset(
         self,
@@ -110,8 +111,9 @@ class Fights:
             array[fights] = 0
         for components in (self.components, self.episode_components):
             components[:, fights] = 0
-        if self._metrics is not None:
-            self._metrics.begin(fights)
+        for measured in (self._metrics, self._statistics):
+            if measured is not None:
+                measured.begin(fights)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
@@ -134,6 +136,8 @@ class Fights:
         self.opponents.advance()
         self.length += 1
         self._judge()
+        if self._statistics is not None:
+            self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
             self._metrics.end_tick(
                 self.tick, self.components, self.terminated | self.truncated, self.length, self._desync_reasons()
@@ -195,6 +199,8 @@ class Fights:
         info["rewards"] = named_components(self.components[:, fight])
         if self.terminated[fight] or self.truncated[fight]:
             info["episode_rewards"] = named_components(self.episode_components[:, fight])
+            if self._statistics is not None:
+                info["episode_statistics"] = self._statistics.of(fight)
             if self.tick.outcome[fight] < Outcome.TARGET_LOST:
                 info["is_success"] = bool(self.tick.outcome[fight] == Outcome.WON)
         return info
@@ -274,7 +280,11 @@ class Fights:
             "tick": (self.tick, tuple(field.name for field in fields(Tick))),
             "observations": (self._observations, ("own", "hidden")),
         }
-        return arrays if self._noise is None else {**arrays, "noise": (self._noise, ("words",))}
+        if self._noise is not None:
+            arrays["noise"] = (self._noise, ("words",))
+        if self._statistics is not None:
+            arrays["episode_statistics"] = (self._statistics, ("count", "total", "squares", "low", "high"))
+        return arrays
 
     def _judge(self) -> None:
         meta, outcome = self._seats.own_meta(self.world.meta), self._seats.own(self.world.outcome)

@@ -59,6 +59,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             need the extra ``sb3-pvp[render]``. A mode costs nothing until it is used.
         contract: what is played: ``"NhEnv"`` or ``"DharokEnv"``, which Gymnasium knows under these names as well; or
             any other contract. A factory of worlds may bring its own (`sb3_pvp.envs.worlds.make_world`).
+        episode_statistics: true: at the end of a fight ``info`` has statistics of all its ticks, see `step`.
 
     Raises:
         ValueError: for an unknown name or a value out of range.
@@ -79,6 +80,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         action_mask_override: Any = None,
         render_mode: str | None = None,
         contract: str | Contract = "NhEnv",
+        episode_statistics: bool = False,
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(
@@ -92,6 +94,7 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             noise=noise,
             action_mask_override=action_mask_override,
             contract=contract,
+            episode_statistics=episode_statistics,
         )
         self.fights = Fights(1, self.settings)
         self.contract = self.fights.contract
@@ -137,7 +140,9 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
             Observation, reward, terminated (won, lost or tied), truncated (the limit was reached or the fight broke
             off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost", "desync"),
             ``opponent``, ``build``, ``seed``, ``episode_ticks``, ``rewards`` (the components of this tick that are not
-            0); at the end also ``episode_rewards`` (their sums) and, unless the fight broke off, ``is_success`` (won).
+            0); at the end also ``episode_rewards`` (their sums), ``episode_statistics`` if wanted (``count``, ``sum``,
+            ``mean``, ``min``, ``max`` and ``std``, each of `sb3_pvp.envs.fight_metrics.episode_statistics.VALUES` by
+            name) and, unless the fight broke off, ``is_success`` (won).
 
         Raises:
             ValueError: for an action of wrong shape, kind or range; the fight stays as it was.

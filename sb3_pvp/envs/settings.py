@@ -32,6 +32,7 @@ class FightSettings:
         noise: what is added to the learner's own observations, see `sb3_pvp.envs.noise.ObservationNoise`.
         action_mask_override: what the learner may never do, see `sb3_pvp.envs.mask_override.ActionMaskOverride`.
         contract: what is played, a contract or the name of a registered one; a factory may bring its own.
+        episode_statistics: whether the end of a fight tells statistics of all its ticks (`EpisodeStatistics`).
     """
 
     opponent: OpponentLike | OpponentChoice = "baseline"
@@ -44,6 +45,7 @@ class FightSettings:
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
     contract: str | Contract = "NhEnv"
+    episode_statistics: bool = False
 
     def __post_init__(self) -> None:
         check_world_name(self.world)
@@ -51,8 +53,9 @@ class FightSettings:
         limit = self.max_episode_ticks
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ValueError(f"max_episode_ticks must be a positive integer or None, got {limit!r}")
-        if not isinstance(self.death_match, bool):
-            raise ValueError(f"death_match must be True or False, got {self.death_match!r}")
+        for name in ("death_match", "episode_statistics"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.reset_params is not None and not isinstance(self.reset_params, Mapping):
             raise ValueError(f"reset_params must be a mapping, got {self.reset_params!r}")
         object.__setattr__(self, "reset_params", dict(self.reset_params or {}))

@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EarlyStoppingCallback
+from sb3_pvp.callbacks.early_stopping import PHASES
 
 ROLLOUT = 4 * 16
 
@@ -41,6 +42,9 @@ class Wins(BaseCallback):
         ("0", 5),
         ("eval_main_1_best_win_rate >= 0.3", 3),
         ("(t > 1) * (phase == 'on_rollout_start')", 2),
+        ("(t > 1) * (phase == 'on_learn_end')", 2),
+        ("(t > 1) * (phase == 'on_rollout_sampling_end')", 3),
+        ("(t > 1) * (phase == 'on_training_end')", 5),
         ("time_total_timesteps >= 128", 2),
         ("limit < t", 5),
         ({"type": "expression", "expression": "limit < t", "defaults": {"limit": 3}}, 4),
@@ -51,6 +55,13 @@ def test_ends_when_the_condition_holds(condition: Any, rollouts: int) -> None:
     model = new_model()
     model.learn(5 * ROLLOUT, callback=[Wins(), EarlyStoppingCallback(condition)])
     assert (model.trained_rollouts, model.num_timesteps) == (rollouts, rollouts * ROLLOUT)
+
+
+def test_asks_in_the_order_of_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(EarlyStoppingCallback, "_ask", lambda self, phase: asked.append(phase))
+    new_model().learn(2 * ROLLOUT, callback=EarlyStoppingCallback("0"))
+    assert asked == [PHASES[0], *PHASES[1:5], *PHASES[1:5], PHASES[5]]
 
 
 def test_missing_metrics_are_told_once() -> None:

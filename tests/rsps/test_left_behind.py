@@ -156,6 +156,7 @@ def test_a_world_is_closed_whatever_the_server_says() -> None:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():
             writer.write(b'{"error":true,"message":"no"}\n')
+        writer.close()
 
     with handler_server(handle) as port:
         world = remote(port, 4, "reset_timeout=5&attempts=2&backoff=0")

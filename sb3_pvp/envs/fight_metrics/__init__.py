@@ -2,7 +2,17 @@
 
 from sb3_pvp.envs.fight_metrics.accumulator import FightMetrics, summarize
 from sb3_pvp.envs.fight_metrics.current_weights import WEIGHT_TAGS, current_weights
+from sb3_pvp.envs.fight_metrics.episode_statistics import EpisodeStatistics
 from sb3_pvp.envs.fight_metrics.measurable import Measurable
 from sb3_pvp.envs.fight_metrics.table import METRICS, Metric
 
-__all__ = ["METRICS", "WEIGHT_TAGS", "FightMetrics", "Measurable", "Metric", "current_weights", "summarize"]
+__all__ = [
+    "METRICS",
+    "WEIGHT_TAGS",
+    "EpisodeStatistics",
+    "FightMetrics",
+    "Measurable",
+    "Metric",
+    "current_weights",
+    "summarize",
+]
