@@ -21,6 +21,7 @@ from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
 from sb3_pvp.zoo.sweeps.conversion import applicable, callback_options, chosen_space, hyperparameters, largest_divisor
+from sb3_pvp.zoo.sweeps.own_values import own_values
 from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
 from sb3_pvp.zoo.sweeps.wandb_config import configuration
 from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
@@ -119,6 +120,57 @@ def test_values_become_schedules_over_the_run() -> None:
     over = {"type": "linear", "change_over_time_steps": 10}
     assert block["learning_rate"] == {**over, "initial_value": 2e-4, "final_value": 0.0}
     assert block["ent_coef"] == {**over, "initial_value": 0.02, "final_value": 0.02, "change_over_time_steps": 5}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(PRESETS), SEEDS, st.integers(2, 200), st.integers(10**4, 10**7))
+def test_own_values_give_a_configuration_as_it_is(name: str, seed: int, n_envs: int, n_timesteps: int) -> None:
+    base = {**preset(name), "n_envs": n_envs}
+    space = applicable(DEFAULT_SPACE, base, is_ours=True)
+    block = hyperparameters(drawn(seed, space), space, base, n_timesteps)
+    own = own_values(space, block, n_timesteps)
+    before = copy.deepcopy(block)
+    again = hyperparameters(own, space, block, n_timesteps)
+    assert block == before
+    batches = [each["n_steps"] * n_envs // each.pop("batch_size") for each in (again, block)]
+    # Drawn is an upper bound of the number of batches, of which four values are in the space.
+    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices  # type: ignore[attr-defined]
+    assert_alike(again, block)
+
+
+def assert_alike(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_alike(found[key], expected[key])
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-6)
+    elif isinstance(expected, list):
+        for each in zip(found, expected, strict=True):
+            assert_alike(*each)
+    else:
+        assert found == expected
+
+
+def test_the_own_values_of_a_preset() -> None:
+    base = preset("NhEnv")
+    own = own_values(applicable(DEFAULT_SPACE, base, is_ours=True), base, 10**6)
+    rollouts = -(-(10**6) // (128 * 128))
+    assert own["learning_rate_final"] == pytest.approx((5e-4 - 4e-4 * rollouts / 1000) / 5e-4)
+    texts = {"net_arch": "128x128", "head_arch": "none", "activation": "relu"}
+    numbers = {"n_steps": 128, "minibatches": 16, "n_epochs": 4, "ent_coef_fall": 1.0, "damage_dealt": 0.25}
+    numbers |= {"one_minus_gamma": pytest.approx(0.01), "damage_received": -0.25, "attacked_correct_prayer": 0.0}
+    assert own.keys() == NAMES.keys() - {"self_play", "past"}
+    assert {name: own[name] for name in (*texts, *numbers)} == {**texts, **numbers}
+
+
+def test_values_that_the_space_has_not_are_replaced_or_left_out() -> None:
+    base = {"n_envs": 10, "n_steps": 48, "batch_size": 60, "n_epochs": 10, "learning_rate": "lin_1e-2", "ent_coef": 0.0}
+    own = own_values(DEFAULT_SPACE, {**base, "policy_kwargs": {"net_arch": [7]}}, 10**5)
+    assert (own["n_steps"], own["minibatches"], own["n_epochs"], own["learning_rate"]) == (64, 8, 8, 2e-3)
+    assert own["learning_rate_final"] == 0.05
+    assert (own["clip_range"], own["one_minus_gamma"]) == (0.2, pytest.approx(0.01))
+    assert not own.keys() & {"net_arch", "ent_coef_final", "past"}
 
 
 def test_only_what_a_configuration_has_is_varied() -> None:

@@ -68,7 +68,8 @@ def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
     assert len({trial.user_attrs[SEED] for trial in resumed}) == 12
     other = open_queue(None, 2, dataclasses.replace(SETTINGS, seed=8))
     do_trials(other[1])
-    assert other[0].trials[0].params != study.trials[0].params
+    assert other[0].trials[0].params == study.trials[0].params == SETTINGS.own_values()
+    assert other[0].trials[1].params != study.trials[1].params
 
 
 def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
@@ -88,9 +89,13 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     assert trials_of(storage)[0].state is TrialState.FAIL
 
 
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("writes", range(6))
-def test_a_process_may_be_killed_while_it_draws(journal: str, writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, queue = open_queue(journal, 2)
+def test_a_process_may_be_killed_while_it_draws(
+    journal: str, writes: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, queue = open_queue(journal, 3)
+    assert do_trials(queue, at_most=number) == number
     backend = type(queue._study._storage)
     left = [writes]
 
@@ -106,17 +111,19 @@ def test_a_process_may_be_killed_while_it_draws(journal: str, writes: int, monke
     with monkeypatch.context() as patch, queue.working():
         for name in ("create_new_trial", "set_trial_param", "set_trial_user_attr"):
             patch.setattr(backend, name, until_killed(getattr(backend, name)))
-        if writes < 5:  # a trial, two parameters, a process and a seed
+        if writes < 4 + number:  # a trial, unless it was queued; two parameters, a process and a seed
             with pytest.raises(SystemExit):
                 queue.take()
         else:
             queue.take()
-    assert do_trials(open_queue(journal, 2)[1]) == 2
+    assert do_trials(open_queue(journal, 3)[1]) == 3 - number
     done = [trial.params for trial in trials_of(journal) if trial.state is TrialState.COMPLETE]
-    undisturbed, other = open_queue(None, 2)
+    undisturbed, other = open_queue(None, 3)
     do_trials(other)
-    assert len(done) == 2 and undisturbed.trials[0].params.items() >= trials_of(journal)[0].params.items()
-    assert any(trials_of(journal)[0].params.items() <= params.items() for params in done)
+    killed = trials_of(journal)[number].params
+    assert len(done) == 3 and undisturbed.trials[number].params.items() >= killed.items()
+    assert any(killed.items() <= params.items() for params in done)
+    assert SETTINGS.own_values() in done
 
 
 def test_what_ends_every_process_is_given_up() -> None:

@@ -15,7 +15,18 @@ from sb3_pvp.zoo.sweeps.space import Parameter, Space, read_space
 Block = dict[str, Any]
 
 #: What PvpPPO takes where a block says nothing.
-_DEFAULTS = {"n_envs": 1, "n_steps": 2048, "learning_rate": 3e-4, "ent_coef": 0.0, "clip_range": 0.2, "vf_coef": 0.5}
+_DEFAULTS = {
+    "n_envs": 1,
+    "n_steps": 2048,
+    "batch_size": 64,
+    "n_epochs": 10,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "learning_rate": 3e-4,
+    "ent_coef": 0.0,
+    "clip_range": 0.2,
+    "vf_coef": 0.5,
+}
 #: The kinds of opponents among which a `SelfPlayCallback` divides the environments.
 _SHARES = ("self_play", "past", "target", "latest")
 #: Smaller batches have no mean to subtract from their advantages.
@@ -59,7 +70,7 @@ def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str,
     Raises:
         ValueError: for values that are not in the space, or have no place in the block.
     """
-    conversion = _Conversion(copy.deepcopy(dict(block)), n_timesteps)
+    conversion = Conversion(copy.deepcopy(dict(block)), n_timesteps)
     for parameter in sorted(space, key=_order):
         if parameter.name in sample:
             parameter.check(sample[parameter.name])
@@ -100,14 +111,20 @@ def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
     return parameter.target not in ("n_envs", "n_steps"), not plain, parameter.unit == "rows_left"
 
 
-class _Conversion:
-    """A block while it is changed."""
+class Conversion:
+    """A block while it is changed, and what its values are counted in.
+
+    Args:
+        block: hyperparameters in rl-zoo3's format, to be changed.
+        n_timesteps: the length of the run.
+    """
 
     def __init__(self, block: Block, n_timesteps: int) -> None:
         self.block, self._n_timesteps = block, n_timesteps
         self._schedules: set[str] = set()
 
     def put(self, parameter: Parameter, value: Any) -> None:
+        """Puts a drawn value where it belongs."""
         *parents, name = parameter.target.split(".")
         owner = self._owner(parents, parameter)
         owner[name] = _UNITS[parameter.unit](self, owner, name, value)
@@ -133,44 +150,50 @@ class _Conversion:
         """The linear schedule over the whole run that replaces a value or another schedule."""
         if name not in self._schedules:
             self._schedules.add(name)
-            first, last = _ends(self._own(name))
-            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self._n_rollouts()}
+            first, last = _ends(self.own(name))
+            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self.n_rollouts()}
             self.block[name] = {"type": "linear", **over}
         schedule: Block = self.block[name]
         return schedule
 
-    def _own(self, name: str) -> Any:
+    def own(self, name: str) -> Any:
+        """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
         value = self.block.get(name)
-        return _DEFAULTS[name] if value is None else value
+        return _DEFAULTS.get(name) if value is None else value
 
-    def _rollout(self) -> int:
-        return int(self._own("n_envs")) * int(self._own("n_steps"))
+    def rollout(self) -> int:
+        """Steps of a roll-out."""
+        return int(self.own("n_envs")) * int(self.own("n_steps"))
 
-    def _n_rollouts(self) -> int:
-        return max(ceil(self._n_timesteps / self._rollout()), 1)
+    def n_rollouts(self) -> int:
+        """Roll-outs of the run."""
+        return max(ceil(self._n_timesteps / self.rollout()), 1)
 
     def _minibatch(self, owner: Block, name: str, count: int) -> int:
-        rollout = self._rollout()
+        rollout = self.rollout()
         return rollout // largest_divisor(rollout, max(min(int(count), rollout // _SMALLEST_BATCH), 1))
 
     def _of_initial(self, owner: Block, name: str, share: float) -> float:
         return float(owner["initial_value"] * share)
 
     def _of_run(self, owner: Block, name: str, share: float) -> int:
-        return max(round(self._n_rollouts() * share), 1)
+        return max(round(self.n_rollouts() * share), 1)
 
     def _pairs(self, owner: Block, name: str, share: float) -> float:
         """Both seats of a fight learn, so that rows come in pairs."""
-        rows = int(self._own("n_envs"))
-        free = rows - self._taken(owner, ("self_play", "past"))
+        rows = int(self.own("n_envs"))
+        free = rows - self.taken(owner, ("self_play", "past"))
         return min(round(rows * share / 2), free // 2) * 2 / rows
 
     def _of_left(self, owner: Block, name: str, share: float) -> float:
-        rows = int(self._own("n_envs"))
-        return int((rows - self._taken(owner, (name,))) * share) / rows
+        rows = int(self.own("n_envs"))
+        return int(round((rows - self.taken(owner, (name,))) * share, 6)) / rows
 
-    def _taken(self, owner: Block, free: tuple[str, ...]) -> int:
-        """The rows of the kinds of opponents that are not among the free ones."""
+    def taken(self, owner: Block, free: tuple[str, ...]) -> int:
+        """The rows of the kinds of opponents that are not among the free ones; owner: of the shares.
+
+        Raises `ValueError` for a share that is a schedule.
+        """
         taken = 0
         for kind in _SHARES:
             share = owner.get(kind, 0.0)
@@ -178,19 +201,19 @@ class _Conversion:
                 continue
             if isinstance(share, bool) or not isinstance(share, (int, float)):
                 raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
-            taken += ceil(self._own("n_envs") * share)
-        return min(taken, int(self._own("n_envs")))
+            taken += ceil(self.own("n_envs") * share)
+        return min(taken, int(self.own("n_envs")))
 
 
-_UNITS: dict[str, Callable[[_Conversion, Block, str, Any], Any]] = {
+_UNITS: dict[str, Callable[[Conversion, Block, str, Any], Any]] = {
     "value": lambda conversion, owner, name, value: value,
     "complement": lambda conversion, owner, name, value: 1 - value,
     "layers": lambda conversion, owner, name, value: _layers(str(value)),
-    "minibatches": _Conversion._minibatch,
-    "of_initial": _Conversion._of_initial,
-    "of_run": _Conversion._of_run,
-    "rows": _Conversion._pairs,
-    "rows_left": _Conversion._of_left,
+    "minibatches": Conversion._minibatch,
+    "of_initial": Conversion._of_initial,
+    "of_run": Conversion._of_run,
+    "rows": Conversion._pairs,
+    "rows_left": Conversion._of_left,
 }
 
 

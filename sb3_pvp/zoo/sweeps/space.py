@@ -79,6 +79,10 @@ class Parameter:
         """Raises `ValueError` unless this is a value that may be drawn."""
         raise NotImplementedError
 
+    def nearest(self, value: Any) -> str | int | float:
+        """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
+        raise NotImplementedError
+
     def _refuse(self, value: Any) -> None:
         raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
 
@@ -118,6 +122,14 @@ class Categorical(Parameter):
         """Raises `ValueError` unless this is a value that may be drawn."""
         if isinstance(value, bool) or value not in self.choices:
             self._refuse(value)
+
+    def nearest(self, value: Any) -> str | int | float:
+        """The choice itself, or that of the numbers which is next to a number."""
+        numbers = [choice for choice in self.choices if not isinstance(choice, str)]
+        if _is_number(value) and value not in self.choices and numbers:
+            return min(numbers, key=lambda number: abs(number - value))
+        self.check(value)
+        return next(choice for choice in self.choices if choice == value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +173,14 @@ class Uniform(Parameter):
 
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.low <= value <= self.high:
+        if not _is_number(value) or not self.low <= value <= self.high:
             self._refuse(value)
+
+    def nearest(self, value: Any) -> float:
+        """The number itself, or the limit beyond which it is."""
+        if not _is_number(value):
+            self._refuse(value)
+        return float(min(max(value, self.low), self.high))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +230,10 @@ def as_markdown(space: Iterable[Parameter]) -> str:
     rows = [(each.name, each.range(), UNITS[each.unit], each.target, each.meaning) for each in space]
     lines = [f"| `{name}` | {values} | {unit} | `{target}` | {text} |" for name, values, unit, target, text in rows]
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 
 def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:

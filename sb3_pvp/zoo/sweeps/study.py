@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters
 from sb3_pvp.zoo.sweeps.locks import Locks
+from sb3_pvp.zoo.sweeps.own_values import own_values
 from sb3_pvp.zoo.sweeps.space import Space, from_dict
 
 #: The attribute of a study with its `Settings`.
@@ -66,6 +67,10 @@ class Settings:
         """The whole configuration of a trial, for a run of another length if one is given."""
         return hyperparameters(sample, self.parameters(), self.block, n_timesteps or self.n_timesteps)
 
+    def own_values(self) -> dict[str, Any]:
+        """What one would have to draw to get the block itself."""
+        return own_values(self.parameters(), self.block, self.n_timesteps)
+
 
 def read_settings(study: optuna.Study) -> Settings:
     """The settings of a study; raises `ZooError` if it is not one of these."""
@@ -78,6 +83,8 @@ def read_settings(study: optuna.Study) -> Settings:
 def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings) -> tuple[optuna.Study, Settings]:
     """The study of that name, which is begun with these settings if it is new; and the settings that it has.
 
+    The first trial of a new study has the configuration's own values, where they are in the space.
+
     Only the seed may differ. Raises `ZooError` if anything else does.
     """
     with locks.exclusive():
@@ -85,9 +92,12 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
             study = optuna.load_study(study_name=name, storage=storage)
         else:
             study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
-        if SETTINGS not in study.user_attrs and not study.get_trials(deepcopy=False):  # nor killed before it had them
+        is_empty = not study.get_trials(deepcopy=False)
+        if is_empty and SETTINGS not in study.user_attrs:  # new, or killed before it had them
             study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
         begun = read_settings(study)
+        if is_empty and (own := begun.own_values()):
+            study.enqueue_trial(own)
     wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
     for path, before, now in _differences(asdict(begun), wanted):
         raise ZooError(f"study {name!r} was begun with {path} = {before!r}, and not {now!r}: give another --study-name")
