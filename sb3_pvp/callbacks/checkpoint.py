@@ -13,7 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.atomic_files import replacing
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, run_folder
+from sb3_pvp.callbacks.run_league import learner, refuse_another_run, run_folder
 from sb3_pvp.callbacks.weights import is_stripped, strip
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
@@ -38,7 +38,7 @@ class MaskableCheckpointCallback(BaseCallback):
         verbose: 1: tells about every file.
 
     Raises:
-        ValueError: for impossible values, at once.
+        ValueError: for impossible values, at once; and at the start of training, if the files are of another run.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class MaskableCheckpointCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         self._folder = checkpoint_folder(self.model, self._directory)
+        refuse_another_run(self.model, self._folder, max((each.age for each in checkpoints(self._folder)), default=0))
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
         self._last_saved: int | None = None

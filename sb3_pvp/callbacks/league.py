@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.callbacks import league_pictures
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RunLeague, learner, register, shared_league
+from sb3_pvp.callbacks.run_league import RunLeague, learner, refuse_another_run, register, shared_league
 from sb3_pvp.callbacks.weights import save_weights
 from sb3_pvp.envs.opponents import SELF_PLAY
 from sb3_pvp.schedules import parse_schedule
@@ -81,6 +82,7 @@ class LeagueCallback(BaseCallback):
             self._run.set_anchors(self._anchors)
         self._last_snapshot: int | None = None
         self._is_published = True  # nothing is new
+        self._warned = False
         register(self.model, "league", self)
 
     def get_state(self) -> dict[str, Any]:
@@ -106,7 +108,8 @@ class LeagueCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         league = self._run.league
-        league.log.append(self._records)
+        if league.log.append(self._records) < len(self._records):
+            self._warn_of_others()
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
@@ -126,6 +129,17 @@ class LeagueCallback(BaseCallback):
         if record is not None:
             self._records.append(record)
 
+    def _warn_of_others(self) -> None:
+        others = self._run.league.log.count_others(self._records)
+        if others and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{others} fights of roll-out {self._rollout} are in the log of {self._run.league.folder} already, but "
+                "as others: this run plays once more, and differently, what was played after its checkpoint. Until it "
+                "is further than that the log keeps the fights that it has; a league of its own keeps them all",
+                stacklevel=2,
+            )
+
     def _publish(self) -> None:
         """Writes the leaderboard and the pictures."""
         league = self._run.league
@@ -143,18 +157,12 @@ class LeagueCallback(BaseCallback):
         return float(every)
 
     def _check_fresh(self) -> None:
-        """A new learner must not go on with the matches of another one, whose names it would take."""
-        resumes = getattr(self.model, "training_state", None) is not None
-        if resumes or trained_rollouts(self.model) > 0:
-            return
+        """A new learner must not go on with the players and matches of another one, whose names it would take."""
         league = self._run.league
-        others = [each.player_a for each in league.log.records() if each.player_a.name == LEARNER]
-        newest = max(others, default=None)
-        if newest is not None and newest.age > 0:
-            raise ValueError(
-                f"the league in {league.folder} is of another run, which came as far as {newest}: go on with that run "
-                "from its checkpoint, or give the new one a directory of its own"
-            )
+        known = [*league.players(), *(each.player_a for each in league.log.records())]
+        refuse_another_run(
+            self.model, league.folder, max((each.age for each in known if each.name == LEARNER), default=0)
+        )
 
 
 def _record(learning: Player, info: dict[str, Any], key: str) -> MatchRecord | None:

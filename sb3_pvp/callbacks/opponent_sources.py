@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sb3_pvp.envs.opponents import opponent_name
+from sb3_pvp.envs.opponents import is_path, opponent_name
 from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, player_of_file
 
 
@@ -41,10 +41,12 @@ class PastPlayers:
         league: with a match maker.
         label: before the players' names, if it is the league of another run.
         num_live: at least 1.
+        chances: with which probability those who take part were drawn, by name; kept up to date here, since some of
+            their episodes end in later roll-outs.
     """
 
-    def __init__(self, league: League, label: str, num_live: int) -> None:
-        self._league, self._label, self._num_live = league, label, num_live
+    def __init__(self, league: League, label: str, num_live: int, chances: dict[str, float]) -> None:
+        self._league, self._label, self._num_live, self._chances = league, label, num_live, chances
         self._live: list[Player] = []
         self._players: dict[str, Player] = {}
 
@@ -64,6 +66,9 @@ class PastPlayers:
         self._players = {named(player, self._label): player for player in self.match_maker.players}
         enough = len(self._players) <= self._num_live
         self._live = [] if enough else [self._league.choose(rng) for _ in range(self._num_live)]
+        probabilities = self.match_maker.probabilities()
+        met = [player for player in self._live if player in probabilities]  # the others have just lost their files
+        self._chances |= {named(player, self._label): probabilities[player] for player in met}
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A player for the next episode."""
@@ -76,7 +81,7 @@ class PastPlayers:
         """Tells the match maker how an episode ended."""
         player = self._players.get(name)
         if player is not None:
-            self.match_maker.record(player, learner_outcome)
+            self.match_maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
 
     def step_of(self, name: str) -> int | None:
         """The age of a player, in steps of its learner."""
@@ -117,13 +122,14 @@ class LatestPlayer:
 class Targets:
     """A fixed list of models and plug-ins, all equally likely.
 
-    Raises `ValueError` if the list is empty, and `FileNotFoundError` for a model that is not there.
+    Raises `ValueError` if the list is empty or two of them have one name, and `FileNotFoundError` for a model that is
+    not there.
     """
 
     def __init__(self, targets: Sequence[Any]) -> None:
         if not targets:
             raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
-        self._targets = [Drawn(target, _target_name(target)) for target in targets]
+        self._targets = [Drawn(*each) for each in zip(targets, target_names(targets), strict=True)]
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
         """Nothing changes."""
@@ -172,17 +178,46 @@ def player_of_opponent(name: str) -> Player:
         return Player(clean_name(name))
 
 
-def _target_name(target: Any) -> str:
-    name = opponent_name(target)
-    if not isinstance(target, PurePath) and not (isinstance(target, str) and name != target):
-        return str(player_of_opponent(name))
-    path = Path(target)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no model {path} to train against")
-    player = player_of_opponent(name)
-    if player.name != LEARNER:
-        return str(player)
-    # A snapshot of another run's learner; this run's own are called the same.
-    folder = path.absolute().parent
-    runs = folder.parents[1] if folder.name == "players" and folder.parent.name == "league" else folder
-    return named(player, clean_name(runs.name))
+def target_names(targets: Sequence[Any]) -> list[str]:
+    """What fixed opponents are called as players: models by their file, see `told_apart`.
+
+    Raises `ValueError` if that is one name for two of them, and `FileNotFoundError` for a model that is not there.
+    """
+    names = []
+    for target in targets:
+        player, is_file = player_of_opponent(opponent_name(target)), is_path(target)
+        if is_file and not Path(target).is_file():
+            raise FileNotFoundError(f"there is no model {target} to train against")
+        # This run's own snapshots are called like those of any other run's learner.
+        names.append(named(player, _run_name(target) if is_file and player.name == LEARNER else ""))
+    return told_apart(targets, names)
+
+
+def told_apart(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """The names of opponents, those that files share with the names of their folders before them.
+
+    Raises `ValueError` if two opponents have one name even so: what happens to one would count for the other.
+    """
+    shared = _shared(targets, names)
+    whole = [
+        f"{_run_name(target)}.{name}" if name in shared and is_path(target) else name
+        for target, name in zip(targets, names, strict=True)
+    ]
+    for name in _shared(targets, whole):
+        raise ValueError(f"two opponents are called {name}: rename one of the files, or its folder")
+    return whole
+
+
+def _shared(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """The names that different opponents have; one may be listed twice, to be met more often."""
+    owners: dict[str, set[str]] = {}
+    for target, name in zip(targets, names, strict=True):
+        owners.setdefault(name, set()).add(str(target))
+    return [name for name, own in owners.items() if len(own) > 1]
+
+
+def _run_name(path: str | PurePath) -> str:
+    """The name of the file's folder, or of the run in whose league it is."""
+    folder = Path(path).absolute().parent
+    run = folder.parents[1] if folder.name == "players" and folder.parent.name == "league" else folder
+    return clean_name(run.name)

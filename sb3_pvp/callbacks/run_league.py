@@ -89,6 +89,19 @@ def learner(model: BaseAlgorithm) -> Player:
     return Player(LEARNER, int(model.num_timesteps))
 
 
+def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: int) -> None:
+    """Raises `ValueError` if the model begins a run where another one, which came so far, has kept something.
+
+    Their players and files would have the same names.
+    """
+    goes_on = model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
+    if steps > 0 and not goes_on:
+        raise ValueError(
+            f"{kept} is of another run, which came as far as {steps} steps: go on with that one, from its checkpoint "
+            "or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
+        )
+
+
 def register(model: BaseAlgorithm, name: str, part: Any) -> None:
     """Lets the model save and resume the state of a callback, if it is a model that can (`PvpPPO`)."""
     parts = getattr(model, "resumable_parts", None)

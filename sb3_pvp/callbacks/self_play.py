@@ -113,6 +113,7 @@ class SelfPlayCallback(BaseCallback):
         seed = self._seed if self._seed is not None else getattr(self.model, "seed", None)
         self._rng = np.random.default_rng(seed)
         self._sources: dict[str, OpponentSource] = {}
+        self._chances: dict[str, float] = {}
         self._running: list[Seat] | None = None
         register(self.model, "self_play", self)
 
@@ -128,6 +129,7 @@ class SelfPlayCallback(BaseCallback):
             "random": copy.deepcopy(self._rng.bit_generator.state),
             "match_maker": self.match_maker.get_state(),
             "running": copy.copy(self._running),
+            "chances": dict(self._chances),
         }
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
@@ -135,6 +137,8 @@ class SelfPlayCallback(BaseCallback):
         self.match_maker.set_state(state["match_maker"])
         self._rng.bit_generator.state = state["random"]
         self._running = state["running"] if same_episodes else None
+        self._chances.clear()
+        self._chances.update(state.get("chances", {}))  # files of earlier versions have none
 
     def _on_rollout_start(self) -> None:
         time, env, self._steps_before = trained_rollouts(self.model), self.training_env, self.num_timesteps
@@ -195,7 +199,7 @@ class SelfPlayCallback(BaseCallback):
         label = "" if folder is None else label_of(league)
         if kind == LATEST:
             return LatestPlayer(league, label)
-        return PastPlayers(self._with_match_maker(league), label, self._num_live)
+        return PastPlayers(self._with_match_maker(league), label, self._num_live, self._chances)
 
     def _with_match_maker(self, league: League) -> League:
         # In another run's league nothing is written; what was learned about its players is this run's own.

@@ -15,8 +15,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.callbacks.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.callbacks.opponent_sources import told_apart
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RunLeague, run_folder, shared_league
+from sb3_pvp.callbacks.run_league import RunLeague, refuse_another_run, run_folder, shared_league
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import opponent_name
 from sb3_pvp.evaluation import FIELDS, wilson_interval
@@ -62,7 +63,8 @@ class WinRateEvalCallback(BaseCallback):
         verbose: 1: prints the win rates.
 
     Raises:
-        ValueError: for impossible values; and in training for an unknown opponent, or if an ``env`` is needed.
+        ValueError: for impossible values; and in training for an unknown opponent, if an ``env`` is needed, or if the
+            file is of another run.
     """
 
     def __init__(
@@ -85,10 +87,13 @@ class WinRateEvalCallback(BaseCallback):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
         self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
         self._deterministic, self._directory = deterministic, directory
+        names = told_apart(self._opponents, [opponent_name(opponent) for opponent in self._opponents])
+        self._labels = {str(opponent): _label(name) for opponent, name in zip(self._opponents, names, strict=True)}
         self._fights = EvaluationFights(env, n_envs)
 
     def _init_callback(self) -> None:
         self._path = run_folder(self.model) / EVALUATIONS
+        refuse_another_run(self.model, self._path, max((int(row[0]) for row in read_rows(self._path)), default=0))
         self._run: RunLeague | None = None
         if any(_is_of_league(opponent) for opponent in self._opponents):
             self._run = shared_league(self.model, self._directory)
@@ -129,13 +134,13 @@ class WinRateEvalCallback(BaseCallback):
     def _choice(self, opponent: str | Path) -> tuple[str, OpponentChoice | None]:
         """What the opponent is called in tags, and who that is now; ``None`` if nobody."""
         if not _is_of_league(opponent):
-            return _label(opponent_name(opponent)), OpponentChoice(opponent)
+            return self._labels[str(opponent)], OpponentChoice(opponent)
         assert self._run is not None
         league = self._run.league
         player = strongest(self._run) if opponent == BEST else Player.parse(str(opponent))
         if player is None or not league.path(player).is_file():
             return "", None
-        return _label(str(opponent)), OpponentChoice(league.opponent(player), str(player))
+        return self._labels[str(opponent)], OpponentChoice(league.opponent(player), str(player))
 
 
 def strongest(run: RunLeague) -> Player | None:
@@ -167,10 +172,15 @@ def summarize(finished: Sequence[Finished]) -> dict[str, float]:
 
 def replace_rows(path: Path, steps: int, rows: Sequence[Sequence[Any]]) -> None:
     """Adds rows to the file, in place of those that an attempt which was killed has written at this time or later."""
-    before = list(csv.reader(path.read_text().splitlines()))[1:] if path.is_file() else []
+    before = [row for row in read_rows(path) if int(row[0]) < steps]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *(row for row in before if int(row[0]) < steps), *rows])
+    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *before, *rows])
     write_atomically(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    """The rows of the file without its head, of which the first values are steps; none if there is no file."""
+    return list(csv.reader(path.read_text().splitlines()))[1:] if path.is_file() else []
 
 
 def _is_of_league(opponent: str | Path) -> bool:

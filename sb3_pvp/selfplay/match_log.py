@@ -49,6 +49,7 @@ _SCHEMA = (
 _FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
 _LAST_APPEND = "COALESCE((SELECT append_number FROM matches ORDER BY number DESC LIMIT 1), 0)"
 _INSERT = f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING"
+_SELECT_KNOWN = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?"
 _SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
 
 
@@ -132,6 +133,11 @@ class MatchLog:
             connection.executemany(_INSERT, [(number, *row) for row in rows])
             return connection.total_changes - before
 
+    def count_others(self, records: Iterable[MatchRecord]) -> int:
+        """How many of the records have the key of one in the log that tells of another fight."""
+        with self._connection() as connection:
+            return sum(_tells_otherwise(connection, record) for record in records)
+
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
         """The records in the order in which they were added, without the ``after`` first ones of all."""
         chosen = (record for records in self.appended(after) for record in records)
@@ -214,6 +220,13 @@ def _writing(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _tells_otherwise(connection: sqlite3.Connection, record: MatchRecord) -> bool:
+    """Seeds are left out, and when it was: a fight that is played again ends later."""
+    known = connection.execute(_SELECT_KNOWN, (record.key,)).fetchone()
+    told = (str(record.player_a), str(record.player_b), record.outcome, int(record.ticks))
+    return known is not None and known != told
 
 
 def _row(record: MatchRecord) -> tuple[object, ...]:

@@ -67,16 +67,21 @@ class MatchMaker(ABC):
         index = np.searchsorted(chances, rng.random() * chances[-1], side="right")
         return self.players[int(index)]
 
-    def record(self, player: Player, learner_outcome: str) -> None:
+    def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
         """Takes note of how the learner's fight against ``player`` ended: ``won``, ``lost`` or ``tied``.
 
         Broken fights, and those against players who have been removed, teach nothing. Raises `ValueError` for
         any other outcome.
+
+        Args:
+            player: whom the learner has met.
+            learner_outcome: how the fight ended.
+            probability: with which he was chosen; ``None``: that of now.
         """
         if learner_outcome not in SCORES and learner_outcome not in BROKEN:
             raise ValueError(str(unknown_name("outcome", learner_outcome, [*SCORES, *BROKEN])))
         if learner_outcome in SCORES and player in self._known:
-            self._learn(player, SCORES[learner_outcome])
+            self._learn(player, SCORES[learner_outcome], probability)
 
     def get_state(self) -> Snapshot:
         """All that was learned, as values that JSON can hold; settings are not in it."""
@@ -95,7 +100,7 @@ class MatchMaker(ABC):
         """What is known of a player who has just been added."""
         return []
 
-    def _learn(self, player: Player, score: float) -> None:  # noqa: B027
+    def _learn(self, player: Player, score: float, probability: float | None) -> None:  # noqa: B027
         """Takes note of the learner's score, 0, 0.5 or 1, against a known player; most match makers need none."""
 
     @abstractmethod
@@ -118,6 +123,8 @@ class Prioritised(MatchMaker, kind="prioritised"):
 
     An opponent is chosen with the softmax of the qualities. When the learner wins, the opponent's quality falls by
     ``learning_rate / (players * probability)``; nothing else changes it. A newcomer gets the highest quality there is.
+    Whoever chooses a player for many fights at once must keep the probability of the choice for `record`: that of now
+    is smaller after every win, and so each fall of the quality would be greater than the one before.
 
     Args:
         learning_rate: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
@@ -142,8 +149,9 @@ class Prioritised(MatchMaker, kind="prioritised"):
     def _newcomer(self) -> list[float]:
         return [max(self.qualities().values(), default=1.0)]
 
-    def _learn(self, player: Player, score: float) -> None:
-        probability = self.probabilities()[player]
+    def _learn(self, player: Player, score: float, probability: float | None) -> None:
+        if probability is None:
+            probability = self.probabilities()[player]
         # Who is so far behind that his chance is too small for a number stays where he is.
         if score == 1 and probability > 0:
             self._known[player][0] -= self.learning_rate() / (len(self._known) * probability)
@@ -194,7 +202,7 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
     def _newcomer(self) -> list[float]:
         return [0.0, 0.0]  # points and games of the learner
 
-    def _learn(self, player: Player, score: float) -> None:
+    def _learn(self, player: Player, score: float, probability: float | None) -> None:
         points, games = self._known[player]
         self._known[player] = [points * self.decay + score, games * self.decay + 1]
 

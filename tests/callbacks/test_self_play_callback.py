@@ -17,10 +17,16 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
+from sb3_pvp.callbacks import (
+    EloCallback,
+    LeagueCallback,
+    MaskableCheckpointCallback,
+    SelfPlayCallback,
+    WinRateEvalCallback,
+)
 from sb3_pvp.callbacks.metrics_page import is_documented
 from sb3_pvp.callbacks.opponent_plan import KINDS, OpponentOptions, Shares
-from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent
+from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent, target_names, told_apart
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker
@@ -164,7 +170,7 @@ def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: 
     league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
     for step in range(30):
         league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
-    source, rng, drawn = PastPlayers(league, "", num_live=6), np.random.default_rng(0), Counter[str]()
+    source, rng, drawn = PastPlayers(league, "", num_live=6, chances={}), np.random.default_rng(0), Counter[str]()
     for _ in range(400):
         source.begin_rollout(Player("main", 29), 0, rng)
         names = [source.draw(rng).name for _ in range(20)]
@@ -174,7 +180,7 @@ def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: 
     assert drawn["main@26"] / drawn.total() == pytest.approx(0.125, abs=0.03)
     uniform = League(tmp_path, None)
     uniform.match_maker = match_maker("uniform")
-    source = PastPlayers(uniform, "", num_live=3)
+    source = PastPlayers(uniform, "", num_live=3, chances={})
     source.begin_rollout(Player("main", 29), 0, rng)
     assert len({source.draw(rng).name for _ in range(100)}) <= 3
 
@@ -233,8 +239,118 @@ def test_a_folder_must_be_known(tmp_path: Path) -> None:
 def test_a_new_learner_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     new_model(tmp_path).learn(3 * ROLLOUT, callback=callbacks)
-    with pytest.raises(ValueError, match=f"another run, which came as far as main@{2 * ROLLOUT}"):
+    with pytest.raises(ValueError, match=f"another run, which came as far as {2 * ROLLOUT} steps"):
         new_model(tmp_path).learn(3 * ROLLOUT, callback=[LeagueCallback()])
+
+
+OWN = [[LeagueCallback, SelfPlayCallback], [MaskableCheckpointCallback], [WinRateEvalCallback]]
+
+
+@pytest.mark.parametrize("own", OWN, ids=lambda own: own[0].__name__)
+def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], tmp_path: Path) -> None:
+    def callbacks() -> list[BaseCallback]:
+        made = {
+            SelfPlayCallback: lambda: SelfPlayCallback(self_play=1.0),  # no matches that anybody could find
+            WinRateEvalCallback: lambda: WinRateEvalCallback(eval_freq=1, n_eval_episodes=2),
+        }
+        return [made.get(kind, kind)() for kind in own]
+
+    def env() -> NhVecEnv:
+        return NhVecEnv(8, max_episode_ticks=10)
+
+    def files() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".zip", ".csv")}
+
+    model = new_model(tmp_path, env())
+    model.learn(2 * ROLLOUT, callback=callbacks())
+    kept = files()
+    for attempt in (model, new_model(tmp_path, env())):
+        with pytest.raises(ValueError, match=r"of another run, .* reset_num_timesteps=False"):
+            attempt.learn(ROLLOUT, callback=callbacks())
+    assert files() == kept
+    model = PvpPPO.load(max(kept), env=env()) if own[0] is MaskableCheckpointCallback else model
+    model.run_folder = tmp_path  # type: ignore[attr-defined]
+    model.num_timesteps = 2 * ROLLOUT  # which the attempt has set to 0
+    model.learn(ROLLOUT, callback=callbacks(), reset_num_timesteps=False)
+    assert files().keys() >= kept.keys()
+
+
+def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    model = new_model(tmp_path / "first")
+    model.learn(2 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
+    model.run_folder = tmp_path / "second"  # type: ignore[attr-defined]
+    model.learn(2 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
+    players = League.existing(tmp_path / "second/league").players()
+    assert [player.step for player in players] == [0, ROLLOUT]
+
+
+def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
+    callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
+    model = new_model(tmp_path)
+    model.learn(ROLLOUT, callback=[*callbacks, SaveAfter(tmp_path / "early.zip")])
+    model.learn(2 * ROLLOUT, callback=callbacks, reset_num_timesteps=False)
+    matches = len(League.existing(tmp_path / "league").log)
+    branch = PvpPPO.load(tmp_path / "early.zip", env=chosen_duels(8, seed=5))
+    branch.training_state, branch.run_folder = None, tmp_path  # not exactly: in new episodes
+    again = [LeagueCallback(), SelfPlayCallback(past=0.5)]
+    with pytest.warns(UserWarning, match=r"\d+ fights of roll-out 1 are in the log of .* already, but as others"):
+        branch.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
+    log = League.existing(tmp_path / "league").log
+    assert len({record.key for record in log.records()}) == len(log.records()) and len(log) >= matches
+
+
+class SaveAfter(BaseCallback):
+    """Saves the model when its training is over."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self.model.save(self._path)
+
+
+def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path: Path) -> None:
+    league = League(tmp_path, match_maker("prioritised", learning_rate=1.0))
+    for step in range(20):
+        league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
+    chances: dict[str, float] = {}
+    source, rng = PastPlayers(league, "", num_live=2, chances=chances), np.random.default_rng(0)
+    source.begin_rollout(Player("main", 19), 0, rng)
+    name = source.draw(rng).name
+    assert chances[name] == pytest.approx(1 / 20)
+    for _ in range(30):
+        source.record(name, "won")
+    quality = league.match_maker.qualities()[Player.parse(name)]  # type: ignore[union-attr]
+    assert quality == pytest.approx(1 - 30 * 1.0 / (20 * (1 / 20)))
+    # His last episodes end in the next roll-out, in which he has hardly a chance to take part.
+    source.begin_rollout(Player("main", 19), 1, rng)
+    source.record(name, "won")
+    assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]
+
+
+def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / run / name for run in ("a", "b") for name in ("best_model.zip", "main_5_steps.zip")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert target_names([*paths, "scripted"]) == ["a.best_model", "a.main@5", "b.best_model", "b.main@5", "scripted"]
+    assert target_names([paths[0], str(paths[0]), "noop"]) == ["best_model", "best_model", "noop"]
+    assert target_names(["noop", "noop"]) == ["noop", "noop"]
+    twin = tmp_path / "c" / "a" / "best_model.zip"
+    twin.parent.mkdir(parents=True)
+    twin.touch()
+    with pytest.raises(ValueError, match=r"two opponents are called a\.best_model: rename one"):
+        target_names([paths[0], twin])
+    assert told_apart([paths[0], paths[2], "best"], ["best_model", "best_model", "best"])[:2] == [
+        "a.best_model",
+        "b.best_model",
+    ]
+    with pytest.raises(FileNotFoundError, match="there is no model"):
+        target_names([tmp_path / "nobody.zip"])
 
 
 def test_trains_against_the_players_of_another_run(tmp_path: Path) -> None:

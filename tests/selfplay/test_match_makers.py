@@ -96,6 +96,14 @@ def test_a_state_of_another_kind_is_refused() -> None:
 
 
 class TestPrioritised:
+    def test_the_probability_of_the_choice_may_be_given(self) -> None:
+        maker = Prioritised(0.5)
+        for player in (A, B):
+            maker.add(player)
+        for _ in range(100):
+            maker.record(A, "won", 0.5)
+        assert maker.qualities() == {A: pytest.approx(1 - 100 * 0.5 / (2 * 0.5)), B: 1.0}
+
     def test_example_of_the_specification(self) -> None:
         """self-play.md §4: two fresh opponents, a learner win against the first."""
         maker = Prioritised()
