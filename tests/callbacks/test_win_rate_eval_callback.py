@@ -69,9 +69,17 @@ def test_the_training_is_the_same_with_it(tmp_path: Path) -> None:
 
 
 def test_a_repeated_evaluation_replaces_the_earlier_one(tmp_path: Path) -> None:
-    for _ in range(2):  # the second attempt begins anew
+    def train(model: Any) -> None:
         callback = WinRateEvalCallback(["noop"], eval_freq=1, n_eval_episodes=2, env=evaluation_env())
-        new_model(tmp_path).learn(2 * ROLLOUT, callback=callback)
+        model.learn(ROLLOUT, callback=callback, reset_num_timesteps=False)
+
+    model = new_model(tmp_path)
+    train(model)
+    model.save(tmp_path / "model.zip")
+    train(model)
+    again = type(model).load(tmp_path / "model.zip", env=model.get_env())
+    again.run_folder = tmp_path
+    train(again)
     assert [int(row["rollouts"]) for row in rows_of(tmp_path)] == [0, 1, 2]
 
 
