@@ -19,7 +19,7 @@ from sb3_pvp.callbacks.run_league import RunLeague, learner, refuse_another_run,
 from sb3_pvp.callbacks.weights import save_weights
 from sb3_pvp.envs.opponents import SELF_PLAY
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.selfplay import LEARNER, MatchRecord, Player
+from sb3_pvp.selfplay import LEARNER, MatchRecord, Player, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 
@@ -72,7 +72,7 @@ class LeagueCallback(BaseCallback):
         if isinstance(pictures_every, bool) or not isinstance(pictures_every, int) or pictures_every < 1:
             raise ValueError(f"pictures_every must be a positive integer, got {pictures_every!r}")
         self._pictures_every = pictures_every
-        self._anchors = None if anchors is None else {Player.parse(name): float(elo) for name, elo in anchors.items()}
+        self._anchors = None if anchors is None else check_anchors(anchors)
 
     def _init_callback(self) -> None:
         self._run: RunLeague = shared_league(self.model, self._directory)
@@ -80,6 +80,7 @@ class LeagueCallback(BaseCallback):
         self._run.is_recorded = True
         if self._anchors is not None:
             self._run.set_anchors(self._anchors)
+        self._tell_what_is_fought()
         self._last_snapshot: int | None = None
         self._is_published = True  # nothing is new
         self._warned = False
@@ -139,6 +140,13 @@ class LeagueCallback(BaseCallback):
                 "is further than that the log keeps the fights that it has; a league of its own keeps them all",
                 stacklevel=2,
             )
+
+    def _tell_what_is_fought(self) -> None:
+        """For matches after the training, which should be of the same kind."""
+        env = self.training_env
+        kind = env.get_attr("kind_of_fights", indices=[0])[0] if env.has_attr("kind_of_fights") else None
+        if kind is not None:
+            self._run.league.set_fights(**kind)
 
     def _publish(self) -> None:
         """Writes the leaderboard and the pictures."""

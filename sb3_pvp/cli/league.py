@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 
 league = typer.Typer(help="Look at a league of self-play, and rate its players.")
 
-Folder = Annotated[Path, typer.Argument(help="The league's folder.", metavar="DIR")]
+Folder = Annotated[Path, typer.Argument(help="The league's folder, or that of its run.", metavar="DIR")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim, or rsps://host:port.")]
-Contract = Annotated[str, typer.Option(help="What is played.")]
-ResetParams = Annotated[str, typer.Option(help="Reset parameters of the wire as a JSON object.")]
+Contract = Annotated[
+    str | None, typer.Option(help="What is played.", show_default="as in the league's training, else NhEnv")
+]
+ResetParams = Annotated[
+    str | None,
+    typer.Option(
+        help="Reset parameters of the wire as a JSON object.", show_default="as in the league's training, else {}"
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights.")]
 Rollouts = Annotated[bool, typer.Option("--rollouts", help="With the learner's single roll-outs between snapshots.")]
 
@@ -38,11 +45,12 @@ def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) ->
 @league.command("recompute")
 def recompute(folder: Folder, as_json: AsJson = False) -> None:
     """Compute all ratings from the match log alone, and keep them; tell whether they were kept right so far."""
+    from sb3_pvp.selfplay.league import IDENTICAL
+
     opened = open_league(folder)
-    identical, ratings = opened.recompute(), opened.ratings()
-    figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": identical}
-    verdict = "identical to" if identical else "NOT those that were"
-    text = f"{folder}: ratings of {ratings.position} matches computed anew, {verdict} kept ones"
+    kept, ratings = opened.recompute(), opened.ratings()
+    figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": kept == IDENTICAL, "kept": kept}
+    text = f"{folder}: ratings of {ratings.position} matches computed anew, {verdict(kept)}"
     typer.echo(json.dumps(figures) if as_json else text)
 
 
@@ -77,20 +85,21 @@ def play(
     b: Annotated[str, typer.Argument(help="Another one, such as baseline.", metavar="B")],
     fights: Annotated[int, typer.Option(min=1, help="How many fights.")] = 100,
     world: World = "sim",
-    contract: Contract = "NhEnv",
-    reset_params: ResetParams = "{}",
+    contract: Contract = None,
+    reset_params: ResetParams = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Let two players fight, which the match log keeps: models in the league, scripted opponents or the baseline."""
     opened = open_league(folder)
-    arena = make_arena(world, contract, reset_params)
+    arena = make_arena(opened, world, contract, reset_params)
     from sb3_pvp.matches import play_matches
     from sb3_pvp.selfplay import Payoff
 
     with refused_fights():
         pair = parse_player(a), parse_player(b)
         records = play_matches(opened, {pair: fights}, seed, arena)
+    print_fights(opened, arena)
     counts = Payoff(records).counts(*pair)
     figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
     words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {figures['not_counted']} not counted"
@@ -115,52 +124,83 @@ def rate(
         int, typer.Option(min=1, help="Stop after so many fights, known well enough or not.")
     ] = 20_000,
     world: World = "sim",
-    contract: Contract = "NhEnv",
-    reset_params: ResetParams = "{}",
+    contract: Contract = None,
+    reset_params: ResetParams = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Let the players fight whose matches tell most, until all ratings are known well enough (exit code 1: not yet)."""
-    opened = open_league(folder, anchor or [])
-    arena = make_arena(world, contract, reset_params)
+    given, opened = parse_anchors(anchor or []), open_league(folder)
+    arena = make_arena(opened, world, contract, reset_params)
     from sb3_pvp.matches import rate as rounds
     from sb3_pvp.selfplay.players import evenly_spread
 
     with refused_fights():
         models = opened.players()
         models = models if max_players is None else evenly_spread(models, max_players)
-        candidates = {*models, *opened.anchors, *map(parse_player, player or [])}
-        for progress in rounds(opened, candidates, until, arena, fights_per_round, max_fights, seed):
+        candidates = {*models, *present_anchors(opened), *given, *map(parse_player, player or [])}
+        opened.anchors.update(given)  # the folder gets them when fights have shown that everything is right
+        for number, progress in enumerate(rounds(opened, candidates, until, arena, fights_per_round, max_fights, seed)):
+            if number == 0:
+                print_fights(opened, arena)
             print_progress(progress, until)
+        opened.add_anchors(given)
     opened.save_ratings()
     print_leaderboard(opened, as_json)
     if max(progress.half_widths.values()) > until:
         raise typer.Exit(1)
 
 
-def open_league(folder: Path, anchors: list[str] | None = None) -> League:
-    """The league in a folder, with anchors like ``baseline=1500`` besides its own; `UsageError` for anything else."""
+def open_league(folder: Path) -> League:
+    """The league in a folder; `UsageError` if there is none."""
     from sb3_pvp.selfplay import League
 
+    with bad_usage_if_refused():
+        return League.existing(folder)
+
+
+def parse_anchors(texts: list[str]) -> dict[Player, float]:
+    """Anchors like ``baseline=1500``; anything else is a `UsageError`."""
+    from sb3_pvp.selfplay import check_anchors
+
     given = {}
-    for text in anchors or []:
+    for text in texts:
         name, _, rating = text.partition("=")
         try:
             given[parse_player(name)] = float(rating)
         except ValueError:
             raise UsageError(f"--anchor must be a player and a rating such as baseline=1500; got {text!r}") from None
     with bad_usage_if_refused():
-        opened = League.existing(folder)
-        return League.existing(folder, {**opened.anchors, **given}) if given else opened
+        return check_anchors(given)
 
 
-def make_arena(world: str, contract: str, reset_params: str) -> Arena:
-    """Where the options say; wrong ones are a `UsageError`. Whoever makes it is about to fight."""
+def present_anchors(opened: League) -> list[Player]:
+    """The league's anchors who can fight; of the others, such as models that are gone, a line tells."""
+    from sb3_pvp.matches import check_players
+
+    present = []
+    for player in opened.anchors:
+        try:
+            check_players(opened, [player])
+            present.append(player)
+        except ValueError as error:
+            print(f"without the league's anchor {player}: {error}", file=sys.stderr)
+    return present
+
+
+def make_arena(opened: League, world: str, contract: str | None, reset_params: str | None) -> Arena:
+    """Where the options say, as in the league's training where they say nothing; wrong ones are a `UsageError`.
+
+    Whoever makes it is about to fight.
+    """
     use_one_thread()
-    params = json_object(reset_params, "--reset-params")
+    given = None if reset_params is None else json_object(reset_params, "--reset-params")
     from sb3_pvp.matches import Arena
 
-    arena = Arena(world, contract, params)
+    kept = opened.fights or {"contract": "NhEnv", "reset_params": {}}
+    played = kept["contract"] if contract is None else contract
+    own = kept["reset_params"] if played == kept["contract"] else {}  # those of another game have other names
+    arena = Arena(world, played, own if given is None else given)
     with bad_usage_if_refused():
         arena.settings()
     return arena
@@ -178,6 +218,25 @@ def refused_fights() -> AbstractContextManager[None]:
     from sb3_pvp.rsps import RemoteError
 
     return bad_usage_if_refused(RemoteError)
+
+
+def verdict(kept: str) -> str:
+    """What `League.recompute` has found out, in words."""
+    from sb3_pvp.selfplay.league import ABSENT, DIFFERENT, IDENTICAL, OF_OTHERS, UNREADABLE
+
+    return {
+        IDENTICAL: "identical to the kept ones",
+        DIFFERENT: "NOT those that were kept",
+        ABSENT: "none were kept to compare them with",
+        UNREADABLE: "the kept ones could not be read",
+        OF_OTHERS: "the kept ones were of another log, or of other anchors",
+    }[kept]
+
+
+def print_fights(opened: League, arena: Arena) -> None:
+    """One line on standard error: what is fought."""
+    unsure = "" if opened.fights else " (the league does not tell what was trained)"
+    print(f"fights of {arena.contract} with {json.dumps(arena.reset_params)}{unsure}", file=sys.stderr, flush=True)
 
 
 def print_progress(progress: Progress, until: float) -> None:

@@ -160,6 +160,11 @@ class NhEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         return self._observation(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
     @property
+    def kind_of_fights(self) -> dict[str, Any] | None:
+        """See `FightSettings.kind_of_fights`; plain values, which any worker process can send."""
+        return self.settings.kind_of_fights
+
+    @property
     def frame_ages(self) -> tuple[int, ...]:
         """The frames in an observation, in ticks before the newest one."""
         return self.fights.frame_ages

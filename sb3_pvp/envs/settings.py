@@ -61,3 +61,11 @@ class FightSettings:
         object.__setattr__(self, "reset_params", dict(self.reset_params or {}))
         object.__setattr__(self, "rewards", reward_weights(self.rewards))
         object.__setattr__(self, "frame_ages", check_frame_ages(self.frame_ages))
+
+    @property
+    def kind_of_fights(self) -> dict[str, Any] | None:
+        """The ``contract``'s name and ``reset_params``, for fights of this kind elsewhere; ``None`` if the world is the
+        user's own, of which that says too little."""
+        if not isinstance(self.world, str):
+            return None
+        return {"contract": contract_of(self.world, self.contract).name, "reset_params": self.reset_params}

@@ -55,6 +55,11 @@ class FightView(Measurable):
         return self.fights.settings
 
     @property
+    def kind_of_fights(self) -> dict[str, Any] | None:
+        """See `FightSettings.kind_of_fights`; plain values, which any worker process can send."""
+        return self.settings.kind_of_fights
+
+    @property
     def frame_ages(self) -> tuple[int, ...]:
         """The frames in an observation, in ticks before the newest one."""
         return self.fights.frame_ages

@@ -7,6 +7,7 @@ from sb3_pvp.selfplay.bradley_terry import BradleyTerry, Interval, fit_bradley_t
 from sb3_pvp.selfplay.elo import Elo, expected_score
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
 from sb3_pvp.selfplay.league import League
+from sb3_pvp.selfplay.league_settings import check_anchors
 from sb3_pvp.selfplay.match_log import MatchLog, MatchRecord
 from sb3_pvp.selfplay.match_makers import (
     MatchMaker,
@@ -42,6 +43,7 @@ __all__ = [
     "Standing",
     "Uniform",
     "WindowLatest",
+    "check_anchors",
     "expected_score",
     "file_name",
     "fit_bradley_terry",

@@ -13,14 +13,18 @@ import numpy as np
 
 from sb3_pvp.atomic_files import replacing, write_atomically
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
+from sb3_pvp.selfplay.league_settings import check_anchors, check_fights, read_json, read_settings
 from sb3_pvp.selfplay.match_log import MatchLog
 from sb3_pvp.selfplay.match_makers import MatchMaker
 from sb3_pvp.selfplay.players import Player, file_name, player_of_file
 from sb3_pvp.selfplay.ratings import Ratings
-from sb3_pvp.snapshots import check_identity
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
-_IDENTITY = {"kind": "league", "version": 1}
+#: The folder of a run's league inside the folder of the run.
+LEAGUE = "league"
+
+#: What `League.recompute` finds out about the ratings that were kept.
+IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
 
 
 class League:
@@ -28,7 +32,8 @@ class League:
 
     * ``players/``: a model file for each snapshot (`file_name`), never changed once it is there;
     * ``matches.sqlite``: the `MatchLog`;
-    * ``league.json``: anchors, and the match maker's state (written by `save`, which is for the owner of the run);
+    * ``league.json``: anchors, what the fights are, and the match maker's state (written by `save`, which is for the
+      owner of the run);
     * ``ratings.json``: what was computed from the log so far; may be deleted at any time.
 
     Args:
@@ -36,9 +41,12 @@ class League:
         match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
         anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
 
+    Attributes:
+        anchors: those of the folder, as far as they were known at the last `save`.
+
     Raises:
-        ValueError: if the folder's files are something else or of another version, or if another kind of match maker
-            left its state there.
+        ValueError: if the folder's files are something else, damaged or of another version, if another kind of match
+            maker left its state there, or for anchors that are none (`check_anchors`).
     """
 
     def __init__(
@@ -48,23 +56,49 @@ class League:
         anchors: Mapping[Player, float] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        stored = self._stored_settings()
+        given = None if anchors is None else check_anchors(anchors)
+        stored = read_settings(self.folder / SETTINGS)
         if match_maker is not None and stored["match_maker"] is not None:
             self._go_on(match_maker, stored["match_maker"])
         self.match_maker = match_maker
-        self.anchors = _parse_anchors(stored["anchors"]) if anchors is None else dict(anchors)
+        self.anchors = check_anchors(stored["anchors"]) if given is None else given
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or self.anchors != _parse_anchors(stored["anchors"]):
-            self._write_settings()
+        if not (self.folder / SETTINGS).exists() or self.anchors != check_anchors(stored["anchors"]):
+            self._change_settings(anchors=_by_name(self.anchors))
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
-        """The league in a folder, for looking at it and for more matches; raises `ValueError` if there is none."""
-        if not (Path(folder) / SETTINGS).is_file():
+        """The league in a folder, or in the folder of a run, for looking at it and for more matches.
+
+        Raises `ValueError` if there is none, or if its match log is gone.
+        """
+        candidates = (Path(folder), Path(folder) / LEAGUE)
+        found = next((each for each in candidates if (each / SETTINGS).is_file()), None)
+        if found is None:
             raise ValueError(f"{folder} holds no league: there is no {SETTINGS}")
-        return cls(folder, anchors=anchors)
+        log = found / MATCHES
+        if not log.is_file() or log.stat().st_size == 0:
+            raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
+        return cls(found, anchors=anchors)
+
+    @property
+    def fights(self) -> dict[str, Any]:
+        """What is fought here, a ``contract``'s name and ``reset_params`` (protocol.md §3); ``{}`` if nobody said."""
+        return check_fights(read_settings(self.folder / SETTINGS)["fights"])
+
+    def set_fights(self, contract: str, reset_params: Mapping[str, Any]) -> None:
+        """Writes down what is fought here, so that more matches can be of the same kind."""
+        given = {"contract": contract, "reset_params": dict(reset_params)}
+        fights = json.loads(json.dumps(given, default=_as_plain))
+        if fights != self.fights:
+            self._change_settings(fights=fights)
+
+    def add_anchors(self, anchors: Mapping[Player, float]) -> None:
+        """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
+        stored = check_anchors(read_settings(self.folder / SETTINGS)["anchors"])
+        self._change_settings(anchors=_by_name({**stored, **check_anchors(anchors)}))
 
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
@@ -92,7 +126,10 @@ class League:
         found = []
         for path in (self.folder / PLAYERS).glob("[!.]*.zip"):
             try:
-                found.append(player_of_file(path))
+                player = player_of_file(path)
+                if path != self.path(player):  # such as main_007_steps.zip
+                    raise ValueError(f"the file of {player} would be {file_name(player)}")
+                found.append(player)
             except ValueError as error:
                 warnings.warn(f"{path} does not take part in the league: {error}", stacklevel=2)
         return sorted(found, key=lambda player: (player.age, player))
@@ -132,22 +169,25 @@ class League:
         What a process computed before is taken from the folder, if it fits the log and the anchors.
         """
         if self._ratings is None or not self._ratings.are_of(self.log):
-            self._ratings = self._stored_ratings() or Ratings(self.anchors)
+            stored, _ = self._stored_ratings()
+            self._ratings = stored or Ratings(self.anchors)
         self._ratings.update(self.log)
         return self._ratings
 
-    def recompute(self) -> bool:
-        """Computes all ratings from the log alone, and keeps them; whether they equal what the folder had, bit for bit.
+    def recompute(self) -> str:
+        """Computes all ratings from the log alone, and keeps them; tells what the folder had until now.
 
-        True as well if the folder had none.
+        `IDENTICAL` ones, bit for bit, or `DIFFERENT` ones; none at all (`ABSENT`); a file that is `UNREADABLE`; or
+        those of another log, other anchors or another version (`OF_OTHERS`).
         """
-        before, now = self._stored_ratings(), Ratings(self.anchors)
+        (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
         now.update(self.log)
         if before is not None:
             before.update(self.log)
+            verdict = IDENTICAL if before.get_state() == now.get_state() else DIFFERENT
         self._ratings = now
         self._write_ratings()
-        return before is None or before.get_state() == now.get_state()
+        return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Everybody who has played or has a model here, the strongest first.
@@ -160,8 +200,12 @@ class League:
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
-        """Writes down what the match maker has learned, and the ratings."""
-        self._write_settings()
+        """Writes down what the match maker has learned, and the ratings.
+
+        Anchors that another process has set in the meantime stay there, and count from now on.
+        """
+        maker = self.match_maker
+        self._change_settings(**({} if maker is None else {"match_maker": maker.get_state()}))
         self.ratings()
         self._write_ratings()
 
@@ -185,44 +229,38 @@ class League:
             )
         maker.set_state(state)
 
-    def _stored_settings(self) -> dict[str, Any]:
+    def _change_settings(self, **changes: Any) -> None:
+        """Writes some keys of the settings; of the others, what another process has written is kept and used."""
         path = self.folder / SETTINGS
-        if not path.exists():
-            return {**_IDENTITY, "anchors": {}, "match_maker": None}
-        settings: dict[str, Any] = _read_json(path)
-        try:
-            check_identity(settings, _IDENTITY)
-        except ValueError as error:
-            raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {error}") from error
-        return settings
+        settings = {**read_settings(path), **changes}
+        write_atomically(path, json.dumps(settings, indent=1) + "\n")
+        anchors = check_anchors(settings["anchors"])
+        if anchors != self.anchors:
+            self.anchors, self._ratings = anchors, None
 
-    def _write_settings(self) -> None:
-        maker = self.match_maker
-        state = self._stored_settings()["match_maker"] if maker is None else maker.get_state()
-        anchors = {str(player): rating for player, rating in sorted(self.anchors.items())}
-        settings = {**_IDENTITY, "anchors": anchors, "match_maker": state}
-        write_atomically(self.folder / SETTINGS, json.dumps(settings, indent=1) + "\n")
-
-    def _stored_ratings(self) -> Ratings | None:
-        """Ratings from the folder; ``None`` if there are none that fit."""
+    def _stored_ratings(self) -> tuple[Ratings | None, str]:
+        """Ratings from the folder, or ``None`` and why there are none that fit: they are only a cache."""
         ratings, path = Ratings(self.anchors), self.folder / RATINGS
+        if not path.exists():
+            return None, ABSENT
         try:
-            ratings.set_state(_read_json(path))
-        except (OSError, ValueError, LookupError, TypeError):  # only a cache: missing, or of another version
-            return None
-        return ratings if ratings.are_of(self.log) else None
+            state = read_json(path)
+            if {name: state[name] for name in ratings.identity} != ratings.identity:
+                return None, OF_OTHERS
+            ratings.set_state(state)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None, UNREADABLE
+        return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
 
     def _write_ratings(self) -> None:
         if self._ratings is not None:
             write_atomically(self.folder / RATINGS, json.dumps(self._ratings.get_state()) + "\n")
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
+def _by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
+    return {str(player): rating for player, rating in sorted(anchors.items())}
 
 
-def _parse_anchors(stored: Mapping[str, float]) -> dict[Player, float]:
-    return {Player.parse(text): float(rating) for text, rating in stored.items()}
+def _as_plain(value: Any) -> Any:
+    """What JSON holds of NumPy's values, and of collections."""
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else list(value)

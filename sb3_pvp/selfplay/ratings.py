@@ -47,7 +47,7 @@ class Ratings:
 
     def are_of(self, log: MatchLog) -> bool:
         """Whether what was read so far is the beginning of this log."""
-        return self.position == 0 or log.key(self.position) == self.last_key
+        return self.position == 0 or (self.last_key is not None and log.key(self.position) == self.last_key)
 
     def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
         """Fits all games anew; ``players`` are rated even if they have not played."""
@@ -56,7 +56,7 @@ class Ratings:
     def get_state(self) -> Snapshot:
         """All that was computed, as values that JSON holds without loss."""
         return {
-            **self._identity,
+            **self.identity,
             "position": self.position,
             "broken": self.broken,
             "last_key": self.last_key,
@@ -67,7 +67,9 @@ class Ratings:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from `get_state`; raises `ValueError`, and changes nothing, if it has other anchors or settings."""
-        check_identity(state, self._identity)
+        check_identity(state, self.identity)
+        if not all(isinstance(state[name], int) and state[name] >= 0 for name in ("position", "broken")):
+            raise ValueError("position and broken must be numbers of matches")
         self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
         self.elo.set_state(state["elo"])
         self.open_skill.set_state(state["open_skill"])
@@ -76,6 +78,7 @@ class Ratings:
             self.payoff.add(Player.parse(a), Player.parse(b), Counts(*counts))
 
     @property
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """What a state must have in common with these ratings, so that they can go on from it."""
         anchors = {str(player): float(rating) for player, rating in sorted(self.elo.anchors.items())}
         return {"kind": "ratings", "version": 1, "k": self.elo.k, "initial": self.elo.initial, "anchors": anchors}

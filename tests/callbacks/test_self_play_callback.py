@@ -95,7 +95,13 @@ def test_shares_are_schedules() -> None:
         ({"past": 0.7, "latest": 0.7}, "must not sum to more than 1"),
         ({"match_maker": "nobody"}, "match maker"),
         ({"match_maker": {"name": "uniform", "speed": 3}}, "speed"),
+        ({"match_maker": 3}, "match_maker must be a name, or a mapping"),
         ({"num_live_opponents": 0}, "num_live_opponents"),
+        ({"targets": 3}, "targets must be a list of paths of models and names of plug-ins, got 3"),
+        ({"directory": 3}, "directory must be a path, got 3"),
+        ({"seed": -1}, "a seed must be a non-negative integer or None, got -1"),
+        ({"opponent_options": 3}, "opponent_options must be a mapping, got 3"),
+        ({"opponent_options": {"past": 3}}, "the options of past opponents must be a mapping, got 3"),
         ({"opponent_options": {"self": {}}}, "kind of opponents with options"),
         ({"opponent_options": {"past": {"delay": 1}}}, "option of past opponents"),
         ({"opponent_options": {"past": {"delay_chance": 2}}}, "delay_chance of past opponents must be 0 to 1"),
@@ -125,7 +131,7 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
     finished = memory.dumps[-1]["league/num_matches"]
     assert finished == len(league.log) > 100 and league.ratings().broken == 0
     assert {record.player_b.name for record in league.log.records()} == {"main", "noop", "stayalive", "baseline"}
-    assert league.recompute()
+    assert league.recompute() == "identical"
     for name in ("leaderboard.csv", "payoff.png", "ratings.png"):
         assert (league.folder / name).stat().st_size > 1000, name
 
@@ -410,6 +416,16 @@ def test_models_play_in_other_processes(tmp_path: Path) -> None:
         env = DummyVecEnv([NhEnv] * 2)
         model = new_model(tmp_path / "other", env, policy=AutoregressivePolicy)
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
+
+
+def test_worker_processes_are_never_asked_for_self_play(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
+    model = new_model(tmp_path, env, policy=AutoregressivePolicy)
+    with pytest.raises(ValueError, match="both seats learn only in NhVecEnv.* in place of SubprocVecEnv"):
+        model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
+    assert env.env_method("action_masks"), "the workers live"
+    env.close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_snapshots_hold_the_weights_and_no_more(tmp_path: Path) -> None:

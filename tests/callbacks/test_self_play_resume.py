@@ -27,7 +27,7 @@ def assert_same(run: DuelRun, whole: dict[str, Any]) -> None:
     outcome = run.outcome()
     for name, value in whole.items():
         assert outcome[name] == value, name
-    assert League.existing(run.folder / "league").recompute()
+    assert League.existing(run.folder / "league").recompute() == "identical"
 
 
 def test_killed_in_the_middle_of_roll_outs(tmp_path: Path, whole: dict[str, Any]) -> None:

@@ -62,11 +62,31 @@ def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
 
 def test_recompute_tells_whether_ratings_were_kept_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     League.existing(folder).save_ratings()
-    assert as_json(capsys, "recompute", folder) == {"matches": 5, "not_counted": 1, "identical": True}
+    figures = {"matches": 5, "not_counted": 1, "identical": True, "kept": "identical"}
+    assert as_json(capsys, "recompute", folder) == figures
     kept = folder / "ratings.json"
     kept.write_text(kept.read_text().replace("main@64", "main@65"))
-    assert as_json(capsys, "recompute", folder)["identical"] is False
+    assert as_json(capsys, "recompute", folder) == {**figures, "identical": False, "kept": "different"}
     assert "identical" in run(capsys, "recompute", folder)
+    kept.write_text("half of {")
+    assert "could not be read" in run(capsys, "recompute", folder)
+    kept.unlink()
+    assert "none were kept" in run(capsys, "recompute", folder)
+    League.existing(folder, {BOT: 1400})
+    assert "of other anchors" in run(capsys, "recompute", folder)
+
+
+def test_nothing_is_made_of_a_league_whose_matches_are_gone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    League.existing(folder).save_ratings()
+    (folder / "matches.sqlite").unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for command in ("show", "recompute", "export"):
+        assert "has lost its matches" in run(capsys, command, folder, code=2)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_the_folder_of_a_run_will_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "show", folder.parent) == run(capsys, "show", folder)
 
 
 def test_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +109,58 @@ def test_play_and_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert places["scripted"]["high"] - places["scripted"]["low"] <= 400
     assert as_json(capsys, "recompute", folder)["identical"] is True
     run(capsys, *rating, "--until", 1, "--max-fights", 5, code=1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["--anchor", "foo=1500"], "unknown player 'foo'"),
+        (["--anchor", "scripted=nan"], "the anchor of scripted"),
+        (["--anchor", "scripted=inf"], "the anchor of scripted"),
+        (["--anchor", "scripted=1500", "--player", "noob"], "unknown player 'noob'"),
+        (["--anchor", "scripted=1500", "--player", "noop", "--reset-params", '{"foo": 1}'], "foo"),
+        (["--anchor", "scripted=1500"], "two players"),
+    ],
+)
+def test_no_anchor_is_kept_of_a_command_that_is_refused(
+    folder: Path, wrong: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (folder / "league.json").read_bytes()
+    assert words in run(capsys, "rate", folder, "--until", 300, *wrong, code=2)
+    assert (folder / "league.json").read_bytes() == before
+
+
+def test_anchors_who_cannot_fight_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    League.existing(folder, {Player("foo"): 1500, Player("main", 7): 1600})
+    run(capsys, "play", folder, "noop", "scripted", "--fights", 1)
+    with pytest.raises(SystemExit) as exit_info:
+        main(["league", "rate", str(folder), "--until", "2000", "--player", "noop", "--player", "scripted"])
+    assert exit_info.value.code == 0
+    errors = capsys.readouterr().err
+    assert "without the league's anchor foo" in errors and "without the league's anchor main@7" in errors
+
+
+def fights(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What `play` and `rate` say that they play."""
+    with pytest.raises(SystemExit):
+        main(["league", *map(str, arguments)])
+    return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("fights of"))
+
+
+def test_more_matches_are_fought_as_the_league_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play = ("play", folder, "scripted", "noop", "--fights", 2)
+    rate = ("rate", folder, "--until", 50, "--max-fights", 2, "--player", "noop", "--player", "scripted")
+    assert fights(capsys, *play) == "fights of NhEnv with {} (the league does not tell what was trained)"
+    league = League.existing(folder)
+    league.set_fights("NhEnv", {"accountBuild": "ZERKER"})
+    for command in (play, rate):
+        assert fights(capsys, *command) == 'fights of NhEnv with {"accountBuild": "ZERKER"}'
+    assert fights(capsys, *play, "--reset-params", "{}") == "fights of NhEnv with {}"
+    assert [each.build for each in league.log.records(5)] == ["PURE"] * 2 + ["ZERKER"] * 4 + ["PURE"] * 2
+    other = ("play", folder, "noop", "baseline", "--fights", 1, "--contract", "DharokEnv")
+    assert fights(capsys, *other) == "fights of DharokEnv with {}"
+    league.set_fights("DharokEnv", {})
+    assert fights(capsys, *other[:-2]) == "fights of DharokEnv with {}"
 
 
 def test_rating_takes_models_from_all_over_the_training(

@@ -8,13 +8,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matches import match
 
-from sb3_pvp.selfplay import League, Player, Prioritised, Uniform
+from sb3_pvp.selfplay import League, Player, Prioritised, Uniform, check_anchors
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS
+from sb3_pvp.selfplay.league import ABSENT, DIFFERENT, IDENTICAL, OF_OTHERS, UNREADABLE
 
 BOT = Player("baseline")
 SNAPSHOTS = [Player("main", step) for step in (0, 64, 640)]
@@ -61,9 +63,12 @@ def test_a_player_never_changes(tmp_path: Path) -> None:
 
 def test_files_with_other_names_are_left_out_with_a_warning(tmp_path: Path) -> None:
     league = filled(tmp_path)
-    (tmp_path / "players" / "my best one.zip").write_text("")
-    with pytest.warns(UserWarning, match="my best one"):
-        assert league.players() == SNAPSHOTS
+    for name in ("my best one", "main_007_steps"):
+        path = tmp_path / "players" / f"{name}.zip"
+        path.write_text("")
+        with pytest.warns(UserWarning, match=name):
+            assert league.players() == SNAPSHOTS
+        path.unlink()
 
 
 def test_players_whose_model_is_gone_leave_when_they_are_chosen(tmp_path: Path) -> None:
@@ -98,17 +103,30 @@ def test_ratings_are_kept_and_recomputed(tmp_path: Path) -> None:
     other = League.existing(tmp_path)
     other.log.append([match(SNAPSHOTS[2], SNAPSHOTS[1], key="3")])
     assert other.ratings().position == league.ratings().position == 3
-    assert other.recompute()
+    assert other.recompute() == IDENTICAL
     assert other.ratings().get_state() == league.ratings().get_state()
     # The file is only a cache: a wrong one is found out, a broken one is no harm.
     cache = json.loads((tmp_path / "ratings.json").read_text())
     (tmp_path / "ratings.json").write_text(json.dumps({**cache, "elo": {"main@64": 9000.0}}))
-    assert not League.existing(tmp_path).recompute()
-    assert League.existing(tmp_path).recompute()
+    assert League.existing(tmp_path).recompute() == DIFFERENT
+    assert League.existing(tmp_path).recompute() == IDENTICAL
+    others: list[dict[str, Any]] = [
+        {"last_key": "other log"},
+        {"position": 9},
+        {"anchors": {"baseline": 1000.0}},
+        {"position": 1},
+    ]
+    damages: list[dict[str, Any]] = [{"elo": []}, {"payoff": 3}, {"position": "x"}, {"open_skill": None}]
+    changed = [(json.dumps({**cache, **each}), OF_OTHERS) for each in others]
+    changed += [(json.dumps({**cache, **each}), UNREADABLE) for each in damages]
     del cache["elo"]
-    for text in ("{", "{}", json.dumps(cache), json.dumps({**cache, "elo": {}, "last_key": "other log"})):
+    changed += [(text, UNREADABLE) for text in ("{", "{}", "[1]", json.dumps(cache))]
+    for text, verdict in changed:
         (tmp_path / "ratings.json").write_text(text)
         assert League.existing(tmp_path).ratings().get_state() == league.ratings().get_state()
+        assert League.existing(tmp_path).recompute() == verdict
+    (tmp_path / "ratings.json").unlink()
+    assert League.existing(tmp_path).recompute() == ABSENT
 
 
 def test_anchors_change_all_ratings(tmp_path: Path) -> None:
@@ -120,14 +138,92 @@ def test_anchors_change_all_ratings(tmp_path: Path) -> None:
     assert League.existing(tmp_path).leaderboard()[-1].rating == 1000
 
 
+def test_anchors_that_another_process_sets_stay_and_count(tmp_path: Path) -> None:
+    training = League(tmp_path, Prioritised(), {BOT: 1500})
+    training.match_maker.add(BOT)  # type: ignore[union-attr]
+    training.log.append([match(SNAPSHOTS[0], BOT, key="1")])
+    training.save()
+    League.existing(tmp_path).add_anchors({BOT: 1400, SNAPSHOTS[0]: 1600})
+    training.save()
+    expected = {BOT: 1400, SNAPSHOTS[0]: 1600}
+    assert training.anchors == League.existing(tmp_path).anchors == expected
+    assert training.ratings().elo.ratings == expected
+    assert League.existing(tmp_path).recompute() == IDENTICAL
+    maker = Prioritised()
+    assert League(tmp_path, maker).anchors == expected and list(maker.players) == [BOT]
+
+
+@pytest.mark.parametrize(
+    "rating", [float("nan"), float("inf"), 1e6, pytest.param(10**400, id="huge"), "1500", True, None]
+)
+def test_anchors_that_are_none(tmp_path: Path, rating: Any) -> None:
+    with pytest.raises(ValueError, match="the anchor of baseline must be a number"):
+        check_anchors({"baseline": rating})
+    with pytest.raises(ValueError, match="the anchor of baseline must be a number"):
+        League(tmp_path / "league", anchors={BOT: rating})
+    assert not (tmp_path / "league").exists()
+    league = League(tmp_path)
+    with pytest.raises(ValueError, match="the anchor of baseline must be a number"):
+        league.add_anchors({BOT: rating})
+    assert League.existing(tmp_path).anchors == {}
+
+
+def test_anchors_by_name_and_by_player() -> None:
+    assert check_anchors({"baseline": 1500, SNAPSHOTS[1]: np.float32(1600.5)}) == {BOT: 1500.0, SNAPSHOTS[1]: 1600.5}
+    for wrong in ([1], None, {"a b": 1500}):
+        with pytest.raises(ValueError, match="anchors|player"):
+            check_anchors(wrong)
+
+
+def test_what_is_fought_is_kept(tmp_path: Path) -> None:
+    league = League(tmp_path, Prioritised())
+    assert league.fights == {}
+    builds = {"randomizeBuild": np.bool_(True), "randomBuildOptions": ("PURE", "MED")}
+    League.existing(tmp_path).set_fights("NhEnv", builds)
+    league.save()
+    kept = {"contract": "NhEnv", "reset_params": {"randomizeBuild": True, "randomBuildOptions": ["PURE", "MED"]}}
+    assert league.fights == League.existing(tmp_path).fights == kept
+
+
+def test_leagues_of_earlier_versions_do_not_tell_what_is_fought(tmp_path: Path) -> None:
+    League(tmp_path)
+    (tmp_path / "league.json").write_text('{"kind": "league", "version": 1, "anchors": {}, "match_maker": null}')
+    assert League.existing(tmp_path).fights == {}
+
+
+def test_a_league_without_its_matches_is_refused(tmp_path: Path) -> None:
+    League(tmp_path).save_ratings()
+    log = tmp_path / "matches.sqlite"
+    for damage in (log.unlink, log.touch):
+        damage()
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(ValueError, match="has lost its matches"):
+            League.existing(tmp_path)
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_league_is_found_in_the_folder_of_its_run(tmp_path: Path) -> None:
+    League(tmp_path / "league")
+    assert League.existing(tmp_path).folder == League.existing(tmp_path / "league").folder == tmp_path / "league"
+
+
 def test_folders_that_are_no_league(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no league"):
         League.existing(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
-    for text in ("{", "[]", '{"kind": "league", "version": 2}'):
+    sound = {"kind": "league", "version": 1, "anchors": {}, "match_maker": None, "fights": {}}
+    damages: list[dict[str, Any]] = [{"version": 2}, {"anchors": [1]}, {"anchors": {"baseline": "x"}}]
+    damages += [{"match_maker": 3}, {"fights": []}, {"fights": {"contract": 3, "reset_params": {}}}]
+    texts = [json.dumps({**sound, **damage}) for damage in damages]
+    for name in ("anchors", "match_maker"):
+        texts.append(json.dumps({key: value for key, value in sound.items() if key != name}))
+    for text in ("{", "[]", "\0", "", *texts):
         (tmp_path / "league.json").write_text(text)
         with pytest.raises(ValueError, match="league.json"):
             League(tmp_path)
+    (tmp_path / "league.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="league.json"):
+        League(tmp_path)
     with pytest.raises(ValueError, match="without a match maker"):
         League(tmp_path / "other").refresh()
 

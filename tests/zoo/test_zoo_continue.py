@@ -65,7 +65,7 @@ def test_counts_and_league_go_on(folder: Path) -> None:
     assert players(second) == [0, ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT, 4 * ROLLOUT]
     assert rollouts_of(first) == {0, 1, 2} and rollouts_of(second) == {0, 1, 2, 3, 4}
     assert matches(second)[: len(matches(first))] == matches(first)
-    assert League.existing(second / "league").recompute()
+    assert League.existing(second / "league").recompute() == "identical"
     league, copied = (League.existing(run / "league") for run in (first, second))
     same = [league.content_hash(player) == copied.content_hash(player) for player in league.players()]
     assert all(same) and copied.anchors == {Player("baseline"): 1500}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
-from sb3_pvp.zoo.resume import running
+from sb3_pvp.zoo.resume import ResumeError, choose_run, running, stopped_run, warn_of_losses
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
@@ -43,7 +44,7 @@ def assert_same(runs: list[Path]) -> None:
     assert leagues[0].players() == leagues[1].players()
     assert matches(leagues[0]) == matches(leagues[1])
     assert leagues[0].ratings().elo.ratings == leagues[1].ratings().elo.ratings
-    assert leagues[1].recompute()
+    assert leagues[1].recompute() == "identical"
 
 
 def matches(league: League) -> list[tuple[Any, ...]]:
@@ -105,6 +106,33 @@ def test_any_run_can_be_resumed_with_its_evaluations(tmp_path: Path) -> None:
     run = run_in(tmp_path)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["main_128_steps.zip", "main_64_steps.zip"]
     assert np.load(run / "evaluations.npz")["timesteps"].tolist() == [64, 128]
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
+    run = train(tmp_path, 2)
+    newest, older = (run / f"checkpoints/main_{rollouts * ROLLOUT}_steps.zip" for rollouts in (2, 1))
+    content = newest.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+    middle = len(content) // 2
+    for damaged in (content[:1000], content[:middle] + bytes(100) + content[middle + 100 :]):
+        newest.write_bytes(damaged)
+        with pytest.warns(RuntimeWarning) as warned:
+            assert stopped_run(run).checkpoint == older  # type: ignore[union-attr]
+            warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+        first, second = (str(each.message) for each in warned)
+        assert first == f"{newest} is skipped: it is damaged (no whole zip file)"
+        assert second.startswith("The run goes on with new episodes and a new optimiser, not exactly: ")
+    with pytest.warns(RuntimeWarning, match="is skipped"):
+        train(tmp_path, 3)
+    assert PvpPPO.load(run / "NhEnv.zip").trained_rollouts == 3
+
+
+def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
+    (tmp_path / "main_0_steps.zip").write_text("no zip")
+    with pytest.raises(ResumeError, match=r"no checkpoint to go on from \(.*main_0_steps.zip is damaged\)"):
+        choose_run(str(tmp_path), tmp_path, "NhEnv", "", 100)
 
 
 @pytest.mark.slow

@@ -1,0 +1,54 @@
+"""The league of a run tells what is fought there."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel import duels
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import LeagueCallback
+from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.selfplay import League, Player
+from sb3_pvp.sim import SimWorld
+
+ZERKER = {"accountBuild": "ZERKER"}
+
+
+def own_world(**options: Any) -> SimWorld:
+    return SimWorld(**options)
+
+
+def league_of(folder: Path, env: VecEnv, **arguments: Any) -> League:
+    """That of a run of one roll-out."""
+    network = {"net_arch": [2]}
+    model = PvpPPO("MultiInputPolicy", env, n_steps=2, batch_size=2, n_epochs=1, policy_kwargs=network, device="cpu")
+    vars(model)["run_folder"] = folder
+    model.learn(2, callback=LeagueCallback(**arguments))
+    return League.existing(folder)
+
+
+@pytest.mark.parametrize("env", [NhVecEnv, lambda n, **kwargs: DummyVecEnv([lambda: NhEnv(**kwargs)] * n)])
+def test_what_is_fought_in_a_run(tmp_path: Path, env: Any) -> None:
+    league = league_of(tmp_path, env(2, reset_params=ZERKER), anchors={"baseline": 1500})
+    assert league.fights == {"contract": "NhEnv", "reset_params": ZERKER}
+    assert league.anchors == {Player("baseline"): 1500}
+    assert league_of(tmp_path / "second", env(2, contract="DharokEnv")).fights["contract"] == "DharokEnv"
+
+
+@pytest.mark.parametrize("env", [lambda: NhVecEnv(2, world=own_world, reset_params=ZERKER), lambda: duels(2)])
+def test_nobody_can_fight_elsewhere_as_in_a_world_of_the_users_own(tmp_path: Path, env: Any) -> None:
+    assert league_of(tmp_path, env()).fights == {}
+
+
+def test_worker_processes_can_tell_it() -> None:
+    env = NhEnv(reset_params=ZERKER, opponent="noop")
+    assert pickle.loads(pickle.dumps(env.kind_of_fights)) == {"contract": "NhEnv", "reset_params": ZERKER}
+
+
+@pytest.mark.parametrize("rating", [float("nan"), float("inf"), "high"])
+def test_anchors_that_are_no_numbers(rating: Any) -> None:
+    with pytest.raises(ValueError, match="the anchor of baseline"):
+        LeagueCallback(anchors={"baseline": rating})
