@@ -30,11 +30,9 @@ class RunLeague:
     is_recorded: bool = False
 
     def set_anchors(self, anchors: Mapping[Player, float]) -> None:
-        """Gives the league these anchors; what it had computed with others is computed again."""
-        if anchors != self.league.anchors:
-            maker = self.league.match_maker
-            self.league = League(self.league.folder, anchors=anchors)
-            self.league.match_maker = maker
+        """Gives the league these anchors besides those that it has; what it had computed is computed again."""
+        if any(self.league.anchors.get(player) != rating for player, rating in anchors.items()):
+            self.league.add_anchors(anchors)
 
 
 _OF_MODELS: WeakKeyDictionary[BaseAlgorithm, dict[Path, RunLeague]] = WeakKeyDictionary()

@@ -338,6 +338,25 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
     assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]
 
 
+def test_anchors_of_others_stay_when_a_run_goes_on(tmp_path: Path) -> None:
+    def train(rating: float) -> dict[str, float]:
+        callbacks = [LeagueCallback(anchors={"baseline": rating}), SelfPlayCallback(past=0.5)]
+        model.learn(ROLLOUT, callback=callbacks, reset_num_timesteps=False)
+        return {str(player): rating for player, rating in League.existing(tmp_path).anchors.items()}
+
+    model = new_model(tmp_path)
+    assert train(1500) == {"baseline": 1500}
+    League.existing(tmp_path).add_anchors({Player("scripted"): 1600})
+    model = PvpPPO.load(save(model, tmp_path), env=chosen_duels(8))
+    model.run_folder = tmp_path  # type: ignore[attr-defined]
+    assert train(1400) == {"baseline": 1400, "scripted": 1600}
+
+
+def save(model: MaskablePPO, folder: Path) -> Path:
+    model.save(folder / "model.zip")
+    return folder / "model.zip"
+
+
 def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / run / name for run in ("a", "b") for name in ("best_model.zip", "main_5_steps.zip")]
     for path in paths:
