@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.checks import check_path
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.run_league import RunLeague, learner, shared_league
 from sb3_pvp.envs.opponents import SELF_PLAY
@@ -30,11 +31,12 @@ class EloCallback(BaseCallback):
         verbose: as in SB3.
 
     Raises:
-        ValueError: at the start of training, if there is no `LeagueCallback` before it.
+        ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.
     """
 
     def __init__(self, directory: str | Path | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
+        check_path("directory", directory)
         self._directory = directory
 
     def _init_callback(self) -> None:

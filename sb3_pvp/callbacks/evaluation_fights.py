@@ -11,6 +11,8 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks.checks import check_mapping
+from sb3_pvp.envs.checks import require_known
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.ppo.training_state import kept_random_state
@@ -40,10 +42,12 @@ class EvaluationFights:
         num_envs: rows of a new environment, at most.
 
     Raises:
-        ValueError: when fights begin, if there is no environment and the training environment is none of this package.
+        ValueError: for anything else; and when fights begin, if there is no environment and the training environment
+            is none of this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
+        _check_env(env)
         self._env = env if isinstance(env, VecEnv) else None
         self._changes = {} if isinstance(env, VecEnv) else dict(env or {})
         self._num_envs, self._is_own = num_envs, self._env is None
@@ -81,6 +85,14 @@ class EvaluationFights:
         settings: FightSettings = training_env.get_attr("settings", indices=[0])[0]
         kwargs = {field.name: getattr(settings, field.name) for field in fields(settings)}
         return NhVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})
+
+
+def _check_env(env: object) -> None:
+    if not isinstance(env, VecEnv):
+        check_mapping("the env of an evaluation", env)
+        known = [*(field.name for field in fields(FightSettings)), "render_mode", "seed"]
+        for name in env or ():  # type: ignore[attr-defined]
+            require_known("argument of the env of an evaluation", name, known)
 
 
 def _played(

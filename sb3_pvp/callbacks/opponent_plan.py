@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sb3_pvp.callbacks.checks import check_mapping
 from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
 
@@ -83,6 +84,7 @@ class OpponentOptions:
     """
 
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
+        check_mapping(f"the options of {kind} opponents", options)
         options = dict(options or {})
         for name in options:
             if name not in _OPTIONS:
@@ -112,6 +114,7 @@ def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, O
 
     Raises `ValueError` for anything unknown.
     """
+    check_mapping("opponent_options", options)
     options, acting = dict(options or {}), (PAST, TARGET, LATEST)
     for kind in options:
         if kind not in acting:

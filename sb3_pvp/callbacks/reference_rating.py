@@ -87,6 +87,8 @@ class ReferenceRatingCallback(BaseCallback):
         for name, value in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes), ("n_envs", n_envs)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if not isinstance(references, (str, Path)):
+            raise ValueError(f"references must be the path of a folder, got {references!r}")
         self._folder, self._eval_freq, self._n_eval_episodes = Path(references), eval_freq, n_eval_episodes
         self._seed, self._fights = seed, EvaluationFights(env, n_envs)
         read_references(self._folder)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks.checks import check_path
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
 from sb3_pvp.callbacks.opponent_sources import (
     Drawn,
@@ -29,6 +31,8 @@ from sb3_pvp.callbacks.run_league import (
     use_match_maker,
 )
 from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollouts_of
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs.checks import check_seed
 from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.selfplay import League
@@ -98,12 +102,17 @@ class SelfPlayCallback(BaseCallback):
         super().__init__(verbose)
         self._shares = Shares({SELF: self_play, PAST: past, TARGET: target, LATEST: latest})
         self._options = read_options(opponent_options)
-        self._targets = [targets] if isinstance(targets, (str, Path)) else list(targets)
-        maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
+        self._targets = _read_targets(targets)
+        maker = {"name": match_maker} if isinstance(match_maker, str) else match_maker
+        if not isinstance(maker, Mapping):
+            raise ValueError(f"match_maker must be a name, or a mapping with one, got {match_maker!r}")
+        maker = dict(maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
         if isinstance(num_live_opponents, bool) or not isinstance(num_live_opponents, int) or num_live_opponents < 1:
             raise ValueError(f"num_live_opponents must be a positive integer, got {num_live_opponents!r}")
-        self._num_live, self._directory, self._seed = num_live_opponents, directory, seed
+        for name, path in (("directory", directory), ("past_of", past_of), ("latest_of", latest_of)):
+            check_path(name, path)
+        self._num_live, self._directory, self._seed = num_live_opponents, directory, check_seed(seed)
         self._past_of, self._latest_of, self._histograms = past_of, latest_of, histograms
 
     def _init_callback(self) -> None:
@@ -143,6 +152,8 @@ class SelfPlayCallback(BaseCallback):
     def _on_rollout_start(self) -> None:
         time, env, self._steps_before = trained_rollouts(self.model), self.training_env, self.num_timesteps
         self._kinds = self._shares.divide(env.num_envs, time)
+        if SELF in self._kinds:
+            _check_pairs(env)
         self._begin_sources(time)
         self._rows = [self._row_options(row, time) for row in range(env.num_envs)]
         self._next: list[Seat] = [self._assign(row) for row in range(env.num_envs)]
@@ -239,12 +250,29 @@ class SelfPlayCallback(BaseCallback):
                 self._target_rollouts.append(rollouts)
 
 
+def _read_targets(targets: Any) -> list[Any]:
+    if isinstance(targets, (str, Path)):
+        return [targets]
+    if not isinstance(targets, Sequence):
+        raise ValueError(f"targets must be a list of paths of models and names of plug-ins, got {targets!r}")
+    return list(targets)
+
+
 def _choice(kind: str, drawn: Drawn | None, options: dict[str, Any]) -> OpponentChoice:
     if drawn is None:
         return OpponentChoice(SELF_PLAY if kind == SELF else WORLD_BOT)
     if isinstance(drawn.opponent, str) and drawn.opponent == WORLD_BOT:  # it does not act through actions
         return OpponentChoice(WORLD_BOT, drawn.name, reset_params=options.get("reset_params"))
     return OpponentChoice(drawn.opponent, drawn.name, **options)
+
+
+def _check_pairs(env: VecEnv) -> None:
+    # Where environments are in other processes, theirs would be the error otherwise.
+    if not isinstance(env.unwrapped, NhVecEnv):
+        raise ValueError(
+            "both seats learn only in NhVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in place "
+            f"of {type(env.unwrapped).__name__}, or leave out the share self_play"
+        )
 
 
 def _outcome(info: dict[str, Any]) -> str:

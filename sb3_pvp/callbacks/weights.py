@@ -60,6 +60,12 @@ def is_stripped(path: Path) -> bool:
         return not has_gathered and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
 
 
+def has_training_state(path: Path) -> bool:
+    """Whether the model in a file can go on exactly where it was saved; nothing is unpickled."""
+    with zipfile.ZipFile(path) as file:
+        return json.loads(file.read(_DATA)).get("training_state") is not None
+
+
 def steps_of(path: Path) -> int:
     """How many steps the model in a file was trained for; nothing is unpickled."""
     with zipfile.ZipFile(path) as file:

@@ -15,7 +15,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.arguments import arguments_of
 from sb3_pvp.atomic_files import replacing
+from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.ppo.training_state import (
     State,
     env_state,
@@ -30,6 +32,9 @@ from sb3_pvp.ppo.training_state import (
 )
 
 Self = TypeVar("Self", bound="ResumablePPO")
+
+#: What SB3's `load` itself takes by name, besides arguments of the algorithm.
+_OF_LOAD = ("custom_objects", "force_reset", "print_system_info")
 
 
 class ResumablePart(Protocol):
@@ -158,10 +163,15 @@ class ResumablePPO(MaskablePPO):
         *args: Any,
         **kwargs: Any,
     ) -> Self:
-        """Reads a model as SB3 does; ``kwargs`` replace what was saved under their names.
+        """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
 
-        Without an environment, that is to act, the global random generators are left alone.
+        Without an environment, that is to act, the global random generators are left alone. Raises `ValueError` for an
+        unknown argument, which SB3 would make an attribute that nobody reads.
         """
+        known = arguments_of(cls)
+        for name in kwargs:
+            if known is not None and name not in known.union(_OF_LOAD):
+                raise unknown_name(f"argument of {cls.__name__}.load", name, sorted(known.union(_OF_LOAD)))
         with nullcontext() if env is not None else kept_random_state():
             return cls._load(path, env, *args, **kwargs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from sb3_pvp.zoo.resume import (
     continue_counting,
     running,
     steps_of,
+    warn_of_losses,
 )
 from sb3_pvp.zoo.sweeps.manager import SweepingManager
 from sb3_pvp.zoo.tracking import EVENTS, Tracking
@@ -127,6 +128,7 @@ class PvpExperimentManager(SweepingManager):
             print(f"No run to resume in {self.log_path}: this is a new one")
             return
         print(f"Resuming {run.folder} after {run.steps} steps")
+        warn_of_losses(run)
         self._stopped_run = run
         self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
         self.trained_agent, self.continue_training = str(run.checkpoint), True
@@ -153,7 +155,8 @@ class PvpExperimentManager(SweepingManager):
     def setup_experiment(self) -> Any:
         """Makes the model and all that its training needs."""
         try:
-            return super().setup_experiment()
+            with self._refusing():
+                return super().setup_experiment()
         except BaseException:
             if self._tracking:
                 self._tracking.finish(exit_code=1)
@@ -182,8 +185,7 @@ class PvpExperimentManager(SweepingManager):
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
-            with self._refusing():  # a model of another game, for one
-                model = super()._load_pretrained_agent(hyperparams, env)
+            model = super()._load_pretrained_agent(hyperparams, env)
             vars(model).pop("training_state", None)  # this is a new run, with episodes of its own
             return model
         # With the hyperparameters that it was saved with: they are the same, and where schedules stand.
@@ -198,7 +200,8 @@ class PvpExperimentManager(SweepingManager):
         """Trains the model; what it was at the beginning is kept as ``initial_model.zip``, to compare with.
 
         If an error ends the training, what was learned so far is kept as ``interrupted_model.zip``; it is a
-        `TrainingInterrupted` if a server or the process of an environment is gone.
+        `TrainingInterrupted` if a server or the process of an environment is gone. Raises `ZooError` for settings that
+        turn out to be impossible before the first step, such as those of callbacks.
         """
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
         run, begins_with_another = Path(self.save_path), self.continue_training and not self._stopped_run
@@ -206,22 +209,30 @@ class PvpExperimentManager(SweepingManager):
             model.save(run / INITIAL_MODEL)
         league = league_of(Path(self.trained_agent)) if begins_with_another else None
         if league is not None:
-            copy_league(league, run / LEAGUE, model)
+            with self._refusing():
+                copy_league(league, run / LEAGUE, model)
         keeps_counting = self.continue_training and is_ours(self.env_name.gym_id)
         begun_at = self._stopped_run.begun_at if self._stopped_run else None
+        going_on = GoingOn(model, run.name, keeps_counting, begun_at)
         try:
             with running(run):
-                super().learn(GoingOn(model, run.name, keeps_counting, begun_at))  # type: ignore[arg-type]
+                super().learn(going_on)  # type: ignore[arg-type]
         except Exception as error:
+            self._end(model, going_on.error or error, going_on.has_begun)
+
+    def _end(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
+        """Keeps what was learned until this error, and raises what the user is told of it."""
+        reason = _reason(error)
+        if has_begun or reason is not None:
             model.save(f"{self.save_path}/interrupted_model")
-            if self._tracking:
-                self._tracking.finish(exit_code=1)
-            reason = _reason(error)
-            if reason is None:
-                raise
+        if self._tracking:
+            self._tracking.finish(exit_code=1)
+        if reason is not None:
             raise TrainingInterrupted(
                 f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
             ) from error
+        with nullcontext() if has_begun else self._refusing():
+            raise error
 
     def save_trained_model(self, model: BaseAlgorithm) -> None:
         """Saves it as the base class does, and for W&B if the run is followed there."""

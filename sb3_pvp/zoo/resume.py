@@ -7,7 +7,9 @@ A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its n
 from __future__ import annotations
 
 import re
+import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -102,21 +104,29 @@ def choose_run(
 def stopped_run(folder: Path) -> StoppedRun | None:
     """The run in that folder, or ``None`` if it has no checkpoint that can be read."""
     found = checkpoints_in(folder)
-    if not found:
+    steps = next((steps for steps in sorted(found, reverse=True) if _is_whole(found[steps])), None)
+    if steps is None:
         return None
-    steps = max(found)
     initial = folder / INITIAL_MODEL
     return StoppedRun(folder, found[steps], steps, begun_at=steps_of(initial) if initial.is_file() else 0)
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
     """The checkpoints of the run in that folder that can be read, by the steps that they were trained for."""
-    found = {}
-    for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
-        match = _CHECKPOINT.fullmatch(path.stem)
-        if match and zipfile.is_zipfile(path):
-            found[int(match[1])] = path
-    return found
+    return {steps: path for steps, path in _numbered(folder) if zipfile.is_zipfile(path)}
+
+
+def warn_of_losses(run: StoppedRun) -> None:
+    """Warns if newer checkpoints of the run cannot be read, and if it cannot go on exactly from the one that can."""
+    for path in _damaged(run.folder, after=run.steps):
+        warnings.warn(f"{path} is skipped: it is damaged (no whole zip file)", RuntimeWarning, stacklevel=2)
+    if not weights.has_training_state(run.checkpoint):
+        optimizer = " and a new optimiser" if weights.is_stripped(run.checkpoint) else ""
+        warnings.warn(
+            f"The run goes on with new episodes{optimizer}, not exactly: {run.checkpoint} has no training state",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def steps_of(model: Path) -> int:
@@ -165,25 +175,54 @@ class GoingOn:
         name: of the run; the model's log is in a folder that is called so, and stays the same.
         keeps_counting: whether the model goes on with its own count of steps.
         begun_at: what that was when the run began; ``None``: the run begins now.
+
+    Attributes:
+        error: what ended the training. ``ExperimentManager.learn`` may raise another: from its cleaning up after this.
     """
 
     def __init__(self, model: BaseAlgorithm, name: str, keeps_counting: bool, begun_at: int | None = None) -> None:
         self._model, self._name, self._keeps_counting, self._begun_at = model, name, keeps_counting, begun_at
         self.env, self.policy = model.env, model.policy
+        self._first_step = _FirstStep()
+        self.error: Exception | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether all is set up, so that a first step was tried."""
+        return self._first_step.is_near
 
     def learn(self, total_timesteps: int, **keywords: Any) -> None:
         """Trains for what is left of the steps of the whole run."""
         if self._begun_at is not None:
             total_timesteps = max(total_timesteps - (self._model.num_timesteps - self._begun_at), 0)
-        self._model.learn(
-            total_timesteps, tb_log_name=self._name, reset_num_timesteps=not self._keeps_counting, **keywords
-        )
+        keywords |= {"callback": [*keywords.get("callback", ()), self._first_step]}
+        keywords |= {"tb_log_name": self._name, "reset_num_timesteps": not self._keeps_counting}
+        try:
+            self._model.learn(total_timesteps, **keywords)
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class _FirstStep(BaseCallback):
+    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs."""
+
+    is_near = False
+
+    def _on_rollout_start(self) -> None:
+        self.is_near = True
+
+    def _on_step(self) -> bool:
+        return True
 
 
 def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
     run = stopped_run(folder)
     if run is None:
-        raise ResumeError(f"{folder} has no checkpoint to go on from: give the folder of a run, such as {env_name}_1")
+        damaged = "".join(f" ({path} is damaged)" for path in _damaged(folder))
+        raise ResumeError(
+            f"{folder} has no checkpoint to go on from{damaged}: give the folder of a run, such as {env_name}_1"
+        )
     if _config_of(folder, env_name) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({_config_path(folder, env_name)}): give those, or "
@@ -194,6 +233,27 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
     if is_running(folder):
         raise ResumeError(f"a process still trains in {folder}: end it first")
     return run
+
+
+def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
+    """The files of checkpoints of the run in that folder, with the steps that they were trained for."""
+    for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
+        match = _CHECKPOINT.fullmatch(path.stem)
+        if match:
+            yield int(match[1]), path
+
+
+def _damaged(folder: Path, after: int = -1) -> list[Path]:
+    """Checkpoints of the run in that folder, of more steps than these, that cannot be read."""
+    return [path for steps, path in sorted(_numbered(folder)) if steps > after and not _is_whole(path)]
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return False
 
 
 def _folders(log_path: Path, env_name: str) -> Iterator[Path]:

@@ -104,3 +104,16 @@ def test_references_are_models_and_bots(tmp_path: Path) -> None:
 def test_refuses_impossible_references(tmp_path: Path, ratings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReferenceRatingCallback(write(tmp_path, **ratings))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"references": 3}, "references must be the path of a folder, got 3"),
+        ({"env": 3}, "the env of an evaluation must be a mapping, got 3"),
+        ({"env": {"death_mach": False}}, "did you mean 'death_match'"),
+    ],
+)
+def test_refuses_arguments_of_other_types(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReferenceRatingCallback(**{"references": write(tmp_path, noop=1000), **arguments})

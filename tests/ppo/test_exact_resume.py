@@ -208,3 +208,26 @@ print(model.predict(seen, deterministic=True, action_masks=np.ones((5, 5)))[0].t
     expected, _ = model.predict(seen, deterministic=True, action_masks=np.ones((5, 5)))
     assert done.stdout.strip() == str(expected.tolist())
     assert issubclass(PvpPPO, MaskablePPO)
+
+
+def test_unknown_arguments_are_refused(tmp_path: Path) -> None:
+    new_model(GuessingGame()).save(tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"unknown argument of PvpPPO.load 'learnin_rate' \(did you mean 'learning_rate'"
+    ):
+        PvpPPO.load(tmp_path / "model", learnin_rate=1.0)
+    of_sb3 = {"custom_objects": {}, "print_system_info": False, "force_reset": False}
+    loaded = PvpPPO.load(tmp_path / "model", GuessingGame(), "cpu", learning_rate=0.5, eps_greedy=0.25, **of_sb3)
+    assert (loaded.learning_rate, loaded.eps_greedy) == (0.5, 0.25)
+
+
+def test_subclasses_bring_their_own_arguments(tmp_path: Path) -> None:
+    class Curious(PvpPPO):
+        def __init__(self, *args: Any, curiosity: float = 0.0, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.curiosity = curiosity
+
+    Curious("MultiInputPolicy", GuessingGame(), **SETTINGS).save(tmp_path / "model")
+    assert Curious.load(tmp_path / "model", curiosity=0.5).curiosity == 0.5
+    with pytest.raises(ValueError, match="did you mean 'curiosity'"):
+        Curious.load(tmp_path / "model", curiosty=0.5)

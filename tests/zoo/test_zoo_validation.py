@@ -39,6 +39,14 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", f"callback:[{{'{CALLBACKS}EloCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
         (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': {{'snapshot_every': 0}}}}"], "snapshot_every must be"),
         (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
+        (
+            ["-params", f"callback:{{'{CALLBACKS}SelfPlayCallback': {{'opponent_options': {{'past': 3}}}}}}"],
+            "the options of past opponents must be a mapping, got 3",
+        ),
+        (
+            ["-params", f"callback:{{'{CALLBACKS}ExploiterCallback': {{'preset': {{'callback': 'foo.Bar'}}}}}}"],
+            "unknown callback 'foo.Bar'",
+        ),
         (["-conf", "lost.yml"], "lost.yml"),
         (["-i", "lost.zip"], "there is no model lost.zip"),
         (["-i", __file__], "-i takes the zip file of one"),
@@ -75,6 +83,45 @@ def test_files_are_checked_as_well(
     with pytest.raises(SystemExit):
         zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
     assert message in capsys.readouterr().err
+
+
+TINY = ["n_envs:4", "n_steps:16", "batch_size:64", "policy_kwargs:dict(net_arch=[8])"]
+
+
+def begin(folder: Path, callback: dict[str, object]) -> None:
+    """Trains with this callback."""
+    zoo.train([*NH, "--eval-freq", "-1", "-f", str(folder), "-params", *TINY, f"callback:{callback!r}"])
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0}}, "a share of target opponents needs targets"),
+        ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0, "targets": ["/no/such.zip"]}}, "no model /no/such.zip"),
+        ({f"{CALLBACKS}SelfPlayCallback": {"self_play": 0.25}}, "rows in self-play come in pairs"),
+        ({f"{CALLBACKS}EloCallback": {}}, "list LeagueCallback before EloCallback"),
+        ({"raising.Raising": {"error": "ValueError", "at": "init"}}, "wrong at init"),
+        ({"raising.Raising": {"error": "FileNotFoundError", "at": "rollout"}}, "wrong at rollout"),
+    ],
+)
+def test_what_shows_at_the_start_of_training_is_one_line(
+    callback: dict[str, object], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        begin(tmp_path, callback)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert raised.value.code == 2
+    assert line.startswith("train: error: ") and message in line
+    assert not (tmp_path / "maskable_ppo/NhEnv_1/interrupted_model.zip").exists(), "nothing was learned"
+
+
+def test_what_shows_later_and_mistakes_in_programs_keep_their_tracebacks(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="at init"):
+        begin(tmp_path, {"raising.Raising": {"error": "TypeError", "at": "init"}})
+    with pytest.raises(ValueError, match="at step") as raised:
+        begin(tmp_path, {"raising.Raising": {"error": "ValueError", "at": "step"}})
+    assert raised.traceback[-1].name == "reach"
+    assert (tmp_path / "maskable_ppo/NhEnv_2/interrupted_model.zip").is_file()
 
 
 def test_a_model_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
