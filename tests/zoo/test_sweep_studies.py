@@ -304,6 +304,36 @@ def test_files_that_are_no_storage_are_refused(tmp_path: Path) -> None:
         open_storage(str(tmp_path / "text.log"))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a\nb\nlast line without newline",
+        b"only one line",
+        b"one line\n",
+        b'{"loss": 1}\n{"loss',
+        b"3\n",
+        b"[" * 9999 + b"\n",
+        b"\0\xff",
+    ],
+)
+def test_files_of_others_stay_as_they_are(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "keepme.log"
+    path.write_bytes(content)
+    for must_exist in (False, True):
+        with pytest.raises(ZooError, match=r"cannot open the storage .*keepme\.log: .*no journal"):
+            open_storage(str(path), must_exist)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"op_code"', b'{"op_code":0,"worker'])
+def test_a_journal_may_begin_with_a_torn_record(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.log"
+    path.write_bytes(content)
+    do_trials(open_queue(str(path), 1)[1])
+    assert [trial.state for trial in trials_of(str(path))] == [TrialState.COMPLETE]
+
+
 def test_without_a_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert util.find_spec("optuna")
     monkeypatch.setattr(storages, "find_spec", lambda name: None)

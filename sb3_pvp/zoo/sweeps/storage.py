@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ from sb3_pvp.zoo.sweeps.locks import FileLocks, JournalLock, Locks, NoLocks, Pos
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
 _PATIENCE = 60
+#: How every record of a journal begins.
+_RECORD = b'{"op_code"'
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
@@ -40,6 +43,7 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
     if storage.endswith(".log"):
         path = _file(storage, must_exist)
         with _refused(storage):
+            _check_journal(path)
             if not must_exist:
                 _drop_torn_line(path)
             return JournalStorage(JournalFileBackend(str(path), _journal_lock(path))), FileLocks(path)
@@ -116,6 +120,25 @@ def _refused(storage: str) -> Iterator[None]:
 def _journal_lock(path: Path) -> Any:
     # Optuna's own are the second best.
     return JournalFileOpenLock(str(path)) if find_spec("fcntl") is None else JournalLock(path)
+
+
+def _check_journal(path: Path) -> None:
+    """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        first = file.readline()
+    is_journal = _is_record(first) if first.endswith(b"\n") else first.startswith(_RECORD) or _RECORD.startswith(first)
+    if not is_journal:
+        raise ValueError("the file is something else, no journal of a study; it stays as it is")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and "op_code" in record
 
 
 def _drop_torn_line(path: Path) -> None:
