@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import runpy
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
 from sb3_pvp.zoo.hyperparams import ALGO, find_preset
 from sb3_pvp.zoo.installation import install_into_rl_zoo3
+from sb3_pvp.zoo.option_checks import check_numbers, check_plot
 from sb3_pvp.zoo.sweeps.options import SweepOptions, add_options, read_options
 from sb3_pvp.zoo.tracking import Tracking
 
@@ -55,6 +57,7 @@ def train(arguments: list[str] | None = None) -> None:
         sweep, of_sweep = read_options(given)
         arguments = [*_of_preset(given.preset), *arguments, *of_sweep]
         _check(arguments)
+        check_numbers(arguments)
         from rl_zoo3.train import train as rl_zoo3_train
 
         tracking = Tracking(given.preset) if given.track else None
@@ -109,6 +112,7 @@ def plots(arguments: list[str] | None = None) -> None:
         if name not in PLOTS:
             raise ZooError(str(unknown_name("plot", name, PLOTS)))
         _require_packages("plots", "seaborn", "scipy", "pandas")
+        check_plot(name, arguments[1:])
         import rl_zoo3.plots
 
         with _command_line(arguments[1:]):
@@ -164,17 +168,38 @@ def _of_preset(name: str | None) -> list[str]:
 
 
 def _check(arguments: list[str]) -> None:
-    """What rl-zoo3 refuses with an error of many lines; environments of packages that it imports are its business."""
+    """What rl-zoo3 refuses with an error of many lines."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--gym-packages", nargs="+", default=[])
     parser.add_argument("-i", "--trained-agent", default="")
+    parser.add_argument("--device", default="cpu")
     given, _ = parser.parse_known_args(arguments)
+    for package in given.gym_packages:
+        _import(package)
+    _check_device(given.device)
     model = Path(given.trained_agent)
     if given.trained_agent and not (model.suffix == ".zip" and model.is_file()):
         raise ZooError(f"there is no model {model}: -i takes the zip file of one")
-    if given.env not in gymnasium.registry and not given.gym_packages:
+    if given.env not in gymnasium.registry:
         raise ZooError(_unknown_env(given.env))
+
+
+def _import(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise ZooError(f"--gym-packages takes names of Python packages: {error}") from error
+
+
+def _check_device(name: str) -> None:
+    import torch
+    from stable_baselines3.common.utils import get_device
+
+    try:
+        torch.zeros(1, device=get_device(name))
+    except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
+        raise ZooError(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
 
 
 def _unknown_env(name: str) -> str:

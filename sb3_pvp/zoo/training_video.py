@@ -14,6 +14,7 @@ from typing import Any
 
 from huggingface_sb3 import EnvironmentName
 
+from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.resume import checkpoints_in
 from sb3_pvp.zoo.saved_runs import run_folder
 
@@ -23,15 +24,18 @@ _CAPTION_HEIGHT = 24
 def record_training(arguments: list[str]) -> None:
     """Records every model of a run, and joins the videos to ``training.mp4``, with ``-g`` to ``training.gif`` as well.
 
-    They are in ``-o``, or in the folder ``videos`` of the run. Raises `ZooError` if there is no such run.
+    They are in ``-o``, or in the folder ``videos`` of the run. Raises `ZooError` if there is no such run, or no model.
     """
     given = _parser().parse_args(arguments)
     run = run_folder(given.exp_id, given.folder, given.algo, given.env)
     output = Path(given.output_folder) if given.output_folder else run / "videos"
+    models = _models(run, given.env)
+    if not models:
+        raise ZooError(f"there is no model in {run}: the run has neither a checkpoint nor come to its end")
     with tempfile.TemporaryDirectory() as folder:
         videos = [
             (caption, _record(given, choice, Path(folder) / str(number)))
-            for number, (caption, choice) in enumerate(_models(run, given.env))
+            for number, (caption, choice) in enumerate(models)
         ]
         _join(videos, output, given.gif)
 

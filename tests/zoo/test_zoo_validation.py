@@ -52,6 +52,11 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-i", __file__], "-i takes the zip file of one"),
         (["--env", "NhEnw"], "unknown environment 'NhEnw' (did you mean 'NhEnv'?)"),
         (["--preset", "Coer"], "unknown preset 'Coer' (did you mean 'Core'?)"),
+        (["-n", "0"], "-n must be a positive number of steps, or -1 for those of the preset, got 0"),
+        (["--n-timesteps=-5"], "-n must be a positive number of steps, or -1 for those of the preset, got -5"),
+        (["-n", "many"], "argument -n/--n-timesteps: invalid int value: 'many'"),
+        (["--eval-episodes", "0"], "--eval-episodes must be at least 1, got 0"),
+        (["--n-eval-envs", "0"], "--n-eval-envs must be at least 1, got 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hub_stand_in import TOKEN, Hub, running_hub
@@ -103,6 +104,16 @@ def test_record_training(logs: Path, strict: list[int], tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"training.mp4", "training.gif", "mine.txt"}
 
 
+def test_a_video_of_a_run_without_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "maskable_ppo/NhEnv_2"
+    run.mkdir(parents=True)
+    with pytest.raises(SystemExit) as raised:
+        zoo.record_training([*NH, "-f", str(tmp_path)])
+    error = capsys.readouterr().err
+    assert raised.value.code == 2 and error.startswith(f"record_training: error: there is no model in {run}")
+    assert list(run.iterdir()) == []
+
+
 def frames(video: Path) -> list[Any]:
     from moviepy import VideoFileClip
 
@@ -180,3 +191,71 @@ def test_plot_train(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plt, "show", lambda: None)
     zoo.plots(["plot_train", "-a", "maskable_ppo", "-e", "NhEnv", "-f", str(logs), "-w", "2"])
     assert plt.gca().lines
+
+
+def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The only line on stderr of a plot that is refused."""
+    with pytest.raises(SystemExit) as raised:
+        zoo.plots(arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert raised.value.code == 2
+    return line
+
+
+@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "there is no folder nofolder"),
+        (["all_plots", "-e", "NhEnv", "-f", "logs", "nofolder"], "there is no folder nofolder"),
+        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "no run of NhEnvv with monitor.csv (from train) in logs"),
+        (
+            ["all_plots", "-e", "NhEnv", "NhEnvv", "-f", "logs"],
+            "no run of NhEnvv with evaluations.npz (from train with",
+        ),
+        (["all_plots", "-e", "NhEnv", "-f", "bare"], "there is no run of NhEnv with"),
+        (["all_plots", "-e", "NhEnv"], "the following arguments are required: -f/--exp-folders"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_plots_of_nothing(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "bare/maskable_ppo/NhEnv_1").mkdir(parents=True)
+    write_evaluations(tmp_path / "logs/maskable_ppo/NhEnv_1", 2)
+    monkeypatch.chdir(tmp_path)
+    assert message in outcome_of_plot([*arguments, "-a", "maskable_ppo"], capsys)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
+def test_plot_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: None)
+    gathered = str(tmp_path / "gathered")
+    from_file, gather = ["plot_from_file", "-i", gathered], ["all_plots", "-a", "maskable_ppo", "-e", "NhEnv"]
+    gather += ["-f", str(tmp_path), "-o", gathered, "--no-display"]
+    assert f"there is no file {gathered}.pkl" in outcome_of_plot(from_file, capsys)
+    (tmp_path / "gathered.pkl").write_text("no pickle")
+    assert "is no file of all_plots -o" in outcome_of_plot([*from_file, "-iqm"], capsys)
+    write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 1)
+    zoo.plots(gather)
+    assert "has no evaluations to draw" in outcome_of_plot(from_file, capsys)
+    write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 3)
+    zoo.plots(gather)
+    assert "has a single run of MASKABLE_PPO" in outcome_of_plot(from_file, capsys)
+    write_evaluations(tmp_path / "maskable_ppo/NhEnv_2", 3)
+    zoo.plots(gather)
+    zoo.plots(from_file)
+    assert plt.gca().lines
+
+
+def write_evaluations(run: Path, number: int) -> None:
+    """What ``--eval-freq`` leaves in the folder of a run, with two episodes in each evaluation."""
+    run.mkdir(parents=True, exist_ok=True)
+    results = np.arange(2.0 * number).reshape(number, 2)
+    np.savez(run / "evaluations.npz", timesteps=np.arange(number) + 1, results=results)
