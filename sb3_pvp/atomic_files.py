@@ -13,7 +13,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """A hidden path with the same ending, whose file takes the place of ``path`` when the ``with`` block is left.
 
     If an error leaves the block, ``path`` stays as it was. The folder is made if it is missing.
+
+    Raises:
+        IsADirectoryError: at once, if ``path`` is a folder.
     """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: a file cannot take its place")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{os.getpid()}.{path.name}")
     try:

@@ -52,7 +52,7 @@ def start(
 
     with bad_usage_if_refused():
         opened = Jobs(folder)
-        job = opened.start(_program(command), name or _default_name(command))
+        job = opened.start(_program(command), _default_name(command) if name is None else name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
     try:
         with _interrupted_by_signals():

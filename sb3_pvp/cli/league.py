@@ -59,7 +59,7 @@ def export(
     folder: Folder,
     form: Annotated[str, typer.Option("--format", help="csv, json, markdown or table.")] = "csv",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.")
+        Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
     ] = None,
     rollouts: Rollouts = False,
 ) -> None:

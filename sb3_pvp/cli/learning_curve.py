@@ -40,8 +40,10 @@ def train(
 @learning_curve.command("plot")
 def plot(
     sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or files that --json wrote.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture.")] = Path("learning.png"),
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the curves as JSON.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture.", dir_okay=False)] = Path("learning.png"),
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the curves as JSON.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Draw learning curves, and print when they reached 50, 80, 90 and 95 % as a table in Markdown."""
     from sb3_pvp.learning_curve.curves import draw, read_curves, table, write_curves

@@ -26,7 +26,9 @@ def plot(
     opponent: Annotated[
         list[str] | None, typer.Option(help="Of win rates, as win_rates.csv calls it; several: a line for each.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")] = Path("runs.png"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.", dir_okay=False)] = Path(
+        "runs.png"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
 ) -> None:
     """Draw learning curves of training runs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,15 @@ import typer
 from sb3_pvp.cli.threads import use_one_thread
 from sb3_pvp.cli.usage import bad_usage_if_refused, json_object
 
+#: How the names of recordings end.
+_RECORDING = re.compile(r"\.jsonl?(\.gz)?$")
+
 
 def record(
     model: Annotated[str, typer.Argument(help="Who fights: a model's zip file, or a scripted opponent's name.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("fight.json.gz"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", dir_okay=False)] = Path(
+        "fight.json.gz"
+    ),
     opponent: Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")] = "baseline",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fight and of its players.")] = 0,
     deterministic: Annotated[
@@ -48,14 +54,14 @@ def record(
 def replay(
     fight: Annotated[Path, typer.Argument(help="A file of sb3-pvp record, or a recording of the wire (.jsonl).")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page to write; else beside the fight.")
+        Path | None, typer.Option("--output", "-o", help="The page to write; else beside the fight.", dir_okay=False)
     ] = None,
 ) -> None:
     """Turn a recorded fight into one HTML page, which needs no network and no other file."""
     from sb3_pvp.replay import load_fight, write_replay_page
     from sb3_pvp.replay.wire import is_wire_recording, read_wire_recording
 
-    page = output or fight.with_name(fight.name.split(".")[0] + ".html")
+    page = output or fight.with_name(_RECORDING.sub("", fight.name) + ".html")
     with bad_usage_if_refused():
         recording = read_wire_recording(fight) if is_wire_recording(fight) else load_fight(fight)
         write_replay_page(recording, page)

@@ -52,7 +52,8 @@ def best(
     study_name: StudyName = None,
     trial_id: Annotated[int | None, typer.Option(min=0, help="This trial instead of the best one.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The yaml file to write; standard output if left out.")
+        Path | None,
+        typer.Option("--out", "-o", help="The yaml file to write; standard output if left out.", dir_okay=False),
     ] = None,
     n_timesteps: Annotated[
         int | None,
@@ -77,7 +78,7 @@ def best(
 @sweep.command("report")
 def report(
     storage: Storage,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the files.", file_okay=False)],
     study_name: StudyName = None,
 ) -> None:
     """Write a table of all trials, pictures and the best configuration."""

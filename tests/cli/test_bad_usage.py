@@ -66,6 +66,12 @@ def run(arguments: list[str]) -> object:
         (["sim-server", "--port", "70000"], "--port"),
         (["first-fighter", "--episodes", "-1"], "--episodes"),
         (["first-fighter", "--colour", "red"], "--colour"),
+        (["plot", "logs", "-o", "."], "'.' is a directory"),
+        (["league", "export", "league", "-o", "."], "'.' is a directory"),
+        (["learning-curve", "plot", "run", "-o", "."], "'.' is a directory"),
+        (["learning-curve", "plot", "run", "--json", "."], "'.' is a directory"),
+        (["sweep", "best", "sweep.log", "-o", "."], "'.' is a directory"),
+        (["sweep", "report", "sweep.log", "-o", "text.zip"], "'text.zip' is a file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

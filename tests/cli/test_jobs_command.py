@@ -136,6 +136,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         (["jobs", "start"], "COMMAND"),
         (["jobs", "start", "--", "no-such-program"], "no such command"),
         (["jobs", "start", "--name", "12", "true"], "cannot be the name"),
+        (["jobs", "start", "--name", "", "true"], "'' cannot be the name"),
         (["jobs", "start", "train", "--preset", "Cor"], "did you mean 'Core'"),
         (["jobs", "start", "train", "--preset"], "unknown preset"),
         (["jobs", "stop", "nobody"], "unknown job 'nobody'"),

@@ -39,6 +39,21 @@ def test_a_recording_of_the_wire_is_shown(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
+    ("name", "page"),
+    [("run.1.jsonl.gz", "run.1.html"), ("run.2.jsonl", "run.2.html"), ("v1.0.json.gz", "v1.0.html")],
+)
+def test_every_fight_has_a_page_of_its_own(
+    name: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages: list[Path] = []
+    monkeypatch.setattr("sb3_pvp.replay.wire.read_wire_recording", lambda path: path)
+    monkeypatch.setattr("sb3_pvp.replay.load_fight", lambda path: path)
+    monkeypatch.setattr("sb3_pvp.replay.write_replay_page", lambda recording, path: pages.append(path))
+    assert run("replay", str(tmp_path / name), capsys=capsys)[0] == 0
+    assert pages == [tmp_path / page]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["record", "none.zip"], "no model file none.zip"),
@@ -48,6 +63,8 @@ def test_a_recording_of_the_wire_is_shown(tmp_path: Path, capsys: pytest.Capture
         (["replay", "none.json.gz"], "There is no recorded fight none.json.gz"),
         (["replay", "none.jsonl"], "There is no recording none.jsonl"),
         (["replay", __file__], "is not a recorded fight"),
+        (["replay", "none.json.gz", "-o", str(RECORDINGS)], f"'{RECORDINGS}' is a directory"),
+        (["record", "none.zip", "-o", str(RECORDINGS)], f"'{RECORDINGS}' is a directory"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,12 @@ def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        write_atomically(tmp_path, "text")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_error_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     write_atomically(path, "before")
