@@ -10,6 +10,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch as th
+from gymnasium import Space
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
@@ -26,6 +27,8 @@ class PolicyFile:
         weights: its parameters and statistics, as `torch.save` writes them.
 
     Attributes:
+        observation_space: what the policy was trained to see.
+        action_space: what it chooses from.
         content_hash: equal for files with the same policy, whatever else they hold, in any process.
         frame_ages: the frames that the policy was trained with, if the file tells.
 
@@ -43,6 +46,8 @@ class PolicyFile:
         except Exception as error:  # whatever unpickling a foreign file runs into
             raise self._refusal(error) from error
         self.content_hash = hashlib.sha256(described.encode() + weights).hexdigest()
+        self.observation_space: Space[Any] = self._parts["observation_space"]
+        self.action_space: Space[Any] = self._parts["action_space"]
         ages = self._parts.get("frame_ages")
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
 
@@ -51,7 +56,7 @@ class PolicyFile:
 
         Raises ``ValueError`` if it cannot be made, or is none of MaskablePPO.
         """
-        spaces = self._parts["observation_space"], self._parts["action_space"]
+        spaces = self.observation_space, self.action_space
         arguments = {name: value for name, value in self._parts["policy_kwargs"].items() if name != "device"}
         try:
             with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own

@@ -6,8 +6,8 @@ The hyperparameters of an environment may begin with those of other presets (cli
       import: [PastSelfPlay, Core]
       gamma: 0.99
 
-Own values come first, then those of the first preset that has them; values are replaced as a whole. rl-zoo3 knows no
-imports: it reads what `plain_config` writes.
+Own values come first, then those of the first preset that has them; values are replaced as a whole. An environment that
+is not in a file has those of ``default``, as in rl-zoo3. rl-zoo3 knows no imports: it reads what `plain_config` writes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ ALGO = "maskable_ppo"
 #: The key whose value names the presets to begin with.
 IMPORT = "import"
 
+#: Whose hyperparameters an environment has that is not in a file.
+DEFAULT = "default"
+
+_SUFFIXES = (".yml", ".yaml")
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
 
@@ -51,9 +56,10 @@ class Preset:
     def hyperparams(self) -> dict[str, Any]:
         """What the file says for the environment, with all that it imports: a new dict each time.
 
-        Raises `ValueError` for an import of a preset that is unknown, for another environment, or imports this one.
+        Raises `ValueError` if they are no mapping, and for an import of a preset that is unknown, for another
+        environment, or imports this one.
         """
-        return resolve(_read(self.path)[self.env_id], self.env_id, (self.name,))
+        return resolve(_block(self.path, self.env_id), self.env_id, (self.name,))
 
 
 def hyperparams_path(name: str) -> Path | None:
@@ -74,10 +80,13 @@ def presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> Preset:
-    """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none."""
+    """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
+
+    That of a file is for the first environment in it; with nothing but ``default`` in it, for ``NhEnv``.
+    """
     path = Path(name)
-    if path.suffix == ".yml" and path.is_file():
-        return Preset(path.stem, path, next(iter(_read(path))))
+    if path.suffix in _SUFFIXES and path.is_file():
+        return Preset(path.stem, path, next((env_id for env_id in _read(path) if env_id != DEFAULT), "NhEnv"))
     known = presets()
     if name not in known:
         raise unknown_name("preset", name, known)
@@ -100,21 +109,35 @@ def resolve(hyperparams: Mapping[str, Any], env_id: str, importers: tuple[str, .
     for name in reversed(_imports(own.pop(IMPORT, []))):
         if name in importers:
             raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
-        resolved |= resolve(_block(name, env_id), env_id, (*importers, name))
+        resolved |= resolve(_imported(name, env_id), env_id, (*importers, name))
     return resolved | own
 
 
+def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
+    """What a yaml file says for an environment, with all that it imports: a new dict.
+
+    It is empty where rl-zoo3 looks elsewhere: for a configuration in Python, and for an environment that is not there.
+    Raises `ValueError` for a file that is no mapping of mappings, and as `resolve` does.
+    """
+    path = Path(config)
+    if path.suffix not in _SUFFIXES or not {env_id, DEFAULT} & _read(path).keys():
+        return {}
+    return resolve(_block(path, env_id), env_id)
+
+
 @contextmanager
-def plain_config(path: str) -> Iterator[str]:
-    """The yaml file itself, or if presets are imported in it a temporary one with their hyperparameters."""
-    content = _read(Path(path)) if path.endswith((".yml", ".yaml")) else {}
-    if not any(IMPORT in block for block in content.values() if isinstance(block, dict)):
-        yield path
+def plain_config(config: str, env_id: str) -> Iterator[str]:
+    """The configuration itself, or if presets are imported for the environment a yaml file with their hyperparameters.
+
+    Raises as `hyperparams_in` does.
+    """
+    hyperparams = hyperparams_in(config, env_id)
+    if not hyperparams or IMPORT not in _block(Path(config), env_id):
+        yield config
         return
-    plain = {env_id: resolve(block, env_id) for env_id, block in content.items()}
     with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / Path(path).name
-        written.write_text(yaml.safe_dump(plain, sort_keys=False))
+        written = Path(folder) / Path(config).name
+        written.write_text(yaml.safe_dump({env_id: hyperparams}, sort_keys=False))
         yield str(written)
 
 
@@ -138,8 +161,22 @@ def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
+        raise ValueError(f"{path} must map environments to their hyperparameters, such as NhEnv: {{import: Core}}")
     return content
+
+
+def _block(path: Path, env_id: str) -> dict[str, Any]:
+    """What stands in a file for the environment."""
+    content = _read(path)
+    block = content.get(env_id, content.get(DEFAULT))
+    if not isinstance(block, dict):
+        raise ValueError(f"{path}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
+    return block
 
 
 def _imports(value: Any) -> list[str]:
@@ -149,9 +186,8 @@ def _imports(value: Any) -> list[str]:
     return names
 
 
-def _block(name: str, env_id: str) -> dict[str, Any]:
+def _imported(name: str, env_id: str) -> dict[str, Any]:
     preset = find_preset(name)
     if preset.env_id != env_id:
         raise ValueError(f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}")
-    block: dict[str, Any] = _read(preset.path)[env_id]
-    return block
+    return _block(preset.path, env_id)

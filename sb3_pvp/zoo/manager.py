@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
@@ -24,7 +24,7 @@ from sb3_pvp.rsps import RemoteError
 from sb3_pvp.zoo.continuing import copy_league, league_of
 from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
-from sb3_pvp.zoo.hyperparams import hyperparams_path, plain_config, with_nested
+from sb3_pvp.zoo.hyperparams import hyperparams_in, hyperparams_path, plain_config, with_nested
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
     GoingOn,
@@ -90,11 +90,10 @@ class PvpExperimentManager(SweepingManager):
         """
         with self._refusing():
             hyperparams, saved = self._read_hyperparameters()
-        if is_ours(self.env_name.gym_id):
-            environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
-            check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id, environments)
         if self.continue_training:
             steps_of(Path(self.trained_agent))
+        if is_ours(self.env_name.gym_id):
+            self._check(hyperparams)
         if self._resume:
             self._go_on(self._resume, saved)
         self._saved_hyperparams = saved
@@ -102,18 +101,35 @@ class PvpExperimentManager(SweepingManager):
 
     def _read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         original = self.config
-        with plain_config(original) as self.config:
-            hyperparams, _ = super().read_hyperparameters()
+        with plain_config(original, self.env_name.gym_id) as self.config:
+            try:
+                hyperparams, _ = super().read_hyperparameters()
+            except ImportError as error:
+                raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
         self.config = original
         nested = with_nested(hyperparams)
         return nested, OrderedDict(sorted(nested.items()))
+
+    def _check(self, hyperparams: dict[str, Any]) -> None:
+        env_id, one_world = self.env_name.gym_id, self.vec_env_class is not WorkerVecEnv
+        environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
+        begins_with = self.trained_agent if self.continue_training else ""
+        check_hyperparams(hyperparams, ALGOS[self.algo], env_id, environments, one_world, begins_with)
+        preset = hyperparams_in(self.config, env_id).get("env_kwargs") or {}
+        dropped = [name for name in preset if name not in self.env_kwargs] if self.env_kwargs else []
+        if dropped:
+            print(
+                f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; to "
+                'add to them: -params "env_kwargs.NAME:VALUE"',
+                file=sys.stderr,
+            )
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         """What is wrong with the settings of an environment of this package becomes one line."""
         try:
             yield
-        except (ValueError, OSError, yaml.YAMLError) as error:
+        except (ValueError, OSError) as error:
             if not is_ours(self.env_name.gym_id):
                 raise
             raise ZooError(f"{error}") from error

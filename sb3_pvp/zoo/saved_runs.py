@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.zoo.environment_checks import check_env_kwargs
 from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import ZooError
-from sb3_pvp.zoo.resume import checkpoints_in
+from sb3_pvp.zoo.resume import checkpoints_in, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
 _stock_model_path: Any = utils.get_model_path
@@ -31,7 +34,7 @@ def get_model_path(
     """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
 
     Returns a name for videos, the file of the model and the folder of the run. Raises `ZooError` if there is no such
-    model in a run of an environment of this package.
+    model in a run of an environment of this package, or if files of the run are damaged.
     """
     if not is_ours(env_name.gym_id):
         found: tuple[str, str, str] = _stock_model_path(
@@ -48,6 +51,9 @@ def get_model_path(
         prefix = f"checkpoint-{steps}-{name}"
     if not model.is_file():
         raise ZooError(_missing(model, run))
+    _check_whole(model)
+    for file in ("config.yml", "args.yml"):
+        _check_readable(run / env_name / file)
     return prefix, str(model), str(run)
 
 
@@ -77,12 +83,14 @@ def create_test_env(
 ) -> VecEnv:
     """`rl_zoo3.utils.create_test_env`; environments of this package are as in training, and share one process.
 
-    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub.
+    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub. Raises `ZooError` for wrong
+    ``env_kwargs``.
     """
     if is_ours(env_id):
         from sb3_pvp.envs import NhVecEnv
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
+        check_env_kwargs(env_kwargs, env_id)
         vec_env_cls = vec_env_cls or NhVecEnv
     env: VecEnv = _stock_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
@@ -98,6 +106,24 @@ def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
         raise ZooError(f"{run} has no such checkpoint; it has, by steps: {kept}")
     steps = max(found) if steps is None else steps
     return steps, found[steps]
+
+
+def _check_whole(model: Path) -> None:
+    steps_of(model)
+    with zipfile.ZipFile(model) as file:
+        damaged = file.testzip()
+    if damaged:
+        raise ZooError(f"{model} is damaged: {damaged} in it has changed")
+
+
+def _check_readable(path: Path) -> None:
+    """What rl-zoo3 has written about a run must still be something with names."""
+    try:
+        content = yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {}
+    except Exception as error:  # it may hold objects of Python, which raise anything
+        raise ZooError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, Mapping):
+        raise ZooError(f"{path} is damaged: it must be a mapping")
 
 
 def _missing(model: Path, run: Path) -> str:

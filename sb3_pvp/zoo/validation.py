@@ -8,26 +8,21 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import gymnasium
 import torch
 from rl_zoo3 import exp_manager
-from rl_zoo3.utils import get_class_by_name, get_wrapper_class
+from rl_zoo3.utils import get_class_by_name
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp import callbacks
 from sb3_pvp.arguments import arguments_of
-from sb3_pvp.contract.errors import unknown_name
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.policy_files import read_policy_file
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
-from sb3_pvp.zoo.errors import ZooError
-
-if TYPE_CHECKING:
-    from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.zoo.environment_checks import check_env_kwargs, check_wrappers, spaces_of
+from sb3_pvp.zoo.errors import ZooError, one_line, require_known
 
 #: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
 ZOO_KEYS = (
@@ -76,35 +71,26 @@ def check_hyperparams(
             'frame_stack would stack masks as well; for frames of observations: -params "env_kwargs.frame_ages:[0, 1]"'
         )
     check_settings(hyperparams)
-    for env_kwargs in environments:
-        check_env_kwargs(env_kwargs or {}, env_id)
-    _check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
+    training, *_ = [check_env_kwargs(env_kwargs or {}, env_id) for env_kwargs in environments]
+    check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
     if not any(hyperparams.get(name) for name in _WRAPPERS):
-        _check_model(hyperparams, trained_agent, *_spaces(environments[0] or {}, env_id))
+        _check_model(hyperparams, algorithm, trained_agent, *spaces_of(training))
 
 
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
     """Raises `ZooError` for a hyperparameter that neither rl-zoo3 nor the algorithm knows."""
     arguments = arguments_of(algorithm, without=_GIVEN)
-    _require("hyperparameter", hyperparams, arguments and arguments.union(ZOO_KEYS))
+    require_known("hyperparameter", hyperparams, arguments and arguments.union(ZOO_KEYS))
 
 
 def check_settings(hyperparams: Mapping[str, Any]) -> None:
     """Raises `ZooError` for what is wrong with any algorithm and environment: values, the policy, callbacks."""
-    with _one_line():
+    with one_line():
         _check_values(hyperparams)
-    _check_policy(hyperparams.get("policy"), _as_python(hyperparams.get("policy_kwargs")))
+    _check_policy(hyperparams.get("policy"), _policy_kwargs(hyperparams))
     given = hyperparams.get("callback") or []
     for callback in given if isinstance(given, list) else [given]:
         _check_callback(callback)
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, OSError) as error:  # OSError: the file of an opponent
-        raise ZooError(str(error)) from error
 
 
 def _check_values(hyperparams: Mapping[str, Any]) -> None:
@@ -126,92 +112,57 @@ def _check_values(hyperparams: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
-def check_env_kwargs(env_kwargs: Any, env_id: str) -> None:
-    """Raises `ZooError` for what is wrong with the arguments of an environment of this package."""
-    from sb3_pvp.envs import NhEnv
-    from sb3_pvp.envs.checks import require_known
-    from sb3_pvp.envs.fights import Fights
-    from sb3_pvp.envs.render.viewer import RENDER_MODES
-
-    if not isinstance(env_kwargs, Mapping):
-        raise ZooError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
-    _require(f"argument of {env_id}", env_kwargs, arguments_of(NhEnv))
-    with _one_line():
-        if env_kwargs.get("render_mode") is not None:
-            require_known("render_mode", env_kwargs["render_mode"], RENDER_MODES)
-        settings = _settings(env_kwargs, env_id)
-        if settings.world == "sim":  # a server is not asked twice
-            Fights(1, settings).close()
+def _policy_kwargs(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the policy, which may be a text in Python."""
+    given = value = hyperparams.get("policy_kwargs") or {}
+    reason = ""
+    if isinstance(given, str):
+        try:
+            value = eval(given, dict(vars(exp_manager)))  # as rl-zoo3 does it
+        except Exception as error:  # whatever Python says about it
+            reason = f": {error}"
+    if not isinstance(value, Mapping):
+        raise ZooError(f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}{reason}")
+    return value
 
 
-def _settings(env_kwargs: Mapping[str, Any], env_id: str) -> FightSettings:
-    from sb3_pvp.envs.settings import FightSettings
-
-    arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
-    arguments.pop("render_mode", None)
-    return FightSettings(**arguments)
-
-
-def _spaces(env_kwargs: Mapping[str, Any], env_id: str) -> tuple[Any, Any]:
-    from sb3_pvp.envs.observations import observation_space
-    from sb3_pvp.envs.worlds import contract_of
-
-    settings = _settings(env_kwargs, env_id)
-    contract = contract_of(settings.world, settings.contract)
-    return observation_space(contract, len(tuple(settings.frame_ages))), contract.action_space
-
-
-def _check_wrappers(
-    hyperparams: Mapping[str, Any], env_id: str, env_kwargs: Mapping[str, Any], one_world: bool
+def _check_model(
+    hyperparams: Mapping[str, Any],
+    algorithm: type[BaseAlgorithm],
+    trained_agent: str,
+    observations: Any,
+    actions: Any,
 ) -> None:
-    from sb3_pvp.envs.env_functions import read_env_functions
-
-    try:
-        get_wrapper_class({**hyperparams}, "vec_env_wrapper")
-        wrap = get_wrapper_class({**hyperparams})
-        if wrap and env_kwargs.get("world", "sim") == "sim":
-            env = wrap(gymnasium.make(env_id, **env_kwargs))
-            if one_world:
-                read_env_functions([lambda: env])
-            env.close()
-    except (ImportError, AttributeError, AssertionError, TypeError, ValueError) as error:
-        raise ZooError(f"impossible env_wrapper or vec_env_wrapper: {error}") from error
-
-
-def _check_model(hyperparams: Mapping[str, Any], trained_agent: str, observations: Any, actions: Any) -> None:
-    """Whether the policy that the training begins with can be made, and fits the environment."""
+    """Whether the model that the training begins with can be made, and fits these spaces."""
     if trained_agent:
-        with _one_line():
-            file = read_policy_file(trained_agent)
-            for name, found, needed in (
-                ("Observation", file.observation_space, observations),
-                ("Action", file.action_space, actions),
-            ):
-                if found != needed:
-                    raise ValueError(f"{name} spaces do not match: {trained_agent} has {found}, not {needed}")
+        _check_saved_model(trained_agent, observations, actions)
         return
     policy = hyperparams["policy"]
-    policy_class = get_class_by_name(policy) if "." in policy else None
+    if not isinstance(policy, str) or "." not in policy:
+        require_known("policy", [policy], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})  # not for mappings
+        return
+    policy_class: Any = get_class_by_name(policy)
     if not (isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy)):
         return
     try:
         with torch.random.fork_rng(devices=[]):
-            policy_class(observations, actions, lambda _: 0.0, **_as_python(hyperparams.get("policy_kwargs")) or {})
+            policy_class(observations, actions, lambda _: 0.0, **_policy_kwargs(hyperparams))
     except Exception as error:  # whatever a policy says to arguments of other types
         raise ZooError(f"impossible policy_kwargs: {error}") from error
 
 
-def _as_python(value: Any) -> Any:
-    """What rl-zoo3 makes of a value that may be a text in Python."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return eval(value, dict(vars(exp_manager)))
-    except Exception as error:  # whatever Python says about it
-        raise ZooError(f"{value!r} is no Python: {error}") from error
+def _check_saved_model(path: str, observations: Any, actions: Any) -> None:
+    with one_line():
+        file = read_policy_file(path)
+    for kind, found, needed in (
+        ("Observation", file.observation_space, observations),
+        ("Action", file.action_space, actions),
+    ):
+        if found != needed:
+            raise ZooError(f"{kind} spaces do not match: {found} in {path}, {needed} in the environment")
 
 
-def _check_policy(policy: Any, policy_kwargs: Any) -> None:
+def _check_policy(policy: Any, policy_kwargs: Mapping[str, Any]) -> None:
     """Names in ``policy_kwargs``, if the policy is given by its class and not by one of SB3's short names."""
     if not isinstance(policy, str) or "." not in policy:
         return
@@ -219,8 +170,7 @@ def _check_policy(policy: Any, policy_kwargs: Any) -> None:
         policy_class = get_class_by_name(policy)
     except (ImportError, AttributeError) as error:
         raise ZooError(f"unknown policy {policy!r}: {error}") from error
-    if isinstance(policy_kwargs, Mapping):
-        _require(f"argument of {policy_class.__name__}", policy_kwargs, arguments_of(policy_class, without=_SPACES))
+    require_known(f"argument of {policy_class.__name__}", policy_kwargs, arguments_of(policy_class, without=_SPACES))
 
 
 def _check_callback(callback: Any) -> None:
@@ -236,7 +186,7 @@ def _check_callback(callback: Any) -> None:
     if not isinstance(arguments, Mapping):
         raise ZooError(f"the arguments of {name} must be a mapping, got {arguments!r}")
     callback_class = _callback_class(name)
-    _require(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))
+    require_known(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))
 
 
 def _callback_class(name: str) -> Any:
@@ -248,10 +198,3 @@ def _callback_class(name: str) -> Any:
         close = difflib.get_close_matches(class_name, known, n=1) if module in ("", callbacks.__name__) else []
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ZooError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
-
-
-def _require(kind: str, names: Iterable[str], known: set[str] | None) -> None:
-    """Raises unless all names are known; ``None`` knows every name."""
-    for name in names:
-        if known is not None and name not in known:
-            raise ZooError(str(unknown_name(kind, str(name), sorted(known))))

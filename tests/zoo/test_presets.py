@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,10 +130,10 @@ def test_presets_import_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(2):  # resolving changes nothing
         assert zoo.find_preset("Diamond").hyperparams() == expected
     assert zoo.find_preset("Right").hyperparams()["d"] == 3
-    with hyperparams.plain_config(str(tmp_path / "Diamond.yml")) as path:
+    with hyperparams.plain_config(str(tmp_path / "Diamond.yml"), "NhEnv") as path:
         assert yaml.safe_load(Path(path).read_text()) == {"NhEnv": expected}
     assert not Path(path).exists()
-    with hyperparams.plain_config(str(tmp_path / "Base.yml")) as path:
+    with hyperparams.plain_config(str(tmp_path / "Base.yml"), "NhEnv") as path:
         assert path == str(tmp_path / "Base.yml")
 
 
@@ -149,6 +150,39 @@ def test_impossible_imports_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         with pytest.raises(ValueError, match=message):
             zoo.find_preset(name).hyperparams()
+
+
+def test_only_the_hyperparameters_that_are_used_are_resolved(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_text("default: {import: Core, n_envs: 4}\nOther-v0:\nDharokEnv: {import: Coer}")
+    expected = zoo.find_preset("Core").hyperparams() | {"n_envs": 4}
+    assert hyperparams.hyperparams_in(str(path), "NhEnv") == expected
+    with hyperparams.plain_config(str(path), "NhEnv") as plain:
+        assert yaml.safe_load(Path(plain).read_text())["NhEnv"] == expected
+    with pytest.raises(ValueError, match="unknown preset 'Coer'"):
+        hyperparams.hyperparams_in(str(path), "DharokEnv")
+
+
+def test_a_default_is_a_preset_for_the_environment_that_is_named(tmp_path: Path) -> None:
+    for name, env_id in (("Core", "NhEnv"), ("DharokCore", "DharokEnv")):
+        path = tmp_path / f"{env_id}.yml"
+        path.write_text(f"default: {{import: {name}, callback: []}}")
+        model = trained(tmp_path / env_id, "--preset", str(path), "--env", env_id, env_id=env_id)
+        assert model.policy.contract.name == env_id
+    assert zoo.find_preset(str(tmp_path / "NhEnv.yml")).hyperparams()["n_steps"] == 1024
+
+
+@pytest.mark.parametrize("text", ["", "- a", "5: {}", "NhEnv: 5", "NhEnv:", "a: [b"])
+def test_a_file_that_is_no_preset(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "odd.yml"
+    path.write_text(text)
+    for arguments in (["--preset", str(path)], ["--algo", "maskable_ppo", "--env", "NhEnv", "-conf", str(path)]):
+        with pytest.raises(SystemExit) as raised:
+            zoo.train([*arguments, "-f", str(tmp_path / "runs")])
+        (line,) = capsys.readouterr().err.splitlines()
+        assert raised.value.code == 2 and line.startswith("train: error: ") and str(path) in line
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        zoo.find_preset(str(path)).hyperparams()
 
 
 SCHEDULE = {"type": "linear", "initial_value": 0.4, "final_value": 0.2, "change_over_time_steps": 2}

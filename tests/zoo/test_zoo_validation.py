@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from sb3_pvp import zoo
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.zoo.hyperparams import with_nested
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
@@ -24,12 +27,25 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "ent_coef:{'type': 'lineer'}"], "unknown schedule type 'lineer'"),
         (["-params", "n_steps:0"], "n_steps must be a positive integer, got 0"),
         (["-params", "gamma"], "-params takes NAME:VALUE"),
+        (["-params", "n_timesteps:'1e6'"], "n_timesteps must be a number of at least 1 (in YAML, !!float 1e6)"),
+        (["-params", "frame_stack:2"], "env_kwargs.frame_ages"),
         (["-params", "policy_kwargs.net_arc:[8]"], "'net_arc' (did you mean 'net_arch'?)"),
         (["-params", "policy:'sb3_pvp.policies.AutoregressivPolicy'"], "unknown policy"),
+        (["-params", "policy:'MlpPolicy'"], "unknown policy 'MlpPolicy' (did you mean 'MultiInputPolicy'?)"),
+        (["-params", "policy_kwargs.activation:'rellu'"], "unknown activation 'rellu' (did you mean 'relu'?)"),
+        (["-params", "policy_kwargs.net_arch:'abc'"], "the size of a layer must be a positive integer, got 'a'"),
+        (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
+        (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
+        (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python that makes one"),
+        (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimitt'"], "'gymnasium.wrappers' has no attribute 'TimeLim"),
+        (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required positional argument"),
+        (["-params", "env_wrapper:'gymnasium.wrappers.FlattenObservation'"], "cannot apply the wrapper FlattenObs"),
+        (["-params", "vec_env_wrapper:'no.such'"], "No module named 'no'"),
         (["-params", "gamma.x:1"], "cannot set gamma.x: gamma is no mapping, but 0.99"),
         (["-params", "env_kwargs.rewards.winn:3"], "unknown reward 'winn' (did you mean 'win'?)"),
         (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild'. Did you mean 'accountBuild'?"),
         (["--env-kwargs", "oponent:'noop'"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
+        (["--env-kwargs", "render_mode:'foo'"], "unknown render_mode 'foo'"),
         (["--env-kwargs", "opponent:noop"], "--env-kwargs takes NAME:VALUE with a VALUE in Python"),
         (["--env-kwargs", "opponent:'lost.zip'"], "lost.zip"),
         (["--eval-env-kwargs", "opponent:'nop'"], "unknown opponent 'nop' (did you mean 'noop'?)"),
@@ -48,6 +64,9 @@ CALLBACKS = "sb3_pvp.callbacks."
             "unknown callback 'foo.Bar'",
         ),
         (["-conf", "lost.yml"], "lost.yml"),
+        (["-conf", "nosuchpackage"], "-conf takes a yaml file, or a Python module with hyperparams"),
+        (["--device", "nodev"], "--device nodev cannot be used"),
+        (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
         (["-i", "lost.zip"], "there is no model lost.zip"),
         (["-i", __file__], "-i takes the zip file of one"),
         (["--env", "NhEnw"], "unknown environment 'NhEnw' (did you mean 'NhEnv'?)"),
@@ -76,6 +95,11 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
         ({"batch_sise": 64}, "unknown hyperparameter 'batch_sise' (did you mean 'batch_size'?)"),
         ({"env_kwargs": {"rewards": {"damage_delt": 1}}}, "'damage_delt' (did you mean 'damage_dealt'?)"),
         ({"env_kwargs": ["opponent"]}, "env_kwargs must map"),
+        (
+            {"n_timesteps": None},
+            "there is no n_timesteps among the hyperparameters for NhEnv: begin with import: NhEnv",
+        ),
+        ({"import": [], "n_timesteps": 64}, "there is no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
         ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
     ],
@@ -136,6 +160,28 @@ def test_a_model_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         zoo.train([*NH, "-i", str(path), "-f", str(tmp_path / "runs")])
     assert f"{path} is not a saved model" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_of_another_game_or_with_other_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = NhVecEnv(1)
+    path = tmp_path / "model.zip"
+    PvpPPO(AutoregressivePolicy, env, n_steps=8, batch_size=8, policy_kwargs={"net_arch": [8]}).save(path)
+    for others in (["--env", "DharokEnv"], ["-params", "env_kwargs.frame_ages:2"]):
+        with pytest.raises(SystemExit):
+            zoo.train([*NH, *others, "-i", str(path), "-f", str(tmp_path / "runs")])
+        assert "train: error: Observation spaces do not match" in capsys.readouterr().err
+        assert not (tmp_path / "runs").exists()
+
+
+def test_arguments_of_the_preset_are_not_dropped_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*NH, "--env", "DharokEnv", "--eval-freq", "-1", "-f", str(tmp_path), "-params", *TINY]
+    zoo.train([*options, "--env-kwargs", "death_match:False"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: --env-kwargs replaces all env_kwargs of the preset, and drops its rewards; ")
+    zoo.train([*options, "env_kwargs.death_match:False"])
+    assert capsys.readouterr().err == ""
 
 
 def test_environments_of_others_are_their_own_business(tmp_path: Path) -> None:

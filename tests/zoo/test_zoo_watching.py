@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ def test_every_model_of_a_run_can_be_enjoyed(
         (["--load-checkpoint", "111"], "has no such checkpoint; it has, by steps: 0, 320, 640, 960"),
         (["--exp-id", "7"], "there is no run of maskable_ppo on NhEnv in"),
         (["-f", "rl-trained-agents"], "there is no run of maskable_ppo on NhEnv in rl-trained-agents/maskable_ppo"),
+        (["--env-kwargs", "oponent:1"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
+        (["--env-kwargs", "opponent:'xx'"], "unknown opponent 'xx'"),
+        (["--device", "nodev"], "--device nodev cannot be used"),
+        (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
         (["--env-kwargs", "opponent:noop"], "takes NAME:VALUE with a VALUE in Python"),
     ],
 )
@@ -76,6 +81,27 @@ def test_a_run_that_has_not_come_to_its_end(logs: Path, tmp_path: Path, capsys: 
     with pytest.raises(SystemExit):
         zoo.enjoy([*NH, "-f", str(tmp_path), "--no-render"])
     assert "--load-last-checkpoint takes the newest checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["NhEnv.zip", "NhEnv/config.yml", "NhEnv/args.yml"])
+@pytest.mark.parametrize("command", ["enjoy", "record_video"])
+def test_damaged_files(command: str, name: str, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "maskable_ppo/NhEnv_1"
+    shutil.copytree(logs / "maskable_ppo/NhEnv_1", run)
+    whole = (run / name).read_bytes()
+    damaged = [whole[: len(whole) // 2], whole.replace(b"num_timesteps", b"mum_timesteps")]
+    for content in damaged if name == "NhEnv.zip" else [b"", b"NhEnv: ]"]:
+        (run / name).write_bytes(content)
+        with pytest.raises(SystemExit) as raised:
+            front_ends.COMMANDS[command]([*NH, "-f", str(tmp_path), "--no-render"])
+        (line,) = capsys.readouterr().err.splitlines()
+        assert raised.value.code == 2 and line.startswith(f"{command}: error: ") and str(run / name) in line
+
+
+def test_wrong_arguments_of_a_video(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        zoo.record_video([*NH, "-f", str(logs), "--env-kwargs", "oponent:1"])
+    assert "record_video: error: unknown argument of NhEnv 'oponent'" in capsys.readouterr().err
 
 
 def test_others_are_left_to_rl_zoo3(tmp_path: Path) -> None:
