@@ -12,9 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player
-
-#: The folder of a run's league inside the folder of the run.
-LEAGUE = "league"
+from sb3_pvp.selfplay.league import LEAGUE
 
 
 @dataclass
@@ -74,12 +72,6 @@ def use_match_maker(run: RunLeague, model: BaseAlgorithm, match_maker: MatchMake
         run.league = League(run.league.folder, match_maker)
     else:  # what an attempt that was killed early has learned will be learned again
         run.league.match_maker = match_maker
-
-
-def existing_league(folder: str | Path) -> League:
-    """The league in the folder of a run, or in the folder itself; raises `ValueError` if there is none."""
-    inside = Path(folder) / LEAGUE
-    return League.existing(inside if inside.is_dir() else folder)
 
 
 def learner(model: BaseAlgorithm) -> Player:

@@ -24,7 +24,6 @@ from sb3_pvp.callbacks.opponent_sources import (
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import (
     RunLeague,
-    existing_league,
     learner,
     register,
     shared_league,
@@ -206,7 +205,7 @@ class SelfPlayCallback(BaseCallback):
         if kind == TARGET:
             return Targets(self._targets)
         folder = self._past_of if kind == PAST else self._latest_of
-        league = self._run.league if folder is None else existing_league(folder)
+        league = self._run.league if folder is None else League.existing(folder)
         label = "" if folder is None else label_of(league)
         if kind == LATEST:
             return LatestPlayer(league, label)

@@ -79,8 +79,9 @@ class WinRateEvalCallback(BaseCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._opponents = [opponents] if isinstance(opponents, (str, Path)) else list(opponents)
-        if not self._opponents:
+        listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
+        self._opponents: list[str | Path] = listed
+        if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError("evaluation needs opponents: names of bots, paths of models, or 'best'")
         for name, value in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes), ("n_envs", n_envs)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

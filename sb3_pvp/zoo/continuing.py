@@ -16,9 +16,9 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.atomic_files import replacing, write_atomically
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import LEAGUE, learner
+from sb3_pvp.callbacks.run_league import learner
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
-from sb3_pvp.selfplay.league import SETTINGS
+from sb3_pvp.selfplay.league import LEAGUE, SETTINGS
 
 #: How `LeagueCallback` calls the matches of a roll-out.
 _ROLLOUT = re.compile(rf"{LEARNER}/rollout-(\d+)/")

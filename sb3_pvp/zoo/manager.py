@@ -19,8 +19,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
-from sb3_pvp.callbacks.run_league import LEAGUE
 from sb3_pvp.rsps import RemoteError
+from sb3_pvp.selfplay.league import LEAGUE
 from sb3_pvp.zoo.continuing import copy_league, league_of
 from sb3_pvp.zoo.environments import is_ours
 from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError

@@ -112,6 +112,8 @@ def test_the_best_of_the_league_is_best_for_certain(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"opponents": []}, "evaluation needs opponents"),
+        ({"opponents": 3}, "evaluation needs opponents"),
+        ({"opponents": ["noop", None]}, "evaluation needs opponents"),
         ({"eval_freq": 0}, "eval_freq must be a positive integer"),
         ({"n_eval_episodes": True}, "n_eval_episodes must be a positive integer"),
     ],
