@@ -104,7 +104,7 @@ class PvpExperimentManager(SweepingManager):
         with plain_config(original, self.env_name.gym_id) as self.config:
             try:
                 hyperparams, _ = super().read_hyperparameters()
-            except ImportError as error:
+            except (ImportError, AttributeError) as error:
                 raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
         self.config = original
         nested = with_nested(hyperparams)

@@ -65,6 +65,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         ),
         (["-conf", "lost.yml"], "lost.yml"),
         (["-conf", "nosuchpackage"], "-conf takes a yaml file, or a Python module with hyperparams"),
+        (["-conf", "json"], "-conf takes a yaml file, or a Python module with hyperparams"),
         (["--device", "nodev"], "--device nodev cannot be used"),
         (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
         (["-i", "lost.zip"], "there is no model lost.zip"),
