@@ -12,6 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.atomic_files import replacing
+from sb3_pvp.callbacks.checks import check_count
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import learner, refuse_another_run, run_folder
 from sb3_pvp.callbacks.weights import is_stripped, strip
@@ -54,8 +55,8 @@ class MaskableCheckpointCallback(BaseCallback):
         self._schedule = parse_schedule(save_freq)
         self._save_freq(0)
         if keep is not None:
-            _check_count("keep", keep, 1)
-        _check_count("keep_spaced", keep_spaced, 0)
+            check_count("keep", keep, 1)
+        check_count("keep_spaced", keep_spaced, 0)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
 
@@ -157,8 +158,3 @@ def _strip(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
         if not is_stripped(path):
             strip(path)
-
-
-def _check_count(name: str, value: object, smallest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-        raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sb3_pvp.rsps import RemoteError
 from sb3_pvp.selfplay.league import LEAGUE
 from sb3_pvp.zoo.continuing import copy_league, league_of
 from sb3_pvp.zoo.environments import is_ours
-from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
+from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError, one_line
 from sb3_pvp.zoo.hyperparams import hyperparams_in, hyperparams_path, plain_config, with_nested
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
@@ -124,15 +124,9 @@ class PvpExperimentManager(SweepingManager):
                 file=sys.stderr,
             )
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _refusing(self) -> AbstractContextManager[None]:
         """What is wrong with the settings of an environment of this package becomes one line."""
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            if not is_ours(self.env_name.gym_id):
-                raise
-            raise ZooError(f"{error}") from error
+        return one_line() if is_ours(self.env_name.gym_id) else nullcontext()
 
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""

@@ -293,30 +293,17 @@ def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> 
 def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     model = new_model(tmp_path)
-    model.learn(ROLLOUT, callback=[*callbacks, SaveAfter(tmp_path / "early.zip")])
+    model.learn(ROLLOUT, callback=callbacks)
+    early = save(model, tmp_path)
     model.learn(2 * ROLLOUT, callback=callbacks, reset_num_timesteps=False)
     matches = len(League.existing(tmp_path / "league").log)
-    branch = PvpPPO.load(tmp_path / "early.zip", env=chosen_duels(8, seed=5))
+    branch = PvpPPO.load(early, env=chosen_duels(8, seed=5))
     branch.training_state, branch.run_folder = None, tmp_path  # not exactly: in new episodes
     again = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     with pytest.warns(UserWarning, match=r"\d+ fights of roll-out 1 are in the log of .* already, but as others"):
         branch.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
     log = League.existing(tmp_path / "league").log
     assert len({record.key for record in log.records()}) == len(log.records()) and len(log) >= matches
-
-
-class SaveAfter(BaseCallback):
-    """Saves the model when its training is over."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_training_end(self) -> None:
-        self.model.save(self._path)
 
 
 def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path: Path) -> None:
