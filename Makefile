@@ -15,9 +15,10 @@ test: $(READY)  ## All tests but the slow ones.
 test-slow: $(READY)  ## The slow tests.
 	$(BIN)/python -m pytest -m slow
 
-lint: $(READY)  ## Style, without changing anything.
+lint: $(READY)  ## Style, and who imports whom, without changing anything.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 type: $(READY)  ## Types.
 	$(BIN)/mypy
@@ -27,13 +28,13 @@ format: $(READY)  ## Style, changing files.
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## How fast world, acting and learning are here.
-	$(BIN)/sb3-pvp bench world
-	$(BIN)/sb3-pvp bench rollout
-	$(BIN)/sb3-pvp bench train
+	$(BIN)/python -m benchmarks world
+	$(BIN)/python -m benchmarks rollout
+	$(BIN)/python -m benchmarks train
 
 docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m sb3_pvp.contract > docs/contract.md
-	$(BIN)/python -m sb3_pvp.callbacks.metrics_page > docs/metrics.md
+	$(BIN)/python -m docs.metrics_page > docs/metrics.md
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
 $(READY): pyproject.toml setup.cfg constraints.txt

@@ -3,24 +3,20 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
+from sb3_pvp.game import register_environments, register_game
 
 if TYPE_CHECKING:
-    from sb3_pvp.loading import load
+    from sb3_pvp.policies.loading import load
     from sb3_pvp.ppo import PvpPPO
 
-__all__ = ["PvpPPO", "__version__", "load"]
+__all__ = ["PvpPPO", "__version__", "load", "register_game"]
 
 __version__ = "0.1.0"
 
-# Every game is an environment with the name of its contract.
-for _contract in ("NhEnv", "DharokEnv"):
-    if _contract not in gymnasium.registry:
-        gymnasium.register(_contract, entry_point="sb3_pvp.envs:NhEnv", kwargs={"contract": _contract})
-
+register_environments()
 
 # These need torch, and ``import sb3_pvp`` shall not: they are imported when they are first asked for.
-_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.loading"}
+_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.policies.loading"}
 
 
 def __getattr__(name: str) -> Any:

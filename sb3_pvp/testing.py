@@ -11,7 +11,8 @@ from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome, Style, World
+from sb3_pvp.game import NUM_SEATS, Outcome, World
+from sb3_pvp.games.osrs.report import META_DTYPE, Style
 
 _STYLE_FIELDS = (
     "attack_type_hit",
@@ -36,7 +37,7 @@ _ENDS = {
 
 
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
-    """Checks that a world keeps the promises of `sb3_pvp.world.World`, with random legal actions.
+    """Checks that a world keeps the promises of `sb3_pvp.game.World`, with random legal actions.
 
     Shapes and kinds of all arrays, ranges of meta records, agreement of the two seats about the end, fights that stay
     over, the same course after the same seed, and refusal of wrong seeds, options and actions. All fights are reset.
@@ -53,7 +54,7 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
     _check_arrays(world)
     first = _play(world, ticks, seed)
     second = _play(world, ticks, seed) if seeded else first
-    for name, before, after in zip(("obs", "masks", "meta", "outcome"), first, second, strict=True):
+    for name, before, after in zip(("obs", "masks", "report", "outcome"), first, second, strict=True):
         assert before.tobytes() == after.tobytes(), f"{name} differs after the same seed and the same actions"
     _check_refusals(world)
 
@@ -91,7 +92,7 @@ def _check_arrays(world: World) -> None:
     expected: dict[str, tuple[tuple[int, ...], Any]] = {
         "obs": ((*seats, world.contract.num_observations), np.float32),
         "masks": ((*seats, world.contract.num_flat_actions), np.bool_),
-        "meta": (seats, META_DTYPE),
+        "report": (seats, META_DTYPE),
         "outcome": (seats, np.uint8),
     }
     for name, (shape, dtype) in expected.items():
@@ -107,16 +108,16 @@ def _play(world: World, ticks: int, seed: int) -> tuple[NDArray[Any], ...]:
     assert (world.outcome == Outcome.RUNNING).all(), "after a reset every fight must be running"
     _check_tick(world)
     for _ in range(ticks):
-        outcome, episode_ticks = world.outcome.copy(), world.meta["episode_ticks"].copy()
+        outcome, episode_ticks = world.outcome.copy(), world.ticks.copy()
         world.step(world.contract.random_action(world.masks, rng))
         _check_tick(world)
         _check_progress(world, outcome, episode_ticks)
-    return world.obs.copy(), world.masks.copy(), world.meta.copy(), world.outcome.copy()
+    return world.obs.copy(), world.masks.copy(), world.report.copy(), world.outcome.copy()
 
 
 def _check_tick(world: World) -> None:
     assert np.isfinite(world.obs).all(), "observations must be finite"
-    meta = world.meta
+    meta = world.report
     for name in _FLOAT_FIELDS:
         assert np.isfinite(meta[name]).all(), f"meta field {name!r} must be finite"
     for name in _STYLE_FIELDS:
@@ -138,12 +139,12 @@ def _check_outcomes(outcome: NDArray[np.uint8]) -> None:
         assert broken or pair in _ENDS, f"the seats disagree about the outcome: {pair[0].name} and {pair[1].name}"
 
 
-def _check_progress(world: World, outcome: NDArray[np.uint8], episode_ticks: NDArray[np.int32]) -> None:
+def _check_progress(world: World, outcome: NDArray[np.uint8], episode_ticks: NDArray[Any]) -> None:
     over = outcome != Outcome.RUNNING
     assert (world.outcome[over] == outcome[over]).all(), "a fight that is over must keep its outcome until it is reset"
     running = world.outcome == Outcome.RUNNING
-    grown = world.meta["episode_ticks"] - episode_ticks
-    assert (grown[running] == 1).all(), "episode_ticks must grow by one with every tick"
+    grown = world.ticks - episode_ticks
+    assert (grown[running.all(axis=1)] == 1).all(), "ticks must grow by one with every tick"
 
 
 def _check_refusals(world: World) -> None:

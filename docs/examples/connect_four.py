@@ -16,8 +16,8 @@ import torch as th
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.envs.pettingzoo_world import PettingZooGame
-from sb3_pvp.evaluation import Score, evaluate_model
+from sb3_pvp.games.pettingzoo.world import PettingZooGame
+from sb3_pvp.matches.evaluation import Score, evaluate_model
 from sb3_pvp.policies import AutoregressivePolicy
 
 try:

@@ -1,6 +1,6 @@
 """Games of one simultaneous decision, whose best strategies are known: a world in about a hundred lines.
 
-An example of a `sb3_pvp.world.World` that is written from scratch, with all fights in arrays. Games that exist as
+An example of a `sb3_pvp.game.World` that is written from scratch, with all fights in arrays. Games that exist as
 PettingZoo environments need none of this: see ``connect_four.py``.
 """
 
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.world import META_DTYPE, Outcome
-from sb3_pvp.world_arguments import fight_numbers, joint_actions
+from sb3_pvp.contract.actions import fight_numbers, joint_actions
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.report import META_DTYPE
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ WITH_A_WELL = MatrixGame(
 
 
 class MatrixWorld:
-    """F fights of one tick each; see `sb3_pvp.world.World` for the attributes.
+    """F fights of one tick each; see `sb3_pvp.game.World` for the attributes.
 
     Args:
         game: what is played.

@@ -5,7 +5,6 @@ from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.elo import EloCallback
 from sb3_pvp.callbacks.episode_log import EpisodeLogCallback
 from sb3_pvp.callbacks.episode_metrics import EpisodeMetricsCallback
-from sb3_pvp.callbacks.exploiters import ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league import LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
@@ -23,7 +22,6 @@ __all__ = [
     "EloCallback",
     "EpisodeLogCallback",
     "EpisodeMetricsCallback",
-    "ExploiterCallback",
     "FightMetricsCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",

@@ -11,11 +11,11 @@ import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.atomic_files import replacing
-from sb3_pvp.callbacks.checks import check_count
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import learner, refuse_another_run, run_folder
-from sb3_pvp.callbacks.weights import is_stripped, strip
+from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.policies.model_files import is_stripped, strip
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 
@@ -55,8 +55,8 @@ class MaskableCheckpointCallback(BaseCallback):
         self._schedule = parse_schedule(save_freq)
         self._save_freq(0)
         if keep is not None:
-            check_count("keep", keep, 1)
-        check_count("keep_spaced", keep_spaced, 0)
+            POSITIVE.check(keep=keep)
+        COUNT.check(keep_spaced=keep_spaced)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
 
@@ -115,10 +115,7 @@ class MaskableCheckpointCallback(BaseCallback):
                 self._stripped.add(player)
 
     def _save_freq(self, t: int) -> float:
-        every = self._schedule(t)
-        if isinstance(every, bool) or not isinstance(every, (int, float)) or not every >= 1:
-            raise ValueError(f"save_freq must be at least 1 roll-out, got {every!r} after {t}")
-        return float(every)
+        return AT_LEAST_1.read("save_freq", self._schedule(t), f" after {t} roll-outs")
 
 
 def checkpoint_folder(model: BaseAlgorithm, directory: str | Path | None) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.callbacks.checks import check_path
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.run_league import RunLeague, learner, shared_league
-from sb3_pvp.envs.opponents import SELF_PLAY
+from sb3_pvp.common.arguments import PATH
+from sb3_pvp.opponents.opponents import SELF_PLAY
 
 METRICS = {
     "rollout/elo/latest": "Elo rating of the learner.",
@@ -36,7 +36,7 @@ class EloCallback(BaseCallback):
 
     def __init__(self, directory: str | Path | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
-        check_path("directory", directory)
+        PATH.check(directory=directory)
         self._directory = directory
 
     def _init_callback(self) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.run_league import register, run_folder
-from sb3_pvp.envs.checks import require_known
-from sb3_pvp.envs.fight_metrics.episode_statistics import STATISTICS
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
 
 #: The file in the folder of the run.
 EPISODES = "episodes.jsonl"
@@ -45,8 +45,7 @@ class EpisodeLogCallback(BaseCallback):
 
     def __init__(self, statistics: Sequence[str] = ("mean",), path: str | Path | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
-        for name in statistics:
-            require_known("statistic", name, STATISTICS)
+        require_all_known("statistic", statistics, STATISTICS)
         self._statistics, self._given_path = tuple(statistics), path
 
     def _init_callback(self) -> None:

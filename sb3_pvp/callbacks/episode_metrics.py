@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.callbacks.run_league import register, run_folder
-from sb3_pvp.evaluation import FIELDS
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.matches.evaluation import FIELDS
 
 #: The file in the folder of the run.
 ENVIRONMENTS = "environments.csv"

@@ -6,25 +6,35 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.rollouts import TABLES
-from sb3_pvp.envs import fight_metrics
-from sb3_pvp.envs.fight_metrics import WEIGHT_TAGS, summarize
-from sb3_pvp.envs.rewards import DESCRIPTIONS
+from sb3_pvp.envs.metrics import metrics_of, summarize
+from sb3_pvp.game import Game, WorldError
+from sb3_pvp.simple_game import OutcomeRewards
 
 #: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
 MAX_DESYNC = 0.05
 #: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
 INTENDED = ("connection_lost", "idle")
-METRICS = {
-    **{metric.tag: metric.meaning for metric in fight_metrics.METRICS},
-    **{
-        f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
-        for name, meaning in DESCRIPTIONS.items()
-        for statistic, of in (("count", "Ticks"), ("total", "Sum over the roll-out"), ("avg", "Mean over its ticks"))
-    },
-    "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
-    "env/num_envs": "Number of parallel environments.",
-    **{f"env/pvp/{tag}": f"The weight `{field}` of the reward at this time." for tag, field in WEIGHT_TAGS.items()},
-}
+_STATISTICS = {"count": "Ticks", "total": "Sum over the roll-out", "avg": "Mean over its ticks"}
+
+
+def descriptions(game: Game) -> dict[str, str]:
+    """What is logged of a game's fights, by tag."""
+    rewards = game.rewards or OutcomeRewards()
+    return {
+        **{metric.tag: metric.meaning for metric in metrics_of(game)},
+        **{
+            f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
+            for name, meaning in rewards.terms.items()
+            for statistic, of in (
+                ("count", "Ticks"),
+                ("total", "Sum over the roll-out"),
+                ("avg", "Mean over its ticks"),
+            )
+        },
+        "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
+        "env/num_envs": "Number of parallel environments.",
+        **{f"env/pvp/{tag}": f"The weight `{name}` of the reward at this time." for tag, name in rewards.tags.items()},
+    }
 
 
 class FightMetricsCallback(BaseCallback):
@@ -35,7 +45,7 @@ class FightMetricsCallback(BaseCallback):
 
     Raises:
         ValueError: at the start of training, if the environments are others.
-        RuntimeError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that. Those
+        WorldError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that. Those
             that broke off as the settings of a remote world want it do not count (`INTENDED`).
     """
 
@@ -44,6 +54,7 @@ class FightMetricsCallback(BaseCallback):
             raise ValueError("FightMetricsCallback needs environments of this package: NhVecEnv, or a VecEnv of NhEnv")
         self.training_env.env_method("enable_metrics")
         self.training_env.env_method("pop_metrics")
+        self._measures = self.training_env.env_method("measures", indices=[0])[0]
 
     def _on_rollout_start(self) -> None:
         self.logger.record("env/num_envs", self.training_env.num_envs)
@@ -54,11 +65,14 @@ class FightMetricsCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        summary = summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0))
+        summary = self._summary()
         for tag, value in summary.items():
             everywhere = tag.count("/") == 1 and tag.startswith("terminal/")
             self.logger.record(tag, value, exclude=() if everywhere else TABLES)
         _check_desync(summary)
+
+    def _summary(self) -> dict[str, float]:
+        return summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0), self._measures)
 
 
 def _check_desync(summary: dict[str, float]) -> None:
@@ -68,7 +82,7 @@ def _check_desync(summary: dict[str, float]) -> None:
     if broken < max(MAX_DESYNC * total, 1):
         return
     reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
-    raise RuntimeError(
+    raise WorldError(
         f"{broken} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
         f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
     )

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.atomic_files import write_atomically
 from sb3_pvp.callbacks import league_pictures
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import RunLeague, learner, refuse_another_run, register, shared_league
-from sb3_pvp.callbacks.weights import save_weights
-from sb3_pvp.envs.opponents import SELF_PLAY
+from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.opponents.opponents import SELF_PLAY
+from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, MatchRecord, Player, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
@@ -69,8 +70,7 @@ class LeagueCallback(BaseCallback):
         super().__init__(verbose)
         self._schedule, self._directory = parse_schedule(snapshot_every), directory
         self._snapshot_every(0)
-        if isinstance(pictures_every, bool) or not isinstance(pictures_every, int) or pictures_every < 1:
-            raise ValueError(f"pictures_every must be a positive integer, got {pictures_every!r}")
+        POSITIVE.check(pictures_every=pictures_every)
         self._pictures_every = pictures_every
         self._anchors = None if anchors is None else check_anchors(anchors)
 
@@ -159,10 +159,7 @@ class LeagueCallback(BaseCallback):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
     def _snapshot_every(self, t: int) -> float:
-        every = self._schedule(t)
-        if isinstance(every, bool) or not isinstance(every, (int, float)) or not every >= 1:
-            raise ValueError(f"snapshot_every must be at least 1 roll-out, got {every!r} after {t}")
-        return float(every)
+        return AT_LEAST_1.read("snapshot_every", self._schedule(t), f" after {t} roll-outs")
 
     def _check_fresh(self) -> None:
         """A new learner must not go on with the players and matches of another one, whose names it would take."""

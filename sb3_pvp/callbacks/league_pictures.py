@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.logger import Image, Logger
 
-from sb3_pvp.atomic_files import replacing
 from sb3_pvp.callbacks.rollouts import TABLES
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import of_snapshots
 from sb3_pvp.selfplay.players import evenly_spread

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.checks import check_mapping
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.arguments import MAPPING, SHARE
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
@@ -41,8 +41,7 @@ class Shares:
         """The share of each kind after ``t`` roll-outs; raises `ValueError` if they are negative or too many."""
         shares = {kind: schedule(t) for kind, schedule in self._schedules.items()}
         for kind, share in shares.items():
-            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-                raise ValueError(f"the share {kind!r} of opponents must be 0 to 1, got {share!r} after {t} roll-outs")
+            SHARE.read(f"the share {kind!r} of opponents", share, f" after {t} roll-outs")
         total = math.fsum(shares.values())
         if total > 1 + _ROUNDING:
             raise ValueError(f"the shares of opponents must not sum to more than 1: {shares} after {t} roll-outs")
@@ -84,11 +83,8 @@ class OpponentOptions:
     """
 
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
-        check_mapping(f"the options of {kind} opponents", options)
-        options = dict(options or {})
-        for name in options:
-            if name not in _OPTIONS:
-                raise ValueError(str(unknown_name(f"option of {kind} opponents", str(name), _OPTIONS)))
+        options = dict(MAPPING.read(f"the options of {kind} opponents", options) or {})
+        require_all_known(f"option of {kind} opponents", options, _OPTIONS)
         self._kind = kind
         self._deterministic_share = parse_schedule(options.get("deterministic_share", 0.0))
         self._delay_chance = parse_schedule(options.get("delay_chance", 0.0))
@@ -103,10 +99,7 @@ class OpponentOptions:
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 
     def _probability(self, name: str, schedule: Schedule, t: int) -> float:
-        value = schedule(t)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise ValueError(f"{name} of {self._kind} opponents must be 0 to 1, got {value!r} after {t} roll-outs")
-        return float(value)
+        return SHARE.read(f"{name} of {self._kind} opponents", schedule(t), f" after {t} roll-outs")
 
 
 def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, OpponentOptions]:
@@ -114,9 +107,6 @@ def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, O
 
     Raises `ValueError` for anything unknown.
     """
-    check_mapping("opponent_options", options)
-    options, acting = dict(options or {}), (PAST, TARGET, LATEST)
-    for kind in options:
-        if kind not in acting:
-            raise ValueError(str(unknown_name("kind of opponents with options", str(kind), acting)))
+    options, acting = dict(MAPPING.read("opponent_options", options) or {}), (PAST, TARGET, LATEST)
+    require_all_known("kind of opponents with options", options, acting)
     return {kind: OpponentOptions(kind, options.get(kind)) for kind in acting}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sb3_pvp.envs.opponents import is_path, opponent_name
+from sb3_pvp.opponents.opponents import is_path, opponent_name
 from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, player_of_file
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.rollouts import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 METRICS = {
@@ -67,7 +68,9 @@ class OutcomePredictorCallback(BaseCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        _check_positive(batch_size=batch_size, n_epochs=n_epochs, max_steps_per_episode=max_steps_per_episode)
+        POSITIVE.check(batch_size=batch_size, n_epochs=n_epochs)
+        if max_steps_per_episode is not None:
+            POSITIVE.check(max_steps_per_episode=max_steps_per_episode)
         if not 0 < test_size < 1:
             raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}")
         self._max_steps, self._balance = max_steps_per_episode, balance_outcomes
@@ -163,9 +166,3 @@ def _outcome(info: dict[str, Any]) -> str:
             "for fights to be left out); the training environment does not give it"
         )
     return str(info["outcome"])
-
-
-def _check_positive(**values: int | None) -> None:
-    for name, value in values.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import ProgressBarCallback
 
-from sb3_pvp.envs.opponents import SELF_PLAY
-from sb3_pvp.evaluation import FIELDS
+from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.matches.evaluation import FIELDS
+from sb3_pvp.opponents.opponents import SELF_PLAY
 
 _ELO = "rollout/elo/latest"
 
@@ -29,8 +30,7 @@ class ProgressCallback(ProgressBarCallback):
 
     def __init__(self, window: int = 100) -> None:
         super().__init__()
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"window must be a positive integer, got {window!r}")
+        POSITIVE.check(window=window)
         self._won: deque[bool] = deque(maxlen=window)
         self._elo: float | None = None
 

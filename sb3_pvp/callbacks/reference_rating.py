@@ -13,12 +13,13 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import register
-from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponents import OPPONENTS
+from sb3_pvp.common.arguments import NUMBER, POSITIVE
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 
@@ -84,9 +85,7 @@ class ReferenceRatingCallback(BaseCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        for name, value in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes), ("n_envs", n_envs)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
         if not isinstance(references, (str, Path)):
             raise ValueError(f"references must be the path of a folder, got {references!r}")
         self._folder, self._eval_freq, self._n_eval_episodes = Path(references), eval_freq, n_eval_episodes
@@ -144,10 +143,10 @@ def read_references(folder: Path) -> list[Reference]:
     """All references of a folder, by name; raises `ValueError` if there is none, or a rating is no number."""
     path = folder / RATINGS
     ratings = json.loads(path.read_text()) if path.is_file() else {}
-    if not isinstance(ratings, dict) or not all(_is_number(rating) for rating in ratings.values()):
+    if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
         raise ValueError(f"{path} must be an object with a number for each reference")
     models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    strangers = ratings.keys() - models.keys() - set(OPPONENTS)
+    strangers = ratings.keys() - models.keys() - set(known_opponents())
     if strangers:
         raise ValueError(f"{path} rates {', '.join(sorted(strangers))}, of whom there is no model in {folder}")
     names = sorted(models.keys() | ratings.keys())
@@ -181,7 +180,3 @@ def _record(finished: Finished, number: int, rollout: int) -> MatchRecord:
 def _player(name: str) -> Player:
     player = player_of_opponent(name)  # a snapshot of another run must not pass for this one's learner
     return player if player.name != LEARNER else Player(f"reference-{player.name}", player.step)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.rollouts import TABLES
-from sb3_pvp.envs.fight_metrics import summarize
 
 _PREFIX = "rewards/"
 
@@ -21,7 +18,6 @@ class RewardTrackerCallback(FightMetricsCallback):
         pass
 
     def _on_rollout_end(self) -> None:
-        summary = summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0))
-        for tag, value in summary.items():
+        for tag, value in self._summary().items():
             if tag.startswith(_PREFIX):
                 self.logger.record(tag, value, exclude=() if tag == "rewards/overall_total" else TABLES)

@@ -11,7 +11,6 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.checks import check_path
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
 from sb3_pvp.callbacks.opponent_sources import (
     Drawn,
@@ -30,10 +29,11 @@ from sb3_pvp.callbacks.run_league import (
     use_match_maker,
 )
 from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollouts_of
-from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.envs.checks import check_seed
-from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponents import SELF_PLAY, WORLD_BOT
+from sb3_pvp.common.arguments import PATH, POSITIVE
+from sb3_pvp.common.checks import check_seed
+from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.selfplay import League
 from sb3_pvp.selfplay import match_maker as make_match_maker
 
@@ -107,10 +107,8 @@ class SelfPlayCallback(BaseCallback):
             raise ValueError(f"match_maker must be a name, or a mapping with one, got {match_maker!r}")
         maker = dict(maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
-        if isinstance(num_live_opponents, bool) or not isinstance(num_live_opponents, int) or num_live_opponents < 1:
-            raise ValueError(f"num_live_opponents must be a positive integer, got {num_live_opponents!r}")
-        for name, path in (("directory", directory), ("past_of", past_of), ("latest_of", latest_of)):
-            check_path(name, path)
+        POSITIVE.check(num_live_opponents=num_live_opponents)
+        PATH.check(directory=directory, past_of=past_of, latest_of=latest_of)
         self._num_live, self._directory, self._seed = num_live_opponents, directory, check_seed(seed)
         self._past_of, self._latest_of, self._histograms = past_of, latest_of, histograms
 
@@ -267,7 +265,7 @@ def _choice(kind: str, drawn: Drawn | None, options: dict[str, Any]) -> Opponent
 
 def _check_pairs(env: VecEnv) -> None:
     # Where environments are in other processes, theirs would be the error otherwise.
-    if not isinstance(env.unwrapped, NhVecEnv):
+    if not isinstance(env.unwrapped, PvpVecEnv):
         raise ValueError(
             "both seats learn only in NhVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in place "
             f"of {type(env.unwrapped).__name__}, or leave out the share self_play"

@@ -10,8 +10,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
-from sb3_pvp.callbacks.weights import steps_of
 from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
 

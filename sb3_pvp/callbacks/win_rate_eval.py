@@ -13,14 +13,15 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.atomic_files import write_atomically
-from sb3_pvp.callbacks.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
 from sb3_pvp.callbacks.opponent_sources import told_apart
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import RunLeague, refuse_another_run, run_folder, shared_league
-from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponents import opponent_name
-from sb3_pvp.evaluation import FIELDS, wilson_interval
+from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import opponent_name
 from sb3_pvp.selfplay import Player
 
 #: The league's strongest player, when it is evaluated.
@@ -83,9 +84,7 @@ class WinRateEvalCallback(BaseCallback):
         self._opponents: list[str | Path] = listed
         if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError("evaluation needs opponents: names of bots, paths of models, or 'best'")
-        for name, value in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes), ("n_envs", n_envs)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
         self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
         self._deterministic, self._directory = deterministic, directory
         names = told_apart(self._opponents, [opponent_name(opponent) for opponent in self._opponents])

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, NoReturn
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from sb3_pvp import __version__
-from sb3_pvp.cli.bench_faults import bench_faults
-from sb3_pvp.cli.bench_rollout import bench_rollout
-from sb3_pvp.cli.bench_server import bench_server
-from sb3_pvp.cli.bench_train import bench_train
-from sb3_pvp.cli.bench_world import bench_world
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
 from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
-from sb3_pvp.cli.learning_curve import learning_curve
 from sb3_pvp.cli.plot import plot
 from sb3_pvp.cli.replay import record, replay
-from sb3_pvp.cli.rsps import rsps
-from sb3_pvp.cli.sim_server import sim_server
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.tensorboard import tensorboard
-from sb3_pvp.cli.usage import UsageError
+from sb3_pvp.cli.usage import run_app
+from sb3_pvp.common.errors import Refusal
 
-app = typer.Typer(add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None)
+_GROUP = "sb3_pvp.commands"
+#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
+_OF_OUR_GAMES = {
+    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
+    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
+}
+
+
+class _Commands(TyperGroup):
+    """Our commands, and after them those of games by entry point, imported when they are asked for."""
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self._of_games = {name: EntryPoint(name, place, _GROUP) for name, place in _OF_OUR_GAMES.items()}
+        self._of_games |= {point.name: point for point in entry_points(group=_GROUP)}
+
+    def list_commands(self, context: Any) -> list[str]:
+        return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]
+
+    def get_command(self, context: Any, name: str) -> Any:
+        if name in self._of_games and name not in self.commands:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(self._of_games[name].load())
+            self.commands[name] = typer.main.get_command(alone)
+        return super().get_command(context, name)
+
+
+app = typer.Typer(
+    cls=_Commands, add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None
+)
 app.command("evaluate")(evaluate)
 app.command("first-fighter")(first_fighter)
 app.command("plot")(plot)
 app.command("record")(record)
 app.command("replay")(replay)
-app.command("rsps")(rsps)
-app.command("sim-server")(sim_server)
 app.command("tensorboard")(tensorboard)
-bench = typer.Typer(help="Measure speed, and what faults do.")
-bench.command("world")(bench_world)
-bench.command("rollout")(bench_rollout)
-bench.command("train")(bench_train)
-bench.command("server")(bench_server)
-bench.command("faults")(bench_faults)
-app.add_typer(bench, name="bench")
-app.add_typer(learning_curve, name="learning-curve")
 app.add_typer(jobs, name="jobs")
 app.add_typer(league, name="league")
 app.add_typer(sweep, name="sweep")
@@ -54,17 +66,12 @@ def _options(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if show_version:
-        typer.echo(f"sb3-pvp {__version__}")
+        typer.echo(f"sb3-pvp {version('sb3-pvp')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        raise UsageError("no command given; see sb3-pvp --help")
+        raise Refusal("no command given; see sb3-pvp --help")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the console script; bad usage is one line on stderr and exit code 2."""
-    try:
-        code = typer.main.get_command(app).main(arguments, prog_name="sb3-pvp", standalone_mode=False)
-    except UsageError as error:
-        print(f"sb3-pvp: error: {' '.join(error.format_message().split())}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(code if isinstance(code, int) else 0)
+    run_app(app, "sb3-pvp", arguments)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.threads import use_one_thread
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
+from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.names import require_all_known
 
 if TYPE_CHECKING:
-    from sb3_pvp.evaluation import Score
+    from sb3_pvp.matches.evaluation import Score
 
 PARALLEL_FIGHTS = 64
 #: Arguments of the environment that have an option of their own.
@@ -52,42 +54,36 @@ def evaluate(
 
 
 def score_model(path: Path, episodes: int, seed: int, deterministic: bool = True, **env_kwargs: Any) -> Score:
-    """Loads a model and lets it fight in `NhVecEnv(**env_kwargs)`; refused arguments are a `UsageError`."""
+    """Loads a model and lets it fight in `NhVecEnv(**env_kwargs)`; refused arguments are a `Refusal`."""
     use_one_thread()
+    from contextlib import closing
+
     from stable_baselines3.common.utils import check_for_correct_spaces, set_random_seed
 
     from sb3_pvp.envs import NhVecEnv
-    from sb3_pvp.evaluation import evaluate_model
-    from sb3_pvp.loading import load
-    from sb3_pvp.rsps import RemoteError
+    from sb3_pvp.game import WorldError
+    from sb3_pvp.matches.evaluation import evaluate_model
+    from sb3_pvp.policies.loading import load
 
-    with bad_usage_if_refused():
+    with refusals(WorldError):
         model = load(path)
         env_kwargs.setdefault("contract", _game_of(model))
         env_kwargs["frame_ages"] = _frames_of(model, env_kwargs.get("frame_ages"))
-        env = NhVecEnv(num_envs=min(PARALLEL_FIGHTS, episodes), seed=seed, **env_kwargs)
-        check_for_correct_spaces(env, model.observation_space, model.action_space)
-    set_random_seed(seed)
-    try:
-        return evaluate_model(model, env, episodes, deterministic)
-    except RemoteError as error:
-        raise UsageError(str(error)) from error
-    finally:
-        env.close()
+        with closing(NhVecEnv(num_envs=min(PARALLEL_FIGHTS, episodes), seed=seed, **env_kwargs)) as env:
+            check_for_correct_spaces(env, model.observation_space, model.action_space)
+            set_random_seed(seed)
+            return evaluate_model(model, env, episodes, deterministic)
 
 
 def _env_arguments(text: str) -> dict[str, Any]:
-    from sb3_pvp.envs.checks import require_known
     from sb3_pvp.envs.settings import FightSettings
 
     arguments = json_object(text, "--env-kwargs")
-    with bad_usage_if_refused():
+    with refusals():
         for name in arguments:
             if name in _OPTIONS:
                 raise ValueError(f"--env-kwargs cannot set {name!r}: use {_OPTIONS[name]}")
-            require_known(
-                "key of --env-kwargs", name, [f.name for f in fields(FightSettings) if f.name not in _OPTIONS]
-            )
+        require_all_known("key of --env-kwargs", arguments, {f.name for f in fields(FightSettings)} - _OPTIONS.keys())
         if not isinstance(arguments.get("reset_params", {}), dict):
             raise ValueError(f"reset_params in --env-kwargs must be an object, got {arguments['reset_params']!r}")
     return arguments
@@ -97,7 +93,7 @@ def _frame_ages(text: str) -> int | list[int]:
     try:
         ages = [int(part) for part in text.strip("[] ").split(",")]
     except ValueError:
-        raise UsageError(f"--frame-ages must be ages such as 0,2, or a number of frames; got {text!r}") from None
+        raise Refusal(f"--frame-ages must be ages such as 0,2, or a number of frames; got {text!r}") from None
     return ages if len(ages) > 1 or "[" in text else ages[0]
 
 

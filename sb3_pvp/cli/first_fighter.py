@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from sb3_pvp.evaluation import Score
+    from sb3_pvp.matches.evaluation import Score
 
 ALGO, ENV_ID = "maskable_ppo", "NhEnv"
 EVALUATIONS, EVALUATION_FIGHTS, EVALUATION_ENVS = 15, 128, 64
@@ -48,7 +48,7 @@ def plot_learning_curve(run: Path, before: Score) -> Path:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from sb3_pvp.evaluation import wilson_interval
+    from sb3_pvp.matches.evaluation import wilson_interval
 
     evaluations = np.load(run / "evaluations.npz")
     steps = [0, *evaluations["timesteps"]]
@@ -65,12 +65,13 @@ def plot_learning_curve(run: Path, before: Score) -> Path:
 
 
 def _compile() -> None:
-    from sb3_pvp.sim import SimWorld
+    import gymnasium
 
     typer.echo("Compiling the embedded world (about a minute the first time) ...")
-    world = SimWorld()
-    world.reset()
-    world.step(world.random_actions())
+    env = gymnasium.make(ENV_ID)
+    env.reset()
+    env.step(env.action_space.sample())
+    env.close()
 
 
 def _train_arguments(n_timesteps: int, log_folder: Path, seed: int) -> list[str]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+from sb3_pvp.common.errors import Refusal, refusals
 
 if TYPE_CHECKING:
-    from sb3_pvp.jobs import Job, Jobs, Status
+    from sb3_pvp.zoo.jobs import Job, Jobs, Status
 
 jobs = typer.Typer(help="Run trainings and other commands in the background, and look after them.")
 
@@ -48,9 +48,9 @@ def start(
 
     COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset, or any program with its arguments.
     """
-    from sb3_pvp.jobs import Jobs
+    from sb3_pvp.zoo.jobs import Jobs
 
-    with bad_usage_if_refused():
+    with refusals():
         opened = Jobs(folder)
         job = opened.start(_program(command), _default_name(command) if name is None else name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
@@ -70,7 +70,7 @@ def list_(
     folder: Folder = _FOLDER, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
 ) -> None:
     """Show all jobs: those that run, and those that are over until they are cleaned up."""
-    with bad_usage_if_refused():
+    with refusals():
         found = _jobs(folder).all()
     if as_json:
         typer.echo(json.dumps({"jobs": [each.as_dict() for each in found]}))
@@ -86,13 +86,13 @@ def logs(
     folder: Folder = _FOLDER,
 ) -> None:
     """Show the end of a job's log; of several jobs with this name, that of the newest."""
-    from sb3_pvp.jobs.logs import last_lines
+    from sb3_pvp.zoo.jobs.logs import last_lines
 
     opened = _jobs(folder)
-    with bad_usage_if_refused():
+    with refusals():
         newest = max(opened.find(job), key=lambda each: each.job.started_at, default=None)
     if newest is None:
-        raise UsageError(f"there are no jobs in {folder}")
+        raise Refusal(f"there are no jobs in {folder}")
     path = Path(newest.job.log)
     size = path.stat().st_size if path.is_file() else 0
     for line in last_lines(path, lines):
@@ -110,7 +110,7 @@ def stop(
 ) -> None:
     """End a job with everything it has started; if several have this name, all of them."""
     opened = _jobs(folder)
-    with bad_usage_if_refused():
+    with refusals():
         running = [each.job for each in opened.find(job) if each.state == "running"]
         opened.stop(running, grace)
     typer.echo("\n".join(f"job {each.id} ({each.name}) is stopped" for each in running) or "nothing runs")
@@ -125,7 +125,7 @@ def cleanup(
 ) -> None:
     """Forget jobs that are over, with their logs; with NAME or ID, end those jobs first."""
     opened = _jobs(folder)
-    with bad_usage_if_refused():
+    with refusals():
         if job is None:
             gone = [each.job for each in opened.all() if each.state != "running"]
         else:
@@ -136,7 +136,7 @@ def cleanup(
 
 
 def _jobs(folder: Path) -> Jobs:
-    from sb3_pvp.jobs import Jobs
+    from sb3_pvp.zoo.jobs import Jobs
 
     return Jobs(folder)
 
@@ -160,7 +160,7 @@ def _preset(command: Sequence[str]) -> str | None:
     for word, following in zip(command, [*command[1:], ""], strict=True):
         option, _, value = word.partition("=")
         if option == "--preset":
-            from sb3_pvp.zoo.hyperparams import find_preset
+            from sb3_pvp.presets.presets import find_preset
 
             return find_preset(value or following).name
     return None
@@ -183,14 +183,14 @@ def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -
 
 
 def _print_log(opened: Jobs, job: Job, start: int) -> None:
-    from sb3_pvp.jobs.logs import follow
+    from sb3_pvp.zoo.jobs.logs import follow
 
     for text in follow(Path(job.log), lambda: not opened.is_running(job), start):
         typer.echo(text, nl=False)
 
 
 def _print_failure(status: Status) -> None:
-    from sb3_pvp.jobs.logs import last_lines
+    from sb3_pvp.zoo.jobs.logs import last_lines
 
     code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
     said = last_lines(Path(status.job.log), LAST_LINES)

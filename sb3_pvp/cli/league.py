@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sb3_pvp.cli.threads import use_one_thread
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused, json_object
+from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.names import require_known
 
 if TYPE_CHECKING:
-    from sb3_pvp.matches import Arena, Progress
+    from sb3_pvp.matches.rating import Arena, Progress
     from sb3_pvp.selfplay import League, Player
 
 league = typer.Typer(help="Look at a league of self-play, and rate its players.")
@@ -64,17 +65,16 @@ def export(
     rollouts: Rollouts = False,
 ) -> None:
     """Write the leaderboard to a file."""
-    from sb3_pvp.atomic_files import write_atomically
-    from sb3_pvp.contract.errors import unknown_name
+    from sb3_pvp.common.atomic_files import write_atomically
     from sb3_pvp.selfplay.leaderboard import FORMATS
 
-    if form not in FORMATS:
-        raise UsageError(f"--format: {unknown_name('format', form, FORMATS)}")
+    with refusals(about="--format"):
+        require_known("format", form, FORMATS)
     text = FORMATS[form](open_league(folder).leaderboard(rollouts))
     if out is None:
         typer.echo(text, nl=False)
         return
-    with bad_usage_if_refused():
+    with refusals():
         write_atomically(out, text)
 
 
@@ -93,10 +93,11 @@ def play(
     """Let two players fight, which the match log keeps: models in the league, scripted opponents or the baseline."""
     opened = open_league(folder)
     arena = make_arena(opened, world, contract, reset_params)
-    from sb3_pvp.matches import play_matches
+    from sb3_pvp.game import WorldError
+    from sb3_pvp.matches.rating import play_matches
     from sb3_pvp.selfplay import Payoff
 
-    with refused_fights():
+    with refusals(WorldError):
         pair = parse_player(a), parse_player(b)
         records = play_matches(opened, {pair: fights}, seed, arena)
     print_fights(opened, arena)
@@ -132,10 +133,11 @@ def rate(
     """Let the players fight whose matches tell most, until all ratings are known well enough (exit code 1: not yet)."""
     given, opened = parse_anchors(anchor or []), open_league(folder)
     arena = make_arena(opened, world, contract, reset_params)
-    from sb3_pvp.matches import rate as rounds
+    from sb3_pvp.game import WorldError
+    from sb3_pvp.matches.rating import rate as rounds
     from sb3_pvp.selfplay.players import evenly_spread
 
-    with refused_fights():
+    with refusals(WorldError):
         models = opened.players()
         models = models if max_players is None else evenly_spread(models, max_players)
         candidates = {*models, *present_anchors(opened), *given, *map(parse_player, player or [])}
@@ -152,15 +154,15 @@ def rate(
 
 
 def open_league(folder: Path) -> League:
-    """The league in a folder; `UsageError` if there is none."""
+    """The league in a folder; `Refusal` if there is none."""
     from sb3_pvp.selfplay import League
 
-    with bad_usage_if_refused():
+    with refusals():
         return League.existing(folder)
 
 
 def parse_anchors(texts: list[str]) -> dict[Player, float]:
-    """Anchors like ``baseline=1500``; anything else is a `UsageError`."""
+    """Anchors like ``baseline=1500``; anything else is a `Refusal`."""
     from sb3_pvp.selfplay import check_anchors
 
     given = {}
@@ -169,14 +171,14 @@ def parse_anchors(texts: list[str]) -> dict[Player, float]:
         try:
             given[parse_player(name)] = float(rating)
         except ValueError:
-            raise UsageError(f"--anchor must be a player and a rating such as baseline=1500; got {text!r}") from None
-    with bad_usage_if_refused():
+            raise Refusal(f"--anchor must be a player and a rating such as baseline=1500; got {text!r}") from None
+    with refusals():
         return check_anchors(given)
 
 
 def present_anchors(opened: League) -> list[Player]:
     """The league's anchors who can fight; of the others, such as models that are gone, a line tells."""
-    from sb3_pvp.matches import check_players
+    from sb3_pvp.matches.rating import check_players
 
     present = []
     for player in opened.anchors:
@@ -189,19 +191,19 @@ def present_anchors(opened: League) -> list[Player]:
 
 
 def make_arena(opened: League, world: str, contract: str | None, reset_params: str | None) -> Arena:
-    """Where the options say, as in the league's training where they say nothing; wrong ones are a `UsageError`.
+    """Where the options say, as in the league's training where they say nothing; wrong ones are a `Refusal`.
 
     Whoever makes it is about to fight.
     """
     use_one_thread()
     given = None if reset_params is None else json_object(reset_params, "--reset-params")
-    from sb3_pvp.matches import Arena
+    from sb3_pvp.matches.rating import Arena
 
     kept = opened.fights or {"contract": "NhEnv", "reset_params": {}}
     played = kept["contract"] if contract is None else contract
     own = kept["reset_params"] if played == kept["contract"] else {}  # those of another game have other names
     arena = Arena(world, played, own if given is None else given)
-    with bad_usage_if_refused():
+    with refusals():
         arena.settings()
     return arena
 
@@ -211,13 +213,6 @@ def parse_player(text: str) -> Player:
     from sb3_pvp.selfplay import Player
 
     return Player.parse(text)
-
-
-def refused_fights() -> AbstractContextManager[None]:
-    """Around fights: unknown players, wrong settings and servers that fail become a `UsageError`."""
-    from sb3_pvp.rsps import RemoteError
-
-    return bad_usage_if_refused(RemoteError)
 
 
 def verdict(kept: str) -> str:

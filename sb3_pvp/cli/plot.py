@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.usage import UsageError, bad_usage_if_refused
+from sb3_pvp.common.errors import refusals
 
 if TYPE_CHECKING:
-    from sb3_pvp.plots import Band
+    from sb3_pvp.callbacks.plots import Band
 
 SOURCES = "Folders of runs, or folders that hold runs, such as logs/maskable_ppo; LABEL=FOLDER gives a name."
 METRIC = (
@@ -36,10 +36,10 @@ def plot(
     Runs of the same label and hyperparameters are different seeds of one line: their interquartile mean with a 95 %
     interval, bootstrapped over runs. A single run has its own interval.
     """
-    from sb3_pvp.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
+    from sb3_pvp.callbacks.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
 
     opponents = opponent or ["baseline"]
-    with bad_usage_if_refused():
+    with refusals():
         groups = group_runs(find_runs(sources))
         if metric is None:
             metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
@@ -50,10 +50,7 @@ def plot(
             for group in groups
             for name in opponents
         }
-        try:
-            bands = {label: summarize(own) for label, own in curves.items()}
-        except ImportError as error:
-            raise UsageError(f'several seeds need SciPy: pip install "sb3-pvp[plots]" ({error})') from error
+        bands = {label: summarize(own) for label, own in curves.items()}
         title = METRICS[metric].title.format(opponent=" and ".join(opponents))
         draw(out, bands, title, METRICS[metric].share)
     if as_json:

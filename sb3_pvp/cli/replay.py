@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.threads import use_one_thread
-from sb3_pvp.cli.usage import bad_usage_if_refused, json_object
+from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.errors import refusals
 
 #: How the names of recordings end.
 _RECORDING = re.compile(r"\.jsonl?(\.gz)?$")
@@ -31,11 +32,11 @@ def record(
 ) -> None:
     """Let two players fight once, and keep the fight with all that they thought; see sb3-pvp replay."""
     use_one_thread()
+    from sb3_pvp.game import WorldError
     from sb3_pvp.replay import record_fight, save_fight
-    from sb3_pvp.rsps import RemoteError
 
     params = json_object(reset_params, "--reset-params")
-    with bad_usage_if_refused(RemoteError):
+    with refusals(WorldError):
         fight = record_fight(
             model,
             opponent,
@@ -59,10 +60,8 @@ def replay(
 ) -> None:
     """Turn a recorded fight into one HTML page, which needs no network and no other file."""
     from sb3_pvp.replay import load_fight, write_replay_page
-    from sb3_pvp.replay.wire import is_wire_recording, read_wire_recording
 
     page = output or fight.with_name(_RECORDING.sub("", fight.name) + ".html")
-    with bad_usage_if_refused():
-        recording = read_wire_recording(fight) if is_wire_recording(fight) else load_fight(fight)
-        write_replay_page(recording, page)
+    with refusals():
+        write_replay_page(load_fight(fight), page)
     typer.echo(f"open {page} in a browser; {page.name}#tick=40 begins there")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import bad_usage_if_refused
+from sb3_pvp.common.errors import refusals
 
 if TYPE_CHECKING:
     import optuna
     from optuna.storages import BaseStorage
 
-    from sb3_pvp.zoo.hyperparams import Preset
+    from sb3_pvp.presets.presets import Preset
     from sb3_pvp.zoo.sweeps.locks import Locks
     from sb3_pvp.zoo.sweeps.space import Space
 
@@ -33,7 +32,7 @@ SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a searc
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
     """Print the studies in a storage, how many trials they have and how good the best one is."""
-    with _refused():
+    with refusals():
         from sb3_pvp.zoo.sweeps.report import overview
 
         studies = overview(*_open(storage))
@@ -62,8 +61,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
-    with _refused():
-        from sb3_pvp.atomic_files import write_atomically
+    with refusals():
+        from sb3_pvp.common.atomic_files import write_atomically
         from sb3_pvp.zoo.sweeps.report import best_configuration, summary
 
         trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
@@ -82,7 +81,7 @@ def report(
     study_name: StudyName = None,
 ) -> None:
     """Write a table of all trials, pictures and the best configuration."""
-    with _refused():
+    with refusals():
         from sb3_pvp.zoo.sweeps.report import write_report
 
         missing = write_report(_study(storage, study_name), out)
@@ -97,7 +96,7 @@ def space(preset: PresetName = "NhEnv", search_space: SearchSpace = None, markdo
 
     from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
 
-    with _refused():
+    with refusals():
         _, parameters = _space(preset, search_space)
     typer.echo(as_markdown(parameters) if markdown else yaml.safe_dump(as_dict(parameters), sort_keys=False), nl=False)
 
@@ -115,14 +114,14 @@ def wandb_config(
 
     from sb3_pvp.zoo.sweeps.wandb_config import configuration
 
-    with _refused():
+    with refusals():
         found, parameters = _space(preset, search_space)
         config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
     typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
 
 
 def _space(preset: str, search_space: Path | None) -> tuple[Preset, Space]:
-    from sb3_pvp.zoo.hyperparams import find_preset
+    from sb3_pvp.presets.presets import find_preset
     from sb3_pvp.zoo.sweeps.conversion import chosen_space
 
     found = find_preset(preset)
@@ -142,9 +141,3 @@ def _open(storage: str) -> tuple[BaseStorage, Locks]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return open_storage(storage, must_exist=True)
-
-
-def _refused() -> AbstractContextManager[None]:
-    from sb3_pvp.zoo.errors import ZooError
-
-    return bad_usage_if_refused(ZooError)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import bad_usage_if_refused
+from sb3_pvp.common.errors import refusals
 
 
 def tensorboard(
@@ -22,9 +22,9 @@ def tensorboard(
 
     It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs stop tensorboard ends it.
     """
-    from sb3_pvp.jobs import Jobs, ensure_tensorboard
+    from sb3_pvp.zoo.jobs import Jobs, ensure_tensorboard
 
-    with bad_usage_if_refused():
+    with refusals():
         found = ensure_tensorboard(Jobs(folder), logdir, port, host)
     what = "is started" if found.is_new else "runs already"
     typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")

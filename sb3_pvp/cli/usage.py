@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 import typer
 
+from sb3_pvp.common.errors import Refusal, refusals
+
 #: Typer does not export it, and where it lives differs between versions.
-UsageError: Any = typer.BadParameter.__bases__[0]
-
-
-@contextmanager
-def bad_usage_if_refused(*others: type[Exception]) -> Iterator[None]:
-    """Around code that checks what the user gave: its ``ValueError``, ``OSError`` or others become a `UsageError`."""
-    refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
-    try:
-        yield
-    except refused as error:
-        raise UsageError(str(error)) from error
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:
-    """Parses the value of an option that takes a JSON object; anything else is a `UsageError`."""
-    try:
+    """Parses the value of an option that takes a JSON object; anything else is a `Refusal`."""
+    with refusals(about=f"{option} is not valid JSON"):
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{option} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError(f'{option} must be a JSON object such as \'{{"accountBuild": "MED"}}\'')
+        raise Refusal(f'{option} must be a JSON object such as \'{{"accountBuild": "MED"}}\'')
     return value
+
+
+def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
+    """Runs a command line and exits; what it refuses is one line on stderr that begins with ``name``, and code 2."""
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
+    except (Refusal, _UsageError) as error:
+        text = str(error) if isinstance(error, Refusal) else error.format_message()
+        print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -4,7 +4,7 @@ from sb3_pvp.contract.dependencies import DependencyTables
 from sb3_pvp.contract.errors import ContractError
 from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.registry import load_contract, register_contract, registered_contracts
+from sb3_pvp.contract.registry import add_contract_source, load_contract, register_contract, registered_contracts
 
 __all__ = [
     "Contract",
@@ -13,6 +13,7 @@ __all__ = [
     "Head",
     "Observation",
     "SubAction",
+    "add_contract_source",
     "load_contract",
     "read_contract",
     "register_contract",

@@ -9,7 +9,7 @@ from sb3_pvp.contract import Contract, ContractError, SubAction, load_contract, 
 
 INTRODUCTION = """# Contracts
 
-What a fighter sees and may do. Made by `make docs` from the data in `sb3_pvp/contract/data`; do not edit by hand.
+What a fighter sees and may do. Made by `make docs` from `sb3_pvp/games/osrs/contracts`; do not edit by hand.
 
 An action is one choice for each head, in this order. *Flat* is the position in the flat mask, *Number* the integer that
 the head takes. A choice with a rule is open only after the earlier choices that the rule names; if mask and rules leave

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from sb3_pvp.common import names
 
 
 class ContractError(ValueError):
@@ -12,7 +13,4 @@ class ContractError(ValueError):
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ContractError:
     """The error for a ``name`` that is not among the ``known`` ones of this ``kind``, with the nearest spelling."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return ContractError(f"unknown {kind} {name!r}{hint}. Known: {', '.join(names)}")
+    return ContractError(str(names.unknown_name(kind, name, known)))

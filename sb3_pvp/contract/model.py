@@ -152,11 +152,6 @@ class Contract:
         """A new space of int64 actions ``(num_heads,)``."""
         return spaces.MultiDiscrete(np.array(self.head_sizes, dtype=np.int64))
 
-    @property
-    def mask_space(self) -> spaces.MultiBinary:
-        """A new space of flat masks, int8 0 or 1 ``(num_flat_actions,)``."""
-        return spaces.MultiBinary(self.num_flat_actions)
-
     def split_mask(self, flat_mask: ArrayLike) -> list[NDArray[np.bool_]]:
         """The part of each head in a flat mask ``(..., num_flat_actions)``, as the wire lists them."""
         return sampling.split_mask(self, flat_mask)

@@ -1,7 +1,8 @@
-"""Contracts by name: those that come with the package, and those that a user adds."""
+"""Contracts by name: those of games, and those that a user adds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from sb3_pvp.contract.errors import ContractError, unknown_name
 from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract
 
-_DATA = Path(__file__).resolve().parent / "data"
-_registered: dict[str, Path | Contract] = {name: _DATA / f"{name}.json" for name in ("NhEnv", "DharokEnv")}
+_registered: dict[str, Path | Contract] = {}
+#: Who else knows contracts: the names, and how to get one. The games do, which `sb3_pvp.game` hands in.
+_sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = []
 
 
 def load_contract(name: str | Path | Contract) -> Contract:
@@ -23,10 +25,13 @@ def load_contract(name: str | Path | Contract) -> Contract:
         return name
     if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
         return read_contract(name)
-    if name not in _registered:
-        raise unknown_name("contract", name, registered_contracts())
-    source = _registered[name]
-    return source if isinstance(source, Contract) else _read_once(source)
+    if name in _registered:
+        source = _registered[name]
+        return source if isinstance(source, Contract) else _read_once(source)
+    for names, load in _sources:
+        if name in names():
+            return load(name)
+    raise unknown_name("contract", name, registered_contracts())
 
 
 def register_contract(name: str, contract: str | Path | Contract) -> None:
@@ -34,14 +39,19 @@ def register_contract(name: str, contract: str | Path | Contract) -> None:
 
     Raises `ContractError` if the name is taken.
     """
-    if name in _registered:
+    if name in registered_contracts():
         raise ContractError(f"contract {name!r} is registered already; choose another name")
     _registered[name] = contract if isinstance(contract, Contract) else Path(contract)
 
 
 def registered_contracts() -> tuple[str, ...]:
     """All names that `load_contract` knows."""
-    return tuple(_registered)
+    return (*(name for names, _ in _sources for name in names()), *_registered)
+
+
+def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str], Contract]) -> None:
+    """From now on these are contracts as well; ``load`` must always give the same object for a name."""
+    _sources.append((names, load))
 
 
 @cache

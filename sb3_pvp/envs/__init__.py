@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.envs.nh_env import NhEnv
-from sb3_pvp.envs.opponent_choice import OpponentChoice
+from sb3_pvp.envs.env import NhEnv, PvpEnv
+from sb3_pvp.opponents.choice import OpponentChoice
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
-    from sb3_pvp.envs.vec_env import NhVecEnv
+    from sb3_pvp.envs.vec_env import NhVecEnv, PvpVecEnv
 
-__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "parallel_env"]
+__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv", "parallel_env"]
 
 
 def parallel_env(**kwargs: Any) -> NhParallelEnv:
@@ -25,9 +25,9 @@ def parallel_env(**kwargs: Any) -> NhParallelEnv:
 
 
 def __getattr__(name: str) -> Any:
-    # NhVecEnv needs SB3, and with it torch, which takes seconds to import; NhEnv does without.
-    if name == "NhVecEnv":
-        from sb3_pvp.envs.vec_env import NhVecEnv
+    # These need SB3, and with it torch, which takes seconds to import; PvpEnv does without.
+    if name in ("NhVecEnv", "PvpVecEnv"):
+        from sb3_pvp.envs import vec_env
 
-        return NhVecEnv
+        return getattr(vec_env, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from stable_baselines3.common.monitor import Monitor
 
-from sb3_pvp.envs.nh_env import NhEnv
+from sb3_pvp.envs.env import PvpEnv
 from sb3_pvp.envs.settings import FightSettings
 
 EnvFunction = Callable[[], gym.Env[Any, Any]]
@@ -63,7 +63,7 @@ def _read(env: gym.Env[Any, Any]) -> EnvTemplate:
                 "use DummyVecEnv, or a VecEnv wrapper"
             )
         layer = layer.env
-    if not isinstance(layer, NhEnv):
+    if not isinstance(layer, PvpEnv):
         raise ValueError(f"NhVecEnv is made of NhEnv environments, got {type(layer).__name__}")
     return EnvTemplate(_limited(layer.settings, limit), layer.render_mode, env.spec, monitor)
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.checks import require_known
-from sb3_pvp.envs.opponent_pool import OpponentPool
-from sb3_pvp.envs.opponents import WORLD_BOT
-from sb3_pvp.envs.rivals import Rival
+from sb3_pvp.common.names import require_known
+from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.snapshots import Snapshot
-from sb3_pvp.world import World
+from sb3_pvp.game import World
+from sb3_pvp.opponents.opponents import WORLD_BOT
+from sb3_pvp.opponents.pool import OpponentPool
+from sb3_pvp.opponents.rivals import Rival
 
 #: What ``reset(options=...)`` may change for one episode.
 RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
@@ -103,7 +103,9 @@ class FightStarts:
         self.review()
 
     def _options(self, rival: Rival, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        options = {"bots": (None, WORLD_BOT if rival.is_bot else None), "death_match": self._settings.death_match}
+        options: dict[str, Any] = {"bots": (None, WORLD_BOT if rival.is_bot else None)}
+        if not self._settings.death_match:  # worlds that know nothing of it need not
+            options["death_match"] = False
         changes = rival.choice.reset_params
         if changes:
             shared = given.get("reset_params", self._settings.reset_params)

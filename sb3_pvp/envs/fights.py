@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp import snapshots
-from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_trained_rollouts
-from sb3_pvp.envs.fight_metrics import EpisodeStatistics, FightMetrics
+from sb3_pvp.common import snapshots
+from sb3_pvp.common.checks import check_frame_ages, check_trained_rollouts
+from sb3_pvp.common.snapshots import Snapshot
+from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.fight_starts import FightStarts
-from sb3_pvp.envs.mask_override import ActionMaskOverride
-from sb3_pvp.envs.noise import ObservationNoise
+from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.opponent_choice import OpponentChoice, as_choice
-from sb3_pvp.envs.opponent_pool import OpponentPool
-from sb3_pvp.envs.opponents import OpponentLike
-from sb3_pvp.envs.rewards import COMPONENTS, Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.worlds import make_world
-from sb3_pvp.snapshots import Snapshot
-from sb3_pvp.world import NUM_SEATS, Outcome
+from sb3_pvp.game import NUM_SEATS, Outcome, Transition
+from sb3_pvp.opponents.choice import OpponentChoice, as_choice
+from sb3_pvp.opponents.mask_override import ActionMaskOverride
+from sb3_pvp.opponents.noise import ObservationNoise
+from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.pool import OpponentPool
+from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 
@@ -51,7 +51,7 @@ class Fights:
         episode_return: float64 ``(N,)``, the sum of the rewards in the episode.
         terminated: bool ``(N,)``: the fight was won, lost or tied in the last tick.
         truncated: bool ``(N,)``: it broke off or reached the limit of ticks.
-        components: float32 ``(len(COMPONENTS), N)``, the parts of `reward`.
+        components: float32 ``(terms, N)``, the parts of `reward`.
         episode_components: the same, summed over the episode.
         length: int64 ``(N,)``, ticks that were played in the episode.
         trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; 0 at first.
@@ -61,14 +61,13 @@ class Fights:
 
     def __init__(self, num_fights: int, settings: FightSettings) -> None:
         self.settings = settings
-        self.world = make_world(
-            settings.world, num_fights, reset_params=settings.reset_params, contract=settings.contract
-        )
+        self.world = settings.make_world(num_fights)
         self.contract = self.world.contract
         self._seats = Seats(num_fights)
-        self.opponents = OpponentPool(self.world, as_choice(settings.opponent))
+        self.opponents = OpponentPool(self.world, as_choice(settings.opponent), game=settings.game)
         self._starts = FightStarts(self.world, settings, self._seats, self.opponents)
-        self._rewards = Rewards(reward_weights(settings.rewards))
+        self._rewards = settings.scoring
+        self._weights = self._rewards.at(settings.rewards, 0)
         self.frame_ages = check_frame_ages(settings.frame_ages)
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
@@ -77,17 +76,20 @@ class Fights:
         self._override = None if override is None else ActionMaskOverride(override, self.contract)
         self._observations = SeatObservations(self.world, self._seats, self.frame_ages, self._noise, self._override)
         self.trained_rollouts = 0
-        self.tick = Tick.nothing(num_fights)
+        report = self.world.report
+        # The same records as lumps of bytes: NumPy copies those ten times as fast as records, field by field.
+        self._report = report.view(np.dtype((np.void, report.dtype.itemsize)))
+        self.tick = Transition.nothing(num_fights, report.dtype)
         self.reward = np.zeros(num_fights, np.float32)
         self.episode_return = np.zeros(num_fights, np.float64)
         self.terminated = np.zeros(num_fights, bool)
         self.truncated = np.zeros(num_fights, bool)
-        self.components = np.zeros((len(COMPONENTS), num_fights), np.float32)
+        self.components = np.zeros((len(self._rewards.terms), num_fights), np.float32)
         self.episode_components = np.zeros_like(self.components)
         self.length = np.zeros(num_fights, np.int64)
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
         self._metrics: FightMetrics | None = None
-        self._statistics = EpisodeStatistics(num_fights) if settings.episode_statistics else None
+        self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
     def reset(
         self,
@@ -151,6 +153,7 @@ class Fights:
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
         self.trained_rollouts = check_trained_rollouts(trained_rollouts)
+        self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
         for follower in (self._noise, self._override):
             if follower is not None:
                 follower.set_trained_rollouts(self.trained_rollouts)
@@ -195,10 +198,10 @@ class Fights:
         """What happened in the last tick; see `NhEnv.step` for the keys."""
         info = self.reset_info(fight)
         info["outcome"] = self._outcome_name(fight)
-        info["episode_ticks"] = int(self.tick.meta["episode_ticks"][fight])
-        info["rewards"] = named_components(self.components[:, fight])
+        info["episode_ticks"] = int(self.world.ticks[self._seats.fight[fight]])
+        info["rewards"] = named_terms(self._rewards, self.components[:, fight])
         if self.terminated[fight] or self.truncated[fight]:
-            info["episode_rewards"] = named_components(self.episode_components[:, fight])
+            info["episode_rewards"] = named_terms(self._rewards, self.episode_components[:, fight])
             if self._statistics is not None:
                 info["episode_statistics"] = self._statistics.of(fight)
             if self.tick.outcome[fight] < Outcome.TARGET_LOST:
@@ -206,14 +209,14 @@ class Fights:
         return info
 
     @property
-    def reward_weights(self) -> RewardWeights:
-        """What the learner is rewarded for."""
-        return self._rewards.weights
+    def reward_weights(self) -> Mapping[str, float]:
+        """What the learner is rewarded for at this time, as numbers, see `sb3_pvp.game.Rewards.figures`."""
+        return self._rewards.figures(self.settings.rewards, self.trained_rollouts)
 
     def enable_metrics(self) -> None:
         """Measures every tick from now on."""
         if self._metrics is None:
-            self._metrics = FightMetrics(self.world.num_fights)
+            self._metrics = FightMetrics(self.world.num_fights, self.settings.game, self.world.report.dtype)
 
     def pop_metrics(self) -> NDArray[np.float64]:
         """What was measured since the last call, see `FightMetrics.pop`; `RuntimeError` before `enable_metrics`."""
@@ -246,6 +249,8 @@ class Fights:
         snapshot; nothing is changed then.
         """
         snapshots.check_identity(state, self._identity)
+        if "meta" in state.get("tick", {}):  # as the first edition called it
+            state = {**state, "tick": {**state["tick"], "report": state["tick"]["meta"]}}
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
@@ -254,7 +259,9 @@ class Fights:
         self.opponents.set_state(state["opponents"], rivals)
         self._starts.set_state(state["starts"])
         self.set_trained_rollouts(state["trained_rollouts"])
-        self.tick = Tick.nothing(self.world.num_fights)  # the present one may be in other hands
+        self.tick = Transition.nothing(
+            self.world.num_fights, self.world.report.dtype
+        )  # the present one may be in other hands
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
 
@@ -277,7 +284,7 @@ class Fights:
         """The objects with the arrays of a snapshot, and what the arrays are called in them."""
         arrays: dict[str, tuple[object, tuple[str, ...]]] = {
             "fights": (self, _STATE),
-            "tick": (self.tick, tuple(field.name for field in fields(Tick))),
+            "tick": (self.tick, tuple(field.name for field in fields(Transition))),
             "observations": (self._observations, ("own", "hidden")),
         }
         if self._noise is not None:
@@ -287,9 +294,10 @@ class Fights:
         return arrays
 
     def _judge(self) -> None:
-        meta, outcome = self._seats.own_meta(self.world.meta), self._seats.own(self.world.outcome)
-        self.tick = self.tick.followed_by(meta, outcome, self.length > 1)
-        self.components = self._rewards.components(self.tick, self.trained_rollouts)
+        outcome = self._seats.own(self.world.outcome)
+        report = self._seats.own(self._report).view(self.world.report.dtype)
+        self.tick = self.tick.followed_by(report, outcome, self.length > 1)
+        self.components = self._rewards.compute(self.tick, self._weights)
         self.reward = self.components.sum(axis=0)
         self.episode_return += self.reward
         self.episode_components += self.components

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from sb3_pvp.envs.checks import require_known
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.observations import Observation
 
 
@@ -27,8 +27,7 @@ class HiddenKeys(VecEnvWrapper):
     def __init__(self, venv: VecEnv, keys: tuple[str, ...] = ("privileged",)) -> None:
         if not isinstance(venv.observation_space, spaces.Dict):
             raise ValueError(f"HiddenKeys needs Dict observations, not {venv.observation_space}")
-        for key in keys:
-            require_known("observation key", key, venv.observation_space.spaces)
+        require_all_known("observation key", keys, venv.observation_space.spaces)
         self._keys = frozenset(keys)
         super().__init__(venv, observation_space=spaces.Dict(self._visible(venv.observation_space.spaces)))
 

@@ -9,17 +9,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from sb3_pvp.common.checks import check_frame_ages, check_seed
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs.checks import check_actions, check_frame_ages, check_seed
-from sb3_pvp.envs.nh_env import NhEnv
+from sb3_pvp.contract.actions import check_actions
+from sb3_pvp.envs.env import PvpEnv
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.render import Scene, scene_of
-from sb3_pvp.envs.render.viewer import Frame, Viewer, check_render_mode
-from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
-from sb3_pvp.envs.worlds import WorldFactory, make_world
-from sb3_pvp.world import NUM_SEATS, Outcome
+from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode, known_looks
+from sb3_pvp.game import NUM_SEATS, Game, Outcome, Transition, WorldFactory
+from sb3_pvp.simple_game import named_terms
 
 try:
     from pettingzoo import ParallelEnv
@@ -59,31 +58,42 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         max_episode_ticks: see `NhEnv`.
         render_mode: see `NhEnv`.
         contract: see `NhEnv`.
+        game: see `NhEnv`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {**NhEnv.metadata, "name": "nh_v0", "is_parallelizable": True}
+    metadata: ClassVar[dict[str, Any]] = {**PvpEnv.metadata, "name": "nh_v0", "is_parallelizable": True}
 
     def __init__(
         self,
         world: str | WorldFactory = "sim",
         reset_params: Mapping[str, Any] | None = None,
-        rewards: Mapping[str, Any] | RewardWeights | None = None,
+        rewards: Any = None,
         frame_ages: Iterable[int] = (0,),
         death_match: bool = True,
         max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS,
         render_mode: str | None = None,
-        contract: str | Contract = "NhEnv",
+        contract: str | Contract | None = None,
+        game: str | Game | None = None,
     ) -> None:
         self.render_mode = check_render_mode(render_mode)
         self.settings = FightSettings(
-            "noop", world, reset_params or {}, rewards, frame_ages, death_match, max_episode_ticks, contract=contract
+            opponent="noop",
+            world=world,
+            reset_params=reset_params or {},
+            rewards=rewards,
+            frame_ages=frame_ages,
+            death_match=death_match,
+            max_episode_ticks=max_episode_ticks,
+            contract=contract,
+            game=game,
         )
-        self.world = make_world(world, 1, reset_params=self.settings.reset_params, contract=contract)
+        self.world = self.settings.make_world(1)
         self.contract = self.world.contract
         ages = check_frame_ages(self.settings.frame_ages)
         self._seats = [SeatObservations(self.world, Seats(1, seat), ages) for seat in range(NUM_SEATS)]
-        self._rewards = Rewards(reward_weights(rewards))
-        self._tick = Tick.nothing(NUM_SEATS)
+        self._rewards = self.settings.scoring
+        self._weights = self._rewards.at(self.settings.rewards, 0)
+        self._tick = Transition.nothing(NUM_SEATS, self.world.report.dtype)
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
         self.observation_spaces = {agent: observation_space(self.contract, len(ages)) for agent in AGENTS}
@@ -92,7 +102,7 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self._length = 0
         self._actions: NDArray[np.int64] | None = None
         self._masks: NDArray[np.bool_] | None = None
-        self._viewer = Viewer(self.contract.name)
+        self._viewer = Viewer(self.contract.name, self.settings.game.viewer)
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of one agent's observations."""
@@ -114,7 +124,9 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         seed = check_seed(seed)
         if seed is None and not self._seeded:
             seed = int(np.random.default_rng().integers(2**32))
-        start: dict[str, Any] = {"bots": (None, None), "death_match": self.settings.death_match}
+        start: dict[str, Any] = {"bots": (None, None)}
+        if not self.settings.death_match:
+            start["death_match"] = False
         self.world.reset(_ONLY_FIGHT, [start if seed is None else {**start, "seed": seed}])
         for seat in self._seats:
             seat.begin(_ONLY_FIGHT)
@@ -156,10 +168,10 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         self._viewer.close()
         self.world.close()
 
-    def _scene(self) -> Scene:
+    def _scene(self) -> Any:
         actions = (None, None) if self._actions is None else tuple(self._actions)
         masks = (None, None) if self._masks is None else tuple(self._masks)
-        return scene_of(self.world, 0, AGENTS, actions, masks)
+        return known_looks(self.settings.game.viewer).scene(self.world, 0, AGENTS, actions, masks)
 
     def _show_if_human(self) -> None:
         if self.render_mode == "human":
@@ -174,9 +186,9 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
     def _results(
         self,
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        outcomes = self.world.outcome[0]
-        self._tick = self._tick.followed_by(self.world.meta[0], outcomes, np.full(NUM_SEATS, self._length > 1))
-        parts = self._rewards.components(self._tick)
+        outcomes = self.world.outcome[0].copy()
+        self._tick = self._tick.followed_by(self.world.report[0].copy(), outcomes, np.full(NUM_SEATS, self._length > 1))
+        parts = self._rewards.compute(self._tick, self._weights)
         limit = self.settings.max_episode_ticks
         # Both leave together, even if only one of the seats saw the fight break off.
         broken = bool((outcomes >= Outcome.TARGET_LOST).any())
@@ -197,6 +209,6 @@ class NhParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: 
         outcome = Outcome(int(self.world.outcome[0, seat]))
         return {
             "outcome": "timeout" if truncated and outcome == Outcome.RUNNING else outcome.name.lower(),
-            "episode_ticks": int(self.world.meta["episode_ticks"][0, seat]),
-            "rewards": named_components(components),
+            "episode_ticks": int(self.world.ticks[0]),
+            "rewards": named_terms(self._rewards, components),
         }

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.world import META_BYTES, META_DTYPE
-
 Rows = NDArray[np.int64] | slice | int
 
 
@@ -54,7 +52,3 @@ class Seats:
         """What it holds of the seats across."""
         facing: NDArray[Any] = array[self.fight[rows], 1 - self.seat[rows]]
         return facing
-
-    def own_meta(self, meta: NDArray[np.void]) -> NDArray[np.void]:
-        """The records ``(N,)`` of the rows' seats, copies."""
-        return self.own(meta.view(META_BYTES)).view(META_DTYPE)

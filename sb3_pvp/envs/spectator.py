@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.render import Scene, scene_of
-from sb3_pvp.world import Outcome
+from sb3_pvp.envs.viewer import known_looks
+from sb3_pvp.game import Outcome
 
 
 class Spectator:
@@ -29,10 +30,10 @@ class Spectator:
         self._started = False
         self._asked = False
         self._masks: NDArray[np.bool_] | None = None
-        self._ends: dict[int, Scene] = {}
+        self._ends: dict[int, Any] = {}
         self._seen: set[int] = set()
 
-    def scene(self, row: int) -> Scene:
+    def scene(self, row: int) -> Any:
         """The last tick of the fight of a row; if that fight has ended in it, its end and not the new fight.
 
         That is so after `start_new` as well, but only if nobody has seen the end before.
@@ -69,12 +70,12 @@ class Spectator:
         self.start_new()
         self._ends.clear()
 
-    def _look(self, row: int) -> Scene:
+    def _look(self, row: int) -> Any:
         fights = self._fights
         number, names, actions = fights.fighters(row)
         masks: Sequence[NDArray[np.bool_] | None] = (None, None)
         if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
             masks = self._masks[number]
-        scene = scene_of(fights.world, number, names, actions, masks)
+        scene = known_looks(fights.settings.game.viewer).scene(fights.world, number, names, actions, masks)
         timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
         return replace(scene, outcome="timeout") if timeout else scene

@@ -1,10 +1,10 @@
-"""`NhVecEnv`: N fights in one world and one process, as an SB3 ``VecEnv``."""
+"""`PvpVecEnv`: N fights in one world and one process, as an SB3 ``VecEnv``."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,20 +13,20 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
-from sb3_pvp.envs.checks import check_seed
+from sb3_pvp.common.checks import check_seed
+from sb3_pvp.common.snapshots import Snapshot, check_identity
+from sb3_pvp.envs.env import PvpEnv
 from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
 from sb3_pvp.envs.episode_log import EpisodeLog
-from sb3_pvp.envs.fight_metrics import Measurable
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.nh_env import NhEnv
+from sb3_pvp.envs.metrics import Measurable
 from sb3_pvp.envs.observations import Observation
-from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponents import OpponentLike
-from sb3_pvp.envs.render.viewer import Frame, Viewer, check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.settings import FightSettings, told_game
 from sb3_pvp.envs.spectator import Spectator
-from sb3_pvp.envs.worlds import WorldFactory
-from sb3_pvp.snapshots import Snapshot, check_identity
+from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
+from sb3_pvp.game import HOME_GAME, WorldFactory
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import OpponentLike
 
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}
 #: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.
@@ -39,7 +39,7 @@ class FightView(Measurable):
     ``get_attr``, ``set_attr`` and ``env_method`` of the vectorised environment end here.
     """
 
-    metadata = NhEnv.metadata
+    metadata = PvpEnv.metadata
 
     def __init__(self, fights: Fights, index: int, template: EnvTemplate, spectator: Spectator, viewer: Viewer) -> None:
         self.fights = fights
@@ -91,7 +91,7 @@ class FightView(Measurable):
         return self._viewer.frame(self._spectator.scene(self.index), self.render_mode)
 
 
-class NhVecEnv(VecEnv):
+class PvpVecEnv(VecEnv):
     """N fights in one world; fights that end are reset at once.
 
     Fight ``i`` goes the way of a single `NhEnv` that is reset with ``seed + i`` and gets the same actions.
@@ -114,11 +114,14 @@ class NhVecEnv(VecEnv):
         world: see `NhEnv`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: by chance.
         render_mode: see `NhEnv`.
-        env_kwargs: the other arguments of `NhEnv`.
+        env_kwargs: the other arguments of `NhEnv`, such as ``game``.
 
     Raises:
         ValueError: for an unknown name or a value out of range.
     """
+
+    #: What is played if nobody says it.
+    home: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -132,11 +135,12 @@ class NhVecEnv(VecEnv):
         if isinstance(num_envs, (list, tuple)):
             templates = read_env_functions(num_envs)
         else:
-            settings = FightSettings(opponent, world, **env_kwargs)
+            game = told_game(env_kwargs.pop("game", None), env_kwargs.get("contract"), world, self.home)
+            settings = FightSettings(opponent, world, game=game, **env_kwargs)
             templates = [EnvTemplate(settings, check_render_mode(render_mode))] * _check_count(num_envs)
         self.fights = Fights(len(templates), templates[0].settings)
         self._spectator = Spectator(self.fights)
-        self._viewer = Viewer(self.fights.contract.name)
+        self._viewer = Viewer(self.fights.contract.name, self.fights.settings.game.viewer)
         self._views = [
             FightView(self.fights, index, template, self._spectator, self._viewer)
             for index, template in enumerate(templates)
@@ -145,7 +149,7 @@ class NhVecEnv(VecEnv):
         self._all = np.arange(len(templates))
         self._started = False
         super().__init__(len(templates), self.fights.observation_space, self.fights.action_space)
-        self.metadata = NhEnv.metadata
+        self.metadata = PvpEnv.metadata
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -275,6 +279,12 @@ class NhVecEnv(VecEnv):
         self.fights.reset(finished)
         for fight in finished.tolist():
             self.reset_infos[fight] = self.fights.reset_info(fight)
+
+
+class NhVecEnv(PvpVecEnv):
+    """A `PvpVecEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one."""
+
+    home = HOME_GAME
 
 
 def _check_count(num_envs: object) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import nn
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.arguments import POSITIVE, Kind
+from sb3_pvp.common.names import require_all_known, require_known
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+_DROPOUT = Kind[float](Annotated[float, Field(ge=0, lt=1)], "a number from 0 to below 1")
 #: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
 Architecture = Sequence[int] | Mapping[str, Any]
 
@@ -38,7 +41,7 @@ def parse_layers(architecture: Architecture | None, activation: str = "relu") ->
     """
     check_activation(activation)
     if isinstance(architecture, Mapping):
-        _check_keys(architecture, ("layers",))
+        require_all_known("key of an architecture", architecture, ("layers",))
         architecture = architecture.get("layers") or ()
     layers: list[Layer] = []
     for item in architecture or ():
@@ -51,8 +54,7 @@ def parse_layers(architecture: Architecture | None, activation: str = "relu") ->
 
 def check_activation(name: object) -> None:
     """Raises ``ValueError`` unless an activation of that name exists."""
-    if name not in ACTIVATIONS:
-        raise ValueError(str(unknown_name("activation", str(name), ACTIVATIONS)))
+    require_known("activation", name, ACTIVATIONS)
 
 
 def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:
@@ -79,30 +81,16 @@ def after_linear(layer: Layer) -> list[nn.Module]:
 
 
 def _parse_layer(item: Mapping[str, Any]) -> list[Layer]:
-    _check_keys(item, ("size", "activation", "repeat", "dropout"))
+    require_all_known("key of an architecture", item, ("size", "activation", "repeat", "dropout"))
     if ("size" in item) == ("dropout" in item):
         raise ValueError(f"a layer has either a size or a dropout, got {dict(item)}")
     repeat = _size(item.get("repeat", 1), "repeat")
     if "dropout" in item:
-        return [Layer(dropout=_probability(item["dropout"]))] * repeat
+        return [Layer(dropout=_DROPOUT.read("a dropout", item["dropout"]))] * repeat
     if item.get("activation") is not None:
         check_activation(item["activation"])
     return [Layer(_size(item["size"]), item.get("activation"))] * repeat
 
 
-def _check_keys(item: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in item:
-        if key not in known:
-            raise ValueError(str(unknown_name("key of an architecture", str(key), known)))
-
-
 def _size(value: object, name: str = "size") -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"the {name} of a layer must be a positive integer, got {value!r}")
-    return value
-
-
-def _probability(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-        raise ValueError(f"a dropout must be a number from 0 to below 1, got {value!r}")
-    return float(value)
+    return POSITIVE.read(f"the {name} of a layer", value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
+from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.schedules import Schedule, parse_schedule
 
 
@@ -73,7 +74,7 @@ def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> fl
 
 def _number(name: str, value: Any) -> float | int:
     allowed = RANGES[name]
-    number = nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    number = float(value) if NUMBER.fits(value) else nan
     if not allowed.low <= number <= allowed.high:  # nor is NaN
         raise _wrong(name, value)
     return round(number) if allowed.integer else number

@@ -15,9 +15,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.arguments import arguments_of
-from sb3_pvp.atomic_files import replacing
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.signatures import arguments_of
 from sb3_pvp.ppo.training_state import (
     State,
     env_state,
@@ -169,9 +169,7 @@ class ResumablePPO(MaskablePPO):
         unknown argument, which SB3 would make an attribute that nobody reads.
         """
         known = arguments_of(cls)
-        for name in kwargs:
-            if known is not None and name not in known.union(_OF_LOAD):
-                raise unknown_name(f"argument of {cls.__name__}.load", name, sorted(known.union(_OF_LOAD)))
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
         with nullcontext() if env is not None else kept_random_state():
             return cls._load(path, env, *args, **kwargs)
 

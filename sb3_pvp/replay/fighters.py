@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs.opponents import WORLD_BOT, Opponent, OpponentLike, is_path, make_opponent, opponent_name
-from sb3_pvp.loading import load
+from sb3_pvp.opponents.opponents import WORLD_BOT, Opponent, OpponentLike, is_path, make_opponent, opponent_name
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.contracts import AUTO, find_contract
+from sb3_pvp.policies.loading import load
 from sb3_pvp.policies.policy_files import find_model
 from sb3_pvp.policies.probabilities import head_probabilities, state_values
-from sb3_pvp.replay.recording import Decision, HeadChoices, Outlook, Player
+from sb3_pvp.replay.recording import Decision, HeadChoices, Outlook, Player, decision_of, per_head
 
 #: Of one fighter in all ticks: ``(ticks, frames, ...)`` each.
 Observations = Mapping[str, NDArray[Any]]
@@ -60,8 +59,8 @@ def make_models(players: Sequence[OpponentLike]) -> list[MaskablePPO | None]:
     return [_model_of(player) for player in players]
 
 
-def game_of(models: Sequence[MaskablePPO | None]) -> str:
-    """The contract that the first model was trained in; raises `ValueError` if nobody knows."""
+def game_of(models: Sequence[MaskablePPO | None]) -> str | None:
+    """The contract that the first model, if any, was trained in; raises `ValueError` if nobody knows."""
     for policy in (model.policy for model in models if model is not None):
         if not isinstance(policy, AutoregressivePolicy):
             raise ValueError(f"a {type(policy).__name__} does not tell what it plays: say which contract")
@@ -69,7 +68,7 @@ def game_of(models: Sequence[MaskablePPO | None]) -> str:
         if contract is None:
             raise ValueError("the model plays no registered contract: say which contract")
         return contract.name
-    return "NhEnv"
+    return None
 
 
 def make_fighters(
@@ -108,11 +107,7 @@ def decisions(
     drawn: Sequence[Any] = [None] * len(actions)
     if model is not None:
         drawn = [_likely(heads, row) for row in head_probabilities(model.policy, observations, actions, masks)]
-    bits = ["".join("01"[bit] for bit in row) for row in masks.astype(int).tolist()]
-    return [
-        Decision(tuple(chosen), tuple(_split(row, heads)), probabilities)
-        for chosen, row, probabilities in zip(actions.tolist(), bits, drawn, strict=True)
-    ]
+    return [decision_of(heads, *each) for each in zip(actions.tolist(), masks, drawn, strict=True)]
 
 
 def outlooks(model: MaskablePPO, observations: Observations) -> list[Outlook]:
@@ -123,16 +118,10 @@ def outlooks(model: MaskablePPO, observations: Observations) -> list[Outlook]:
     return [Outlook(*each) for each in zip(values, wins, strict=True)]
 
 
-def _split(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:
-    """The parts of all heads in something flat."""
-    ends = list(accumulate(len(head.choices) for head in heads))
-    return [row[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-
-
 def _likely(heads: Sequence[HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
     parts = [
         zip(head.choices, own, strict=True)
-        for head, own in zip(heads, _split(probabilities.tolist(), heads), strict=True)
+        for head, own in zip(heads, per_head(probabilities.tolist(), heads), strict=True)
     ]
     return tuple({choice.id: each for choice, each in part if each >= NEXT_TO_NOTHING} for part in parts)
 

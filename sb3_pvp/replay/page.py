@@ -6,18 +6,19 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from sb3_pvp.atomic_files import write_atomically
-from sb3_pvp.replay.events import events_of, short_labels
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.game import find_viewer
 from sb3_pvp.replay.recording import Recording, recording_to_plain
 
-#: They run one after the other, as one script.
-_SCRIPTS = ("dom.js", "fight.js", "arena.js", "panels.js", "charts.js", "story.js", "player.js")
+#: They run one after the other, as one script; that of the game, which completes what the first ones begin, between.
+_FIRST_SCRIPTS = ("dom.js", "fight.js")
+_LAST_SCRIPTS = ("choices.js", "charts.js", "story.js", "player.js")
 #: Data is no script to a browser unless it can end its element, or begin a comment in it.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
@@ -32,7 +33,9 @@ def replay_page(recording: Recording) -> str:
 
     Its ``Content-Security-Policy`` lets nothing run, and nothing be loaded, but its own script and style.
     """
-    style, script = _data("page.css"), "\n".join(map(_data, _SCRIPTS))
+    own = find_viewer(recording.contract).page()
+    style = _data("page.css") + own["style"]
+    script = "\n".join([*map(_data, _FIRST_SCRIPTS), own["script"], *map(_data, _LAST_SCRIPTS)])
     title = " against ".join(player.name for player in recording.players)
     return Template(_data("page.html")).substitute(
         title=html.escape(title),
@@ -48,9 +51,45 @@ def _content(recording: Recording) -> dict[str, Any]:
     """What the page's script reads."""
     return {
         "recording": recording_to_plain(recording),
-        "events": [asdict(event) for event in events_of(recording)],
+        "events": events_of(recording),
         "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
     }
+
+
+def events_of(recording: Recording) -> list[Mapping[str, Any]]:
+    """What the game says that happened, and at last how the fight ended, unless the game has told that already."""
+    events = [*find_viewer(recording.contract).events([moment.scene for moment in recording.moments])]
+    if not events or events[-1]["kind"] != "end":
+        last = len(recording.moments) - 1
+        events.append({"tick": last, "kind": "end", "seat": None, "text": _ending(recording)})
+    return events
+
+
+def _ending(recording: Recording) -> str:
+    names, outcomes = [player.name for player in recording.players], recording.outcomes
+    if "won" in outcomes:
+        return f"{names[outcomes.index('won')]} wins"
+    return _NOBODY_WINS.get(outcomes[0], f"the fight ends: {outcomes[0]}")
+
+
+_NOBODY_WINS = {
+    "tied": "nobody wins",
+    "timeout": "nobody wins: time is over",
+    "running": "the recording ends",
+    "desync": "the fight breaks off: the server lost step",
+    "target_lost": "the fight breaks off: the opponent is gone",
+}
+
+
+def short_labels(ids: Sequence[str], head: str) -> list[str]:
+    """Names of a head's entries that fit into a few letters: without words of its id, or that several entries have.
+
+    Entries that do nothing are called ``"none"``.
+    """
+    words = [each.split("_") for each in ids]
+    common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}
+    kept = [" ".join(word for word in own if word not in common) or " ".join(own) for own in words]
+    return ["none" if {"no", "dont", "none"} & set(own) else text for own, text in zip(words, kept, strict=True)]
 
 
 def _data(name: str) -> str:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sb3_pvp import __version__
-from sb3_pvp.contract import Contract
-from sb3_pvp.envs.checks import check_seed
+from sb3_pvp.common.checks import check_seed
+from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
-from sb3_pvp.envs.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
-from sb3_pvp.envs.render.scene import Scene, scene_of
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.worlds import WorldFactory, contract_of
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Outcome, World, find_viewer
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
 from sb3_pvp.replay.fighters import Fighter, decisions, game_of, make_fighters, make_models, outlooks
 from sb3_pvp.replay.recording import HeadChoices, Moment, Recording, heads_of
-from sb3_pvp.world import NUM_SEATS
 
 #: The agents' random numbers come from other seeds than the fight's.
 _AGENT_SEEDS = 1 << 32
@@ -35,7 +33,7 @@ def record_fight(
     *,
     seed: int = 0,
     deterministic: bool = False,
-    world: str | WorldFactory = "sim",
+    world: str | Callable[..., World] = "sim",
     contract: str | Contract | None = None,
     reset_params: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -47,26 +45,28 @@ def record_fight(
         second: the same; ``"self"``: the first again; or ``"baseline"``: the world's bot, whose choices nobody knows.
         seed: of the fight and of the players' random numbers.
         deterministic: the players take the most likely actions.
-        world: ``"sim"``, ``"rsps://host:port"`` or a factory (`sb3_pvp.envs.worlds.make_world`).
-        contract: what is played; ``None``: what the first model was trained in, else NhEnv.
-        reset_params: how the fight starts, under the names of the wire (protocol.md §3).
-        settings: other arguments of `sb3_pvp.envs.NhEnv`, such as ``rewards`` or ``max_episode_ticks``.
+        world: ``"sim"``, a server's address or a factory; see `FightSettings`.
+        contract: what is played; ``None``: what the first model was trained in, else what environments play.
+        reset_params: how the fight starts.
+        settings: other `FightSettings`, such as ``rewards`` or ``max_episode_ticks``.
 
     Raises:
-        ValueError: for unknown names and values out of range, and models of another game.
+        ValueError: for unknown names, values out of range, models of another game and games that nobody can draw.
         FileNotFoundError: for a model's file that does not exist.
-        sb3_pvp.rsps.RemoteError: if a server cannot be reached, or breaks its word.
+        WorldError: if a server cannot be reached, or breaks its word.
     """
     seed = check_seed(seed) or 0
     second = first if isinstance(second, str) and second == SELF_PLAY else second
     models = make_models((first, second))
-    played = contract or game_of(models)
-    game = contract_of(world, played)
+    played = contract or game_of(models) or HOME_GAME
+    game = load_contract(getattr(world, "contract", played))
+    viewer = find_viewer(game.name)
     fighters = make_fighters((first, second), models, game)
     fights = _make_fights(fighters, world=world, contract=played, reset_params=reset_params or {}, **settings)
     agents = [fighter for fighter in fighters if fighter.opponent is not None]
     try:
-        build, logs, scenes = _play(fights, agents, [fighter.player.name for fighter in fighters], seed, deterministic)
+        names = [fighter.player.name for fighter in fighters]
+        build, logs, scenes = _play(fights, viewer, agents, names, seed, deterministic)
         outcome = str(fights.info(0)["outcome"])
     finally:
         fights.close()
@@ -82,7 +82,7 @@ def record_fight(
         world=world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__),
         reset_params=dict(reset_params or {}),
         build=build,
-        versions={"sb3_pvp": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions={"sb3_pvp": version("sb3-pvp"), "torch": torch.__version__, "python": platform.python_version()},
     )
 
 
@@ -105,15 +105,15 @@ def _make_fights(fighters: tuple[Fighter, Fighter], **settings: Any) -> Fights:
 
 
 def _play(
-    fights: Fights, agents: list[Fighter], names: list[str], seed: int, deterministic: bool
-) -> tuple[str | None, list[_Log], list[Scene]]:
+    fights: Fights, viewer: Any, agents: list[Fighter], names: list[str], seed: int, deterministic: bool
+) -> tuple[str | None, list[_Log], list[Any]]:
     """Plays to the end: the build, what the agents did, and the scenes, the start first."""
     rows = range(len(agents))
     fights.reset(np.arange(len(agents)), [seed + row for row in rows])
     build = fights.reset_info(0).get("build")
     states = [agent.opponent.initial_state([_AGENT_SEEDS * (row + 1) + seed]) for row, agent in enumerate(agents)]  # type: ignore[union-attr]
     logs = [_Log() for _ in rows]
-    scenes = [_scene(fights, names)]
+    scenes = [_scene(fights, viewer, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
         for row, agent in enumerate(agents):
             seen, mask = _seen_by(agent, fights, row), fights.action_masks(row)
@@ -126,7 +126,7 @@ def _play(
         fights.step(np.stack([log.actions[-1] for log in logs]))
         for row, log in enumerate(logs):
             log.rewards.append(float(fights.reward[row]))
-        scenes.append(_scene(fights, names))
+        scenes.append(_scene(fights, viewer, names))
     return build, logs, scenes
 
 
@@ -137,14 +137,12 @@ def _seen_by(agent: Fighter, fights: Fights, row: int) -> Observation:
     return {key: part[0] if key == "action_mask" else part[0][own] for key, part in stacked.items()}
 
 
-def _scene(fights: Fights, names: list[str]) -> Scene:
-    scene = scene_of(fights.world, 0, names)
-    first, second = (replace(fighter, heads=()) for fighter in scene.fighters)
-    return replace(scene, fighters=(first, second))
+def _scene(fights: Fights, viewer: Any, names: list[str]) -> Any:
+    return viewer.scene(fights.world, 0, names, Outcome(int(fights.world.outcome[0, 0])).name.lower())
 
 
 def _moments(
-    scenes: list[Scene], agents: list[Fighter], logs: list[_Log], heads: tuple[HeadChoices, ...]
+    scenes: list[Any], agents: list[Fighter], logs: list[_Log], heads: tuple[HeadChoices, ...]
 ) -> tuple[Moment, ...]:
     nothing = [None] * len(scenes)
     columns: list[list[Any]] = [[], [], []]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from sb3_pvp.atomic_files import replacing
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs.render.scene import Scene
-from sb3_pvp.replay.plain_values import from_plain, to_plain
+from sb3_pvp.game import VIEWERS, find_viewer
 
 FORMAT = "sb3_pvp fight"
 VERSION = 1
@@ -87,13 +91,14 @@ class Moment:
     """One tick; the pairs are of the two seats.
 
     Attributes:
-        scene: what was to be seen after the tick; without heads, which are in ``decisions``.
+        scene: what was to be seen after the tick, of the kind that the game's viewer makes; without what is in
+            ``decisions``.
         decisions: what was chosen in this tick; ``None`` at the start, and where nobody knows.
         outlooks: what models expected after this tick; ``None`` at the end, and for those that are no models.
         rewards: of this tick, ``None`` at the start, and for those that are no agents.
     """
 
-    scene: Scene
+    scene: Any
     decisions: tuple[Decision | None, Decision | None] = (None, None)
     outlooks: tuple[Outlook | None, Outlook | None] = (None, None)
     rewards: tuple[float | None, float | None] = (None, None)
@@ -112,7 +117,7 @@ class Recording:
         seed: of the fight; ``None`` if nobody knows.
         deterministic: the players took the most likely actions.
         world: where it was fought: an address, ``"sim"``, or where it was recorded.
-        reset_params: how it started, under the names of the wire (protocol.md §3).
+        reset_params: how it started, in the world's own words.
         build: the first player's, if the world tells.
         versions: of the packages that were used.
     """
@@ -138,6 +143,20 @@ def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
     )
 
 
+def decision_of(
+    heads: Sequence[HeadChoices], chosen: Sequence[int], mask: NDArray[np.bool_], probabilities: Any = None
+) -> Decision:
+    """What was chosen, an entry of each head, and from what, bool ``(A,)``."""
+    bits = "".join("01"[bit] for bit in mask.astype(int).tolist())
+    return Decision(tuple(chosen), tuple(per_head(bits, heads)), probabilities)
+
+
+def per_head(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:
+    """The parts of all heads in something flat."""
+    ends = list(accumulate(len(head.choices) for head in heads))
+    return [row[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
 def save_fight(recording: Recording, path: str | Path) -> None:
     """Writes a recording, atomically; equal recordings make equal files."""
     text = json.dumps(recording_to_plain(recording), separators=(",", ":"), allow_nan=False)
@@ -145,13 +164,20 @@ def save_fight(recording: Recording, path: str | Path) -> None:
         partial.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load_fight(path: str | Path) -> Recording:
-    """Reads a file of `save_fight`.
+def load_fight(path: str | Path, number: int = 0) -> Recording:
+    """Reads a file of `save_fight`, or a recording that a game makes itself, such as of what its servers are told.
+
+    Args:
+        path: names of files tell a game's viewer that they are its own.
+        number: which of the fights in a recording of a game, from 0 on.
 
     Raises:
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
+    for viewer in map(find_viewer, VIEWERS):
+        if str(path).endswith(getattr(viewer, "recordings", ())):
+            return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
     try:
@@ -174,11 +200,35 @@ def recording_from_plain(plain: Any) -> Recording:
     recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
     if not recording.moments:
         raise ValueError("it has no moments")
+    viewer, moments = find_viewer(recording.contract), []
     for number, moment in enumerate(recording.moments):
         for decision in moment.decisions:
             if decision is not None:
                 _check_decision(decision, recording.heads, f"moments[{number}].decisions")
-    return recording
+        try:
+            moments.append(replace(moment, scene=viewer.read_scene(moment.scene)))
+        except ValueError as error:
+            raise ValueError(f"moments[{number}].scene: {error}") from error
+    return replace(recording, moments=tuple(moments))
+
+
+def _told(fight: Any, world: str) -> Recording:
+    """What a game's viewer read of a fight, in which nobody tells what they thought."""
+    heads = heads_of(fight.contract)
+    first, second = map(Player, fight.names, fight.kinds)
+    moments = []
+    for scene, *choices in fight.moments:
+        one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
+        moments.append(Moment(scene, (one, other)))
+    return Recording(
+        fight.contract.name,
+        heads,
+        (first, second),
+        fight.outcomes,
+        tuple(moments),
+        world=world,
+        reset_params=fight.reset_params,
+    )
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.names import require_all_known, require_known
 
 #: The schedules that have a JSON form, by their ``type``.
 KINDS: dict[str, type[Schedule]] = {}
@@ -101,13 +101,10 @@ def _from_config(config: dict[str, Any]) -> Schedule:
     kind = keys.pop("type", None)
     if kind is None:
         raise ValueError(f"a schedule needs the key 'type' (one of {', '.join(KINDS)}); got the keys {list(keys)}")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(str(unknown_name("schedule type", str(kind), KINDS)))
+    require_known("schedule type", kind, KINDS)
     cls = KINDS[kind]
     allowed = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    for key in keys:
-        if key not in allowed:
-            raise ValueError(str(unknown_name(f"key of a {kind} schedule", str(key), allowed)))
+    require_all_known(f"key of a {kind} schedule", keys, allowed)
     for name, field in allowed.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in keys:
             raise ValueError(f"a {kind} schedule needs the key {name!r}")

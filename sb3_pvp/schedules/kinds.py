@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from sb3_pvp.common.arguments import ABOVE_0, COUNT, FLAG, INTEGER, NUMBER, Kind
 from sb3_pvp.schedules.base import Schedule, as_schedule
 
 
@@ -27,11 +28,11 @@ class Linear(Schedule, kind="linear"):
     round_digits: int | None = None
 
     def __post_init__(self) -> None:
-        _require_numbers(self, "linear", "initial_value", "final_value", "change_over_time_steps")
-        _require(self.change_over_time_steps > 0, "change_over_time_steps of a linear schedule", "positive", self)
-        _require(isinstance(self.round_value, bool), "round_value of a linear schedule", "true or false", self)
-        digits = self.round_digits
-        _require(digits is None or _is_integer(digits), "round_digits of a linear schedule", "an integer or null", self)
+        _check(self, "a linear schedule", NUMBER, "initial_value", "final_value")
+        _check(self, "a linear schedule", ABOVE_0, "change_over_time_steps")
+        _check(self, "a linear schedule", FLAG, "round_value")
+        if self.round_digits is not None:
+            _check(self, "a linear schedule", INTEGER, "round_digits")
 
     def __call__(self, t: float, **variables: Any) -> float:
         value = self._value(t / self.change_over_time_steps)
@@ -56,10 +57,9 @@ class Log(Schedule, kind="log"):
     base: float = 10
 
     def __post_init__(self) -> None:
-        for name in ("initial_value", "final_value", "change_over_time_steps", "base"):
-            _require_numbers(self, "log", name)
-            _require(getattr(self, name) > 0, f"{name} of a log schedule", "positive", self)
-        _require(self.base != 1, "base of a log schedule", "another number than 1", self)
+        _check(self, "a log schedule", ABOVE_0, "initial_value", "final_value", "change_over_time_steps", "base")
+        if self.base == 1:
+            raise ValueError("base of a log schedule must be another number than 1")
 
     def __call__(self, t: float, **variables: Any) -> float:
         fraction = t / self.change_over_time_steps
@@ -82,12 +82,9 @@ class Jump(Schedule, kind="jump"):
 
     def __post_init__(self) -> None:
         jumps = self.jumps.items() if isinstance(self.jumps, Mapping) else self.jumps
-        _require(
-            isinstance(jumps, (tuple, type({}.items()))) and len(jumps) > 0,
-            "jumps of a jump schedule",
-            'an object {"threshold": schedule, ...} with one entry at least',
-            self,
-        )
+        if not isinstance(jumps, (tuple, type({}.items()))) or not jumps:
+            expected = 'an object {"threshold": schedule, ...} with one entry at least'
+            raise ValueError(f"jumps of a jump schedule must be {expected}, got {self.jumps!r}")
         parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
         object.__setattr__(self, "jumps", parsed)
 
@@ -125,14 +122,14 @@ class BooleanArray(Schedule, kind="npboolarray"):
     default_value: bool = True
 
     def __post_init__(self) -> None:
-        _require(_is_integer(self.size) and self.size >= 0, "size of an npboolarray", "a non-negative integer", self)
-        _require(isinstance(self.default_value, bool), "default_value of an npboolarray", "true or false", self)
+        _check(self, "an npboolarray", COUNT, "size")
+        _check(self, "an npboolarray", FLAG, "default_value")
+        index = Kind[int](Annotated[int, Field(ge=-self.size, lt=self.size)], "an index")
         for name in ("true_indices", "false_indices"):
             indices = getattr(self, name)
-            fine = isinstance(indices, (list, tuple)) and all(
-                _is_integer(index) and -self.size <= index < self.size for index in indices
-            )
-            _require(fine, f"{name} of an npboolarray", f"a list of integers below its size, {self.size}", self)
+            if not isinstance(indices, (list, tuple)) or not all(map(index.fits, indices)):
+                expected = f"a list of integers below its size, {self.size}"
+                raise ValueError(f"{name} of an npboolarray must be {expected}, got {indices!r}")
             object.__setattr__(self, name, tuple(indices))
 
     def __call__(self, t: float, **variables: Any) -> NDArray[np.bool_]:
@@ -145,25 +142,13 @@ class BooleanArray(Schedule, kind="npboolarray"):
 
 def _threshold(key: Any) -> int:
     try:
-        if isinstance(key, str) or _is_integer(key):
+        if isinstance(key, str) or INTEGER.fits(key):
             return int(key)
     except ValueError:
         pass
     raise ValueError(f"thresholds of a jump schedule must be integers, got {key!r}")
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require_numbers(schedule: Schedule, kind: str, *names: str) -> None:
+def _check(schedule: Schedule, article: str, kind: Kind[Any], *names: str) -> None:
     for name in names:
-        value = getattr(schedule, name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        _require(is_number, f"{name} of a {kind} schedule", "a finite number", schedule)
-
-
-def _require(fine: bool, what: str, expected: str, schedule: Schedule) -> None:
-    """``what`` begins with the name of the field."""
-    if not fine:
-        raise ValueError(f"{what} must be {expected}, got {getattr(schedule, what.split()[0])!r}")
+        kind.read(f"{name} of {article}", getattr(schedule, name))

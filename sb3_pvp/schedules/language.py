@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.names import unknown_name
 
 #: How many nodes of the syntax tree one call may evaluate; operators and names of functions do not count.
 NODE_BUDGET = 100

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.atomic_files import replacing, write_atomically
+from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
 from sb3_pvp.selfplay.league_settings import check_anchors, check_fights, read_json, read_settings
 from sb3_pvp.selfplay.match_log import MatchLog
@@ -142,20 +142,16 @@ class League:
                 digest.update(block)
         return digest.hexdigest()
 
-    def refresh(self) -> list[Player]:
-        """Tells the match maker of all new models, in order of their steps, and returns these (self-play.md §4)."""
-        maker = self._needed_match_maker()
-        new = [player for player in self.players() if player not in maker.players]
-        for player in new:
-            maker.add(player)
-        return new
-
     def choose(self, rng: np.random.Generator) -> Player:
         """Draws whom to fight next; players whose model is gone leave the league now, with a warning.
 
         Raises `ValueError` if nobody is left. Whoever has no step needs no model: he may be a bot or a plug-in.
         """
-        maker = self._needed_match_maker()
+        maker = self.match_maker
+        if maker is None:
+            raise ValueError(
+                f"the league in {self.folder} was opened without a match maker: League(folder, match_maker)"
+            )
         while True:
             player = maker.choose(rng)
             if player.step is None or self.path(player).is_file():
@@ -213,13 +209,6 @@ class League:
         """Writes down the ratings only, which any process may do at any time."""
         self.ratings()
         self._write_ratings()
-
-    def _needed_match_maker(self) -> MatchMaker:
-        if self.match_maker is None:
-            raise ValueError(
-                f"the league in {self.folder} was opened without a match maker: League(folder, match_maker)"
-            )
-        return self.match_maker
 
     def _go_on(self, maker: MatchMaker, state: Mapping[str, Any]) -> None:
         if state.get("kind") != maker.kind:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from sb3_pvp.common.arguments import Kind
+from sb3_pvp.common.snapshots import check_identity
 from sb3_pvp.selfplay.players import Player
-from sb3_pvp.snapshots import check_identity
 
 #: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
 MAX_ANCHOR = 10_000.0
+_RATING = Kind[float](
+    Annotated[float, Field(ge=-MAX_ANCHOR, le=MAX_ANCHOR)], f"a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}"
+)
 
 _IDENTITY = {"kind": "league", "version": 1}
 
@@ -45,13 +50,8 @@ def check_anchors(anchors: object) -> dict[Player, float]:
     """
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
-    for name, rating in anchors.items():
-        is_number = isinstance(rating, Real) and not isinstance(rating, bool)
-        if not is_number or not -MAX_ANCHOR <= rating <= MAX_ANCHOR:
-            raise ValueError(
-                f"the anchor of {name} must be a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}, got {rating!r}"
-            )
-    return {Player.parse(str(name)): float(rating) for name, rating in anchors.items()}
+    ratings = {name: _RATING.read(f"the anchor of {name}", rating) for name, rating in anchors.items()}
+    return {Player.parse(str(name)): rating for name, rating in ratings.items()}
 
 
 def check_fights(fights: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.names import require_known
 from sb3_pvp.selfplay.players import Player
 
 #: Outcomes that say something about the players, as seen by the first of them, and his score.
@@ -82,8 +82,7 @@ class MatchRecord:
     key: str
 
     def __post_init__(self) -> None:
-        if self.outcome not in SCORES and self.outcome not in BROKEN:
-            raise ValueError(str(unknown_name("outcome", self.outcome, [*SCORES, *BROKEN])))
+        require_known("outcome", self.outcome, [*SCORES, *BROKEN])
         if self.counted and self.outcome in BROKEN:
             raise ValueError(f"a fight that ended with {self.outcome!r} cannot be counted: say counted=False")
         if self.player_a == self.player_b:

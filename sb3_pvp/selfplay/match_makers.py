@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, SHARE
+from sb3_pvp.common.names import require_known
+from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.schedules import Schedule, parse_schedule
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 from sb3_pvp.selfplay.players import Player
-from sb3_pvp.snapshots import Snapshot, check_identity
 
 _VERSION = 1
 #: The match makers by name.
@@ -78,8 +78,7 @@ class MatchMaker(ABC):
             learner_outcome: how the fight ended.
             probability: with which he was chosen; ``None``: that of now.
         """
-        if learner_outcome not in SCORES and learner_outcome not in BROKEN:
-            raise ValueError(str(unknown_name("outcome", learner_outcome, [*SCORES, *BROKEN])))
+        require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
         if learner_outcome in SCORES and player in self._known:
             self._learn(player, SCORES[learner_outcome], probability)
 
@@ -137,10 +136,7 @@ class Prioritised(MatchMaker, kind="prioritised"):
 
     def learning_rate(self) -> float:
         """The present one; raises `ValueError` if the schedule gives something else than a non-negative number."""
-        value = self._learning_rate(self.trained_rollouts)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0 or not isfinite(value):
-            raise ValueError(f"learning_rate must be a number of at least 0, got {value!r}")
-        return float(value)
+        return AT_LEAST_0.read("learning_rate", self._learning_rate(self.trained_rollouts))
 
     def qualities(self) -> dict[Player, float]:
         """The quality of every player."""
@@ -187,12 +183,10 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
 
     def __init__(self, weighting: str = "hard", decay: float = 0.99, prior_games: float = 1.0) -> None:
         super().__init__()
-        if weighting not in WEIGHTINGS:
-            raise ValueError(str(unknown_name("weighting", str(weighting), WEIGHTINGS)))
+        require_known("weighting", weighting, WEIGHTINGS)
         if not 0 < decay <= 1:
             raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
-        if not 0 <= prior_games < np.inf:
-            raise ValueError(f"prior_games must be a number of at least 0, got {prior_games!r}")
+        AT_LEAST_0.check(prior_games=prior_games)
         self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
 
     def win_rates(self) -> dict[Player, float]:
@@ -226,10 +220,8 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 
     def __init__(self, window: int = 10, latest_ratio: float = 0.5) -> None:
         super().__init__()
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"window must be a positive integer, got {window!r}")
-        if not 0 <= latest_ratio <= 1:
-            raise ValueError(f"latest_ratio must be a probability, got {latest_ratio!r}")
+        POSITIVE.check(window=window)
+        SHARE.check(latest_ratio=latest_ratio)
         self.window, self.latest_ratio = window, latest_ratio
 
     def _distribution(self) -> NDArray[np.float64]:
@@ -242,8 +234,7 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
     """The match maker with that name: one of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
-    if kind not in MATCH_MAKERS:
-        raise ValueError(str(unknown_name("match maker", str(kind), MATCH_MAKERS)))
+    require_known("match maker", kind, MATCH_MAKERS)
     try:
         return MATCH_MAKERS[kind](**settings)
     except TypeError as error:

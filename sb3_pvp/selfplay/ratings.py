@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.selfplay.bradley_terry import BradleyTerry, fit_bradley_terry
 from sb3_pvp.selfplay.elo import Elo
 from sb3_pvp.selfplay.match_log import MatchLog
 from sb3_pvp.selfplay.open_skill import OpenSkill
 from sb3_pvp.selfplay.payoff import Counts, Payoff
 from sb3_pvp.selfplay.players import Player
-from sb3_pvp.snapshots import Snapshot, check_identity
 
 
 class Ratings:

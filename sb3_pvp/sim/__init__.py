@@ -1,5 +1,5 @@
-"""The embedded world: NH and Dharok fights as arrays, ticked by compiled code, without any server."""
+"""The old name of `sb3_pvp.games.osrs.sim`, which goes on working."""
 
-from sb3_pvp.sim.world import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
 
 __all__ = ["SimWorld"]

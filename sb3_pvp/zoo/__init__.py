@@ -7,9 +7,8 @@ and ``train`` also takes ``--preset NAME`` and ``--resume``. To use rl-zoo3's ow
 
 from __future__ import annotations
 
-import sb3_pvp  # noqa: F401  registers the environments
+from sb3_pvp.presets.presets import find_preset, hyperparams_path, presets
 from sb3_pvp.zoo.front_ends import enjoy, plots, push, record_training, record_video, train
-from sb3_pvp.zoo.hyperparams import find_preset, hyperparams_path, presets
 
 __all__ = [
     "enjoy",

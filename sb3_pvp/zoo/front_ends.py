@@ -15,9 +15,9 @@ from typing import Any
 
 import gymnasium
 
-from sb3_pvp.contract.errors import unknown_name
-from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
-from sb3_pvp.zoo.hyperparams import ALGO, find_preset
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.presets.presets import ALGO, find_preset
 from sb3_pvp.zoo.installation import install_into_rl_zoo3
 from sb3_pvp.zoo.option_checks import check_numbers, check_plot
 from sb3_pvp.zoo.sweeps.options import SweepOptions, add_options, read_options
@@ -90,7 +90,7 @@ def record_training(arguments: list[str] | None = None) -> None:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.training_video import record_training as record
 
-        record(arguments)
+        record(arguments, record_video)
 
 
 def push(arguments: list[str] | None = None) -> None:
@@ -109,8 +109,8 @@ def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, on the others."""
     with _command("plots", arguments) as arguments:
         name = arguments[0] if arguments else ""
-        if name not in PLOTS:
-            raise ZooError(str(unknown_name("plot", name, PLOTS)))
+        with refusals():
+            require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
         check_plot(name, arguments[1:])
         import rl_zoo3.plots
@@ -131,7 +131,7 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     try:
         install_into_rl_zoo3()
         yield sys.argv[1:] if arguments is None else arguments
-    except ZooError as error:
+    except Refusal as error:
         _end(name, error, 2)
     except TrainingInterrupted as error:
         _end(name, error, 1)
@@ -160,10 +160,8 @@ def _of_preset(name: str | None) -> list[str]:
     """What a preset stands for; to be put first, so that what is given on the command line replaces it."""
     if not name:
         return []
-    try:
+    with refusals():
         preset = find_preset(name)
-    except ValueError as error:
-        raise ZooError(str(error)) from error
     return ["--algo", ALGO, "--env", preset.env_id, "-conf", str(preset.path)]
 
 
@@ -175,21 +173,15 @@ def _check(arguments: list[str]) -> None:
     parser.add_argument("-i", "--trained-agent", default="")
     parser.add_argument("--device", default="cpu")
     given, _ = parser.parse_known_args(arguments)
-    for package in given.gym_packages:
-        _import(package)
+    with refusals(ImportError, about="--gym-packages takes names of Python packages"):
+        for package in given.gym_packages:
+            importlib.import_module(package)
     _check_device(given.device)
     model = Path(given.trained_agent)
     if given.trained_agent and not (model.suffix == ".zip" and model.is_file()):
-        raise ZooError(f"there is no model {model}: -i takes the zip file of one")
+        raise Refusal(f"there is no model {model}: -i takes the zip file of one")
     if given.env not in gymnasium.registry:
-        raise ZooError(_unknown_env(given.env))
-
-
-def _import(package: str) -> None:
-    try:
-        importlib.import_module(package)
-    except ImportError as error:
-        raise ZooError(f"--gym-packages takes names of Python packages: {error}") from error
+        raise Refusal(_unknown_env(given.env))
 
 
 def _check_device(name: str) -> None:
@@ -199,7 +191,7 @@ def _check_device(name: str) -> None:
     try:
         torch.zeros(1, device=get_device(name))
     except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
-        raise ZooError(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
+        raise Refusal(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
 
 
 def _unknown_env(name: str) -> str:
@@ -209,7 +201,7 @@ def _unknown_env(name: str) -> str:
 def _require_packages(extra: str, *packages: str) -> None:
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
-        raise ZooError(f'this needs {" and ".join(missing)}, which are not installed: pip install "sb3-pvp[{extra}]"')
+        raise Refusal(f'this needs {" and ".join(missing)}, which are not installed: pip install "sb3-pvp[{extra}]"')
 
 
 def _run_script(module: str, arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.ffmpeg import ffmpeg_on_path
 
 _USAGE = """
@@ -33,7 +33,7 @@ action, _ = fighter.predict(observation)  # obeys the masks in the observation
 def mended_hub() -> Iterator[None]:
     """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card.
 
-    What the hub refuses is a `ZooError`.
+    What the hub refuses is a `Refusal`.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -58,12 +58,12 @@ def mended_hub() -> Iterator[None]:
         try:
             yield
         except HfHubHTTPError as error:
-            raise ZooError(f"the hub has refused: {error}") from error
+            raise Refusal(f"the hub has refused: {error}") from error
 
 
 def _add_usage(card: Path) -> None:
     """Says how to use the model beside the card, if it is a fighter of this package."""
-    from sb3_pvp.zoo.hyperparams import ALGO
+    from sb3_pvp.presets.presets import ALGO
 
     for model in card.parent.glob(f"{ALGO}-*.zip"):
         env_id = model.stem.removeprefix(f"{ALGO}-")

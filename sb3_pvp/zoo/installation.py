@@ -5,10 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import sys
 
-import sb3_pvp
-
 #: Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
-_WORKER_MODULES = ["stable_baselines3", sb3_pvp.__name__, "sb3_pvp.envs"]
+_WORKER_MODULES = ["stable_baselines3", "sb3_pvp.envs"]
 
 #: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
 _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
@@ -20,7 +18,7 @@ def install_into_rl_zoo3() -> None:
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 
     from sb3_pvp.ppo import PvpPPO
-    from sb3_pvp.zoo.hyperparams import ALGO
+    from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.manager import PvpExperimentManager
     from sb3_pvp.zoo.named_values import NamedValues
     from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
-from sb3_pvp.rsps import RemoteError
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.game import WorldError
+from sb3_pvp.presets.presets import hyperparams_in, hyperparams_path, plain_config, renamed, with_nested
+from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay.league import LEAGUE
 from sb3_pvp.zoo.continuing import copy_league, league_of
 from sb3_pvp.zoo.environments import is_ours
-from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError, one_line
-from sb3_pvp.zoo.hyperparams import hyperparams_in, hyperparams_path, plain_config, with_nested
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
     GoingOn,
@@ -38,7 +39,6 @@ from sb3_pvp.zoo.resume import (
 )
 from sb3_pvp.zoo.sweeps.manager import SweepingManager
 from sb3_pvp.zoo.tracking import EVENTS, Tracking
-from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
@@ -61,6 +61,7 @@ class PvpExperimentManager(SweepingManager):
         **keywords: Any,
     ) -> None:
         ours = is_ours(env_id)
+        self._refusals = refusals if ours else nullcontext
         self._resume = resume
         self._tracking = tracking or (Tracking() if getattr(args, "track", False) else None)
         if tracking:
@@ -71,7 +72,7 @@ class PvpExperimentManager(SweepingManager):
             keywords["config"] = str(default)
         super().__init__(args, algo, env_id, *positional, **keywords)
         if self._tracking and self.optimize_hyperparameters:
-            raise ZooError("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
+            raise Refusal("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if ours:
             self._choose_processes(keywords.get("vec_env_type", "dummy"))
 
@@ -84,16 +85,16 @@ class PvpExperimentManager(SweepingManager):
             torch.set_num_threads(1)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.zoo.hyperparams`).
+        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.presets.presets`).
 
-        For environments of this package they are checked. Raises `ZooError` for what is impossible.
+        For environments of this package they are checked. Raises `Refusal` for what is impossible.
         """
-        with self._refusing():
+        with self._refusals():
             hyperparams, saved = self._read_hyperparameters()
-        if self.continue_training:
-            steps_of(Path(self.trained_agent))
-        if is_ours(self.env_name.gym_id):
-            self._check(hyperparams)
+            if self.continue_training:
+                steps_of(Path(self.trained_agent))
+            if is_ours(self.env_name.gym_id):
+                self._check(hyperparams)
         if self._resume:
             self._go_on(self._resume, saved)
         self._saved_hyperparams = saved
@@ -107,7 +108,7 @@ class PvpExperimentManager(SweepingManager):
             except (ImportError, AttributeError) as error:
                 raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
         self.config = original
-        nested = with_nested(hyperparams)
+        nested = renamed(with_nested(hyperparams))
         return nested, OrderedDict(sorted(nested.items()))
 
     def _check(self, hyperparams: dict[str, Any]) -> None:
@@ -123,10 +124,6 @@ class PvpExperimentManager(SweepingManager):
                 'add to them: -params "env_kwargs.NAME:VALUE"',
                 file=sys.stderr,
             )
-
-    def _refusing(self) -> AbstractContextManager[None]:
-        """What is wrong with the settings of an environment of this package becomes one line."""
-        return one_line() if is_ours(self.env_name.gym_id) else nullcontext()
 
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
@@ -153,7 +150,7 @@ class PvpExperimentManager(SweepingManager):
     def _preprocess_hyperparams(
         self, hyperparams: dict[str, Any]
     ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
-        with self._refusing():
+        with self._refusals():
             processed = super()._preprocess_hyperparams(hyperparams)
         # The base class lets only the command line's env_kwargs reach the evaluation environment.
         if self._eval_env_kwargs_args is None:
@@ -165,7 +162,7 @@ class PvpExperimentManager(SweepingManager):
     def setup_experiment(self) -> Any:
         """Makes the model and all that its training needs."""
         try:
-            with self._refusing():
+            with self._refusals():
                 return super().setup_experiment()
         except BaseException:
             if self._tracking:
@@ -210,7 +207,7 @@ class PvpExperimentManager(SweepingManager):
         """Trains the model; what it was at the beginning is kept as ``initial_model.zip``, to compare with.
 
         If an error ends the training, what was learned so far is kept as ``interrupted_model.zip``; it is a
-        `TrainingInterrupted` if a server or the process of an environment is gone. Raises `ZooError` for settings that
+        `TrainingInterrupted` if a server or the process of an environment is gone. Raises `Refusal` for settings that
         turn out to be impossible before the first step, such as those of callbacks.
         """
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
@@ -219,7 +216,7 @@ class PvpExperimentManager(SweepingManager):
             model.save(run / INITIAL_MODEL)
         league = league_of(Path(self.trained_agent)) if begins_with_another else None
         if league is not None:
-            with self._refusing():
+            with self._refusals():
                 copy_league(league, run / LEAGUE, model)
         keeps_counting = self.continue_training and is_ours(self.env_name.gym_id)
         begun_at = self._stopped_run.begun_at if self._stopped_run else None
@@ -241,7 +238,7 @@ class PvpExperimentManager(SweepingManager):
             raise TrainingInterrupted(
                 f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
             ) from error
-        with nullcontext() if has_begun else self._refusing():
+        with nullcontext() if has_begun else self._refusals():
             raise error
 
     def save_trained_model(self, model: BaseAlgorithm) -> None:
@@ -258,7 +255,7 @@ def _reason(error: Exception) -> str | None:
     """What a user can be told of what ended the training without seeing where."""
     if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
         return "the process of an environment has ended (its error, if it had one, stands above)"
-    return str(error) if isinstance(error, RemoteError) else None
+    return str(error) if isinstance(error, WorldError) else None
 
 
 @contextmanager

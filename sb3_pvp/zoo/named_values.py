@@ -7,7 +7,7 @@ from typing import Any
 
 from rl_zoo3.utils import StoreDict
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
 
 
 class NamedValues(StoreDict):
@@ -16,13 +16,13 @@ class NamedValues(StoreDict):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
     ) -> None:
-        """Reads the values of an option; raises `ZooError` if one is no Python."""
+        """Reads the values of an option; raises `Refusal` if one is no Python."""
         read: dict[str, Any] = {}
         for value in values:
             try:
                 super().__call__(parser, namespace, [value], option_string)  # type: ignore[no-untyped-call]
             except Exception as error:  # whatever Python says about it
-                raise ZooError(
+                raise Refusal(
                     f"{option_string} takes NAME:VALUE with a VALUE in Python, where text is in quotes within quotes, "
                     f"such as \"opponent:'scripted'\"; got {value!r}: {error}"
                 ) from error

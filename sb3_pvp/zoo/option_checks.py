@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
 
 #: Options of ``train``, and the least that each may be.
 _LEAST = {
@@ -34,11 +34,11 @@ class _Parser(argparse.ArgumentParser):
     """Knows some options, and nothing of the others."""
 
     def error(self, message: str) -> NoReturn:
-        raise ZooError(message)
+        raise Refusal(message)
 
 
 def check_numbers(arguments: list[str]) -> None:
-    """Raises `ZooError` for impossible numbers among the arguments of ``train``."""
+    """Raises `Refusal` for impossible numbers among the arguments of ``train``."""
     parser = _Parser(add_help=False)
     parser.add_argument("-n", "--n-timesteps", type=int, default=-1)
     for option in _LEAST:
@@ -46,14 +46,14 @@ def check_numbers(arguments: list[str]) -> None:
     given = vars(parser.parse_known_args(arguments)[0])
     n_timesteps = given.pop("n_timesteps")
     if n_timesteps < 1 and n_timesteps != -1:
-        raise ZooError(f"-n must be a positive number of steps, or -1 for those of the preset, got {n_timesteps}")
+        raise Refusal(f"-n must be a positive number of steps, or -1 for those of the preset, got {n_timesteps}")
     for option, number in given.items():
         if number is not None and number < _LEAST[option]:
-            raise ZooError(f"{option} must be at least {_LEAST[option]}, got {number}")
+            raise Refusal(f"{option} must be at least {_LEAST[option]}, got {number}")
 
 
 def check_plot(name: str, arguments: list[str]) -> None:
-    """Raises `ZooError` if there is nothing to draw for these arguments of a plot of rl-zoo3."""
+    """Raises `Refusal` if there is nothing to draw for these arguments of a plot of rl-zoo3."""
     if {"-h", "--help"} & set(arguments):
         return
     if name == "plot_from_file":
@@ -72,14 +72,14 @@ def _check_runs(name: str, arguments: list[str]) -> None:
     given, _ = parser.parse_known_args(arguments)
     for folder in given.folders:
         if not Path(folder).is_dir():
-            raise ZooError(f"there is no folder {folder}: -f takes a folder of runs, such as logs")
+            raise Refusal(f"there is no folder {folder}: -f takes a folder of runs, such as logs")
     pattern, maker = _DRAWN_FROM[name]
     algos = [algo.lower() if several else algo for algo in given.algos]
     runs = [run for folder in given.folders for algo in algos for run in Path(folder, algo).glob("*")]
     for env in given.env:
         if not any(env in run.name and any(run.glob(pattern)) for run in runs):
             where = " or ".join(str(Path(folder, algo)) for folder in given.folders for algo in algos)
-            raise ZooError(f"there is no run of {env} with {pattern.strip('*')} (from {maker}) in {where}")
+            raise Refusal(f"there is no run of {env} with {pattern.strip('*')} (from {maker}) in {where}")
 
 
 def _check_results(arguments: list[str]) -> None:
@@ -96,15 +96,15 @@ def _check_results(arguments: list[str]) -> None:
     envs = _chosen(results, given.skip_envs, given.keep_envs)
     keys = _chosen(next(iter(results.values()), ()), given.skip_keys, given.keep_keys)
     if not envs or not keys:
-        raise ZooError(f"{path} has no evaluations to draw: all_plots -o wants two or more of each run")
+        raise Refusal(f"{path} has no evaluations to draw: all_plots -o wants two or more of each run")
     for key in keys:
         for env in envs:
             if key not in results[env]:
-                raise ZooError(
+                raise Refusal(
                     f"{path} has no evaluations of {key} on {env}: leave it out with --skip-envs or --skip-keys"
                 )
         if not any(np.ndim(results[env][key]["last_evals"]) for env in envs):
-            raise ZooError(
+            raise Refusal(
                 f"{path} has a single run of {key}, or evaluations of one episode: plot_from_file compares runs, and "
                 "needs two or more with two or more episodes each"
             )
@@ -113,13 +113,13 @@ def _check_results(arguments: list[str]) -> None:
 def _read_results(path: Path) -> dict[str, Any]:
     """By environment and label, what ``all_plots`` has put together."""
     if not path.is_file():
-        raise ZooError(f"there is no file {path}: -i takes what all_plots wrote with -o")
+        raise Refusal(f"there is no file {path}: -i takes what all_plots wrote with -o")
     try:
         with path.open("rb") as file:  # the user's own, which rl-zoo3 unpickles as well
             results: dict[str, Any] = pickle.load(file)
         del results[_TABLE]
     except Exception as error:  # a file that is no pickle raises anything
-        raise ZooError(f"{path} is no file of all_plots -o: {error!r}") from error
+        raise Refusal(f"{path} is no file of all_plots -o: {error!r}") from error
     return results
 
 

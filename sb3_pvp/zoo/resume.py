@@ -21,10 +21,11 @@ import yaml
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
-from sb3_pvp.callbacks import weights
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.file_locks import lock
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.file_locks import lock
+from sb3_pvp.policies import model_files as weights
+from sb3_pvp.presets.presets import renamed
 
 #: What `--resume` without a folder means.
 NEWEST = "newest"
@@ -38,7 +39,7 @@ LOCK = ".running"
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
 
 
-class ResumeError(ZooError):
+class ResumeError(Refusal):
     """The run that was asked for cannot go on; the message says why, and what to do."""
 
 
@@ -130,11 +131,9 @@ def warn_of_losses(run: StoppedRun) -> None:
 
 
 def steps_of(model: Path) -> int:
-    """How many steps a saved model was trained for; nothing is unpickled. Raises `ZooError` if it is no such file."""
-    try:
+    """How many steps a saved model was trained for; nothing is unpickled. Raises `Refusal` if it is no such file."""
+    with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
         return weights.steps_of(model)
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ZooError(f"{model} is not a saved model: {error}") from error
 
 
 def is_running(folder: Path) -> bool:
@@ -270,7 +269,7 @@ def _config_path(folder: Path, env_name: str) -> Path:
 
 def _config_of(folder: Path, env_name: str) -> str | None:
     path = _config_path(folder, env_name)
-    return path.read_text() if path.is_file() else None
+    return renamed(path.read_text()) if path.is_file() else None
 
 
 def _began_with(folder: Path, env_name: str, model: str) -> bool:

@@ -12,9 +12,9 @@ from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.zoo.environment_checks import check_env_kwargs
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.presets.environment_checks import check_env_kwargs
 from sb3_pvp.zoo.environments import is_ours
-from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.resume import checkpoints_in, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
@@ -33,7 +33,7 @@ def get_model_path(
 ) -> tuple[str, str, str]:
     """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
 
-    Returns a name for videos, the file of the model and the folder of the run. Raises `ZooError` if there is no such
+    Returns a name for videos, the file of the model and the folder of the run. Raises `Refusal` if there is no such
     model in a run of an environment of this package, or if files of the run are damaged.
     """
     if not is_ours(env_name.gym_id):
@@ -50,7 +50,7 @@ def get_model_path(
         steps, model = _checkpoint(run, load_checkpoint)
         prefix = f"checkpoint-{steps}-{name}"
     if not model.is_file():
-        raise ZooError(_missing(model, run))
+        raise Refusal(_missing(model, run))
     _check_whole(model)
     for file in ("config.yml", "args.yml"):
         _check_readable(run / env_name / file)
@@ -60,13 +60,13 @@ def get_model_path(
 def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -> Path:
     """The folder of a run in rl-zoo3's log folder; 0: of the newest one; negative: the folder of the algorithm itself.
 
-    Raises `ZooError` if there is none.
+    Raises `Refusal` if there is none.
     """
     runs = Path(folder) / algo
     number = exp_id or utils.get_latest_run_id(str(runs), env_name)
     run = runs / f"{env_name}_{number}" if number > 0 else runs
     if not run.is_dir() or (number == 0 and not (run / f"{env_name}.zip").is_file()):
-        raise ZooError(
+        raise Refusal(
             f"there is no run of {algo} on {env_name.gym_id} in {run}: give the folder of your runs with -f (train "
             "writes to logs), and the number of the run with --exp-id"
         )
@@ -83,14 +83,15 @@ def create_test_env(
 ) -> VecEnv:
     """`rl_zoo3.utils.create_test_env`; environments of this package are as in training, and share one process.
 
-    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub. Raises `ZooError` for wrong
+    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub. Raises `Refusal` for wrong
     ``env_kwargs``.
     """
     if is_ours(env_id):
         from sb3_pvp.envs import NhVecEnv
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
-        check_env_kwargs(env_kwargs, env_id)
+        with refusals():
+            check_env_kwargs(env_kwargs, env_id)
         vec_env_cls = vec_env_cls or NhVecEnv
     env: VecEnv = _stock_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
@@ -103,7 +104,7 @@ def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
     found = checkpoints_in(run)
     if not found or (steps is not None and steps not in found):
         kept = ", ".join(map(str, sorted(found))) or "none at all"
-        raise ZooError(f"{run} has no such checkpoint; it has, by steps: {kept}")
+        raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
     steps = max(found) if steps is None else steps
     return steps, found[steps]
 
@@ -113,7 +114,7 @@ def _check_whole(model: Path) -> None:
     with zipfile.ZipFile(model) as file:
         damaged = file.testzip()
     if damaged:
-        raise ZooError(f"{model} is damaged: {damaged} in it has changed")
+        raise Refusal(f"{model} is damaged: {damaged} in it has changed")
 
 
 def _check_readable(path: Path) -> None:
@@ -121,9 +122,9 @@ def _check_readable(path: Path) -> None:
     try:
         content = yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {}
     except Exception as error:  # it may hold objects of Python, which raise anything
-        raise ZooError(f"{path} is damaged: {error}") from error
+        raise Refusal(f"{path} is damaged: {error}") from error
     if not isinstance(content, Mapping):
-        raise ZooError(f"{path} is damaged: it must be a mapping")
+        raise Refusal(f"{path} is damaged: it must be a mapping")
 
 
 def _missing(model: Path, run: Path) -> str:

@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.atomic_files import write_atomically
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -53,7 +53,7 @@ class Tracking:
             folder: of the run.
 
         Raises:
-            ZooError: if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+            Refusal: if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
         """
         import wandb
 
@@ -75,7 +75,7 @@ class Tracking:
                 settings=wandb.Settings(disable_git=True, save_code=False),
             )
         except wandb.Error as error:
-            raise ZooError(
+            raise Refusal(
                 f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or set "
                 "WANDB_MODE=offline to keep everything on this machine"
             ) from error
@@ -117,4 +117,4 @@ def _remembered(folder: Path) -> dict[str, Any]:
         place = {"project": about["project"], "entity": about["entity"] or None}
         return {"id": str(about["id"]), "resume": "allow", **place}
     except (ValueError, KeyError, TypeError) as error:
-        raise ZooError(f"{path} cannot be read ({error}): remove it to begin a new W&B run") from error
+        raise Refusal(f"{path} cannot be read ({error}): remove it to begin a new W&B run") from error

@@ -9,32 +9,34 @@ from __future__ import annotations
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from huggingface_sb3 import EnvironmentName
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.resume import checkpoints_in
 from sb3_pvp.zoo.saved_runs import run_folder
 
 _CAPTION_HEIGHT = 24
 
 
-def record_training(arguments: list[str]) -> None:
+def record_training(arguments: list[str], record_video: Callable[[list[str]], None]) -> None:
     """Records every model of a run, and joins the videos to ``training.mp4``, with ``-g`` to ``training.gif`` as well.
 
-    They are in ``-o``, or in the folder ``videos`` of the run. Raises `ZooError` if there is no such run, or no model.
+    They are in ``-o``, or in the folder ``videos`` of the run. ``record_video`` is the command of that name, for one
+    model. Raises `Refusal` if there is no such run, or no model.
     """
     given = _parser().parse_args(arguments)
     run = run_folder(given.exp_id, given.folder, given.algo, given.env)
     output = Path(given.output_folder) if given.output_folder else run / "videos"
     models = _models(run, given.env)
     if not models:
-        raise ZooError(f"there is no model in {run}: the run has neither a checkpoint nor come to its end")
+        raise Refusal(f"there is no model in {run}: the run has neither a checkpoint nor come to its end")
     with tempfile.TemporaryDirectory() as folder:
         videos = [
-            (caption, _record(given, choice, Path(folder) / str(number)))
+            (caption, _record(given, choice, Path(folder) / str(number), record_video))
             for number, (caption, choice) in enumerate(models)
         ]
         _join(videos, output, given.gif)
@@ -66,10 +68,10 @@ def _models(run: Path, env_name: str) -> list[tuple[str, list[str]]]:
     return models
 
 
-def _record(given: argparse.Namespace, choice: list[str], folder: Path) -> Path:
+def _record(
+    given: argparse.Namespace, choice: list[str], folder: Path, record_video: Callable[[list[str]], None]
+) -> Path:
     """The video of one model."""
-    from sb3_pvp.zoo.front_ends import record_video
-
     options = ["--env", given.env.gym_id, "--algo", given.algo, "-f", given.folder, "--exp-id", str(given.exp_id)]
     options += ["-n", str(given.n_timesteps), "--n-envs", str(given.n_envs), "--seed", str(given.seed)]
     options += ["-o", str(folder), *(["--stochastic"] if given.stochastic else [])]

@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import MaskableCheckpointCallback
 from sb3_pvp.callbacks.checkpoint import checkpoints, spread
-from sb3_pvp.callbacks.weights import is_stripped
+from sb3_pvp.policies.model_files import is_stripped
 from sb3_pvp.selfplay import Player, file_name
 
 ROLLOUT = 4 * 16

@@ -12,11 +12,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import FightMetricsCallback
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.fight_metrics import METRICS
-from sb3_pvp.envs.rewards import COMPONENTS
+from sb3_pvp.envs.metrics import measures_of
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs import NH
+from sb3_pvp.games.osrs.rewards import COMPONENTS
+from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
 
 SMALL = {"n_steps": 40, "batch_size": 80, "n_epochs": 1, "seed": 0, "device": "cpu"}
 SETTINGS: dict[str, Any] = {
@@ -85,8 +86,9 @@ def test_one_in_twenty_is_too_many_unless_the_server_was_gone(
     total: int, broken: int, lost_connections: int, stops: bool
 ) -> None:
     callback = FightMetricsCallback()
-    sums = np.zeros((len(METRICS) + len(COMPONENTS), 3))
-    rows = {metric.tag: row for row, metric in enumerate(METRICS)}
+    callback._measures = measures_of(NH)
+    sums = np.zeros((len(callback._measures.metrics) + len(COMPONENTS), 3))
+    rows = {tag: row for row, (tag, _) in enumerate(callback._measures.metrics)}
     sums[rows["terminal/terminal_state_count"], 0] = total
     sums[rows["terminal/desync_percentage"], :2] = total, broken
     sums[rows["terminal/truncate/connection_lost"], :2] = total, lost_connections

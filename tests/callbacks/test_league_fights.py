@@ -11,8 +11,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback
 from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.selfplay import League, Player
-from sb3_pvp.sim import SimWorld
 
 ZERKER = {"accountBuild": "ZERKER"}
 

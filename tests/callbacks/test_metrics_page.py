@@ -5,6 +5,7 @@ from pathlib import Path
 from logged import remember
 from stable_baselines3.common.callbacks import BaseCallback
 
+from docs.metrics_page import SOURCES, is_documented, render_page
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import (
     FightMetricsCallback,
@@ -12,7 +13,6 @@ from sb3_pvp.callbacks import (
     ObservationMetricsCallback,
     OutcomePredictorCallback,
 )
-from sb3_pvp.callbacks.metrics_page import SOURCES, is_documented, render_page
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 

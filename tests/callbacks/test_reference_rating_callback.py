@@ -14,9 +14,9 @@ from logged import remember
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ReferenceRatingCallback
-from sb3_pvp.callbacks.metrics_page import is_documented
 from sb3_pvp.callbacks.reference_rating import Reference, draw, read_references
 from sb3_pvp.selfplay import Player
 

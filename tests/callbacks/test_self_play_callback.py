@@ -16,6 +16,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
+from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import (
     EloCallback,
@@ -24,7 +25,6 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.metrics_page import is_documented
 from sb3_pvp.callbacks.opponent_plan import KINDS, OpponentOptions, Shares
 from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent, target_names, told_apart
 from sb3_pvp.envs import NhEnv, NhVecEnv
@@ -91,7 +91,7 @@ def test_shares_are_schedules() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"past": -0.1}, "'past' of opponents must be 0 to 1"),
+        ({"past": -0.1}, "'past' of opponents must be a number from 0 to 1"),
         ({"past": 0.7, "latest": 0.7}, "must not sum to more than 1"),
         ({"match_maker": "nobody"}, "match maker"),
         ({"match_maker": {"name": "uniform", "speed": 3}}, "speed"),
@@ -104,7 +104,10 @@ def test_shares_are_schedules() -> None:
         ({"opponent_options": {"past": 3}}, "the options of past opponents must be a mapping, got 3"),
         ({"opponent_options": {"self": {}}}, "kind of opponents with options"),
         ({"opponent_options": {"past": {"delay": 1}}}, "option of past opponents"),
-        ({"opponent_options": {"past": {"delay_chance": 2}}}, "delay_chance of past opponents must be 0 to 1"),
+        (
+            {"opponent_options": {"past": {"delay_chance": 2}}},
+            "delay_chance of past opponents must be a number from 0 to 1",
+        ),
     ],
 )
 def test_refuses_impossible_arguments(arguments: dict[str, Any], message: str) -> None:

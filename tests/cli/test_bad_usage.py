@@ -51,25 +51,11 @@ def run(arguments: list[str]) -> object:
         (["evaluate", "fighter.zip", "--reset-params", "{"], "not valid JSON"),
         (["evaluate", "fighter.zip", "--reset-params", "[1]"], "JSON object"),
         (["evaluate", "fighter.zip", "--reset-params", '{"acountBuild": "MED"}'], "accountBuild"),
-        (["bench"], "command"),
-        (["bench", "moon"], "moon"),
-        (["bench", "world", "--fights", "1,zero"], "1,zero"),
-        (["bench", "world", "--seconds", "0"], "--seconds"),
-        (["bench", "faults", "--kinds", "dorp"], "did you mean 'drop'"),
-        (["bench", "faults", "--rate", "0"], "--rate"),
-        (["bench", "faults", "--rate", "nan"], "--rate"),
-        (["bench", "faults", "--rate", "0.2"], "1 at most"),
-        (["bench", "rollout", "--n-envs", "0"], "--n-envs"),
-        (["bench", "rollout", "--seconds", "0"], "--seconds"),
-        (["bench", "train", "--batches", "1,zero"], "1,zero"),
-        (["bench", "train", "--n-steps", "many"], "--n-steps"),
         (["sim-server", "--port", "70000"], "--port"),
         (["first-fighter", "--episodes", "-1"], "--episodes"),
         (["first-fighter", "--colour", "red"], "--colour"),
         (["plot", "logs", "-o", "."], "'.' is a directory"),
         (["league", "export", "league", "-o", "."], "'.' is a directory"),
-        (["learning-curve", "plot", "run", "-o", "."], "'.' is a directory"),
-        (["learning-curve", "plot", "run", "--json", "."], "'.' is a directory"),
         (["sweep", "best", "sweep.log", "-o", "."], "'.' is a directory"),
         (["sweep", "report", "sweep.log", "-o", "text.zip"], "'text.zip' is a file"),
     ],
@@ -87,7 +73,7 @@ def test_one_line_and_exit_code_2(
     assert words in output.err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["bench", "train", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["league", "show", "--help"]])
 def test_help_and_version_are_fine(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     assert capsys.readouterr().out

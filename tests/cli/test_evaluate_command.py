@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from sb3_contrib import MaskablePPO
 
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.evaluation import Score, evaluate_model, wilson_interval
+from sb3_pvp.game import Outcome, WorldError
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.matches.evaluation import Score, evaluate_model, wilson_interval
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.sim import SimWorld
 from tests.rsps.served import logged_in, world_server
 
 
@@ -165,8 +167,35 @@ def test_wilson_interval_equals_published_values(wins: int, episodes: int, expec
     assert wilson_interval(wins, episodes) == pytest.approx(expected, abs=1e-4)
 
 
+class _Breaking(SimWorld):
+    """Its first fight breaks off in each of the next ``breaking`` ticks."""
+
+    breaking = 3
+
+    def step(self, actions: Any, fights: Any = None) -> None:
+        super().step(actions, fights)
+        if _Breaking.breaking:
+            _Breaking.breaking -= 1
+            self.outcome[0] = Outcome.DESYNC
+
+
+def test_episodes_that_break_off_are_played_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Breaking, "breaking", 3)
+    env = NhVecEnv(4, opponent="noop", max_episode_ticks=5, world=_Breaking)
+    score = evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
+    assert score == Score(ties=6, ticks=30, broken=3, faults=Counter(desync=3))
+    assert "3 broke off and were played again" in str(score)
+
+
+def test_no_rate_is_given_if_too_many_episodes_break_off(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Breaking, "breaking", 1000)
+    env = NhVecEnv(4, opponent="noop", max_episode_ticks=5, world=_Breaking)
+    with pytest.raises(WorldError, match=r"^5 fights broke off \(desync: 5\) while .* no win rate can be given"):
+        evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
+
+
 def test_broken_episodes_do_not_count() -> None:
     score = Score(wins=3, losses=1, broken=4, ticks=80)
     assert score.win_rate == 0.75
     assert score.as_dict()["ci95"] == list(wilson_interval(3, 4))
-    assert score.as_dict()["mean_ticks"] == 10
+    assert score.as_dict()["mean_ticks"] == 20

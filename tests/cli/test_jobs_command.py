@@ -16,7 +16,7 @@ import pytest
 
 from sb3_pvp.cli import jobs as command
 from sb3_pvp.cli import main
-from sb3_pvp.jobs import Jobs
+from sb3_pvp.zoo.jobs import Jobs
 from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
@@ -183,7 +183,7 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     (status,) = jobs.find("NhEnv")
     log = Path(status.job.log)
     wait_until(lambda: "total_timesteps" in log.read_text())
-    from sb3_pvp.jobs.processes import members
+    from sb3_pvp.common.process_trees import members
 
     everybody = members(status.job.mark)
     assert len(everybody) >= 4  # supervisor, training, two workers

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sb3_pvp.cli import main
-from sb3_pvp.matches import Progress
+from sb3_pvp.matches.rating import Progress
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
 BOT, OLD, NEW = Player("baseline"), Player("main", 64), Player("main", 128)
@@ -174,7 +174,7 @@ def test_rating_takes_models_from_all_over_the_training(
         taken.extend(sorted(candidates))
         yield Progress(dict.fromkeys(candidates, 1.0), (), 0)
 
-    monkeypatch.setattr("sb3_pvp.matches.rate", rate)
+    monkeypatch.setattr("sb3_pvp.matches.rating.rate", rate)
     run(capsys, "rate", folder, "--until", 50, "--max-players", 4, "--player", "scripted")
     assert [str(player) for player in taken] == ["main@0", "main@200", "main@400", "main@600", "scripted"]
 

@@ -10,7 +10,7 @@ import yaml
 
 from sb3_pvp import zoo
 from sb3_pvp.cli import main
-from sb3_pvp.zoo.hyperparams import Preset
+from sb3_pvp.presets.presets import Preset
 from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, read_space
 from sb3_pvp.zoo.sweeps.conversion import applicable
 from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown

@@ -10,8 +10,9 @@ from hypothesis import given
 from random_contracts import contracts
 
 from sb3_pvp.contract import Contract, ContractError, load_contract, read_contract, register_contract, registry
+from sb3_pvp.games import osrs
 
-NH_FILE = Path(registry.__file__).parent / "data" / "NhEnv.json"
+NH_FILE = Path(osrs.__file__).parent / "contracts" / "NhEnv.json"
 RULES = ("require_all", "require_any", "require_none")
 
 

@@ -148,7 +148,6 @@ def test_a_farcast_needs_a_distance() -> None:
 def test_spaces() -> None:
     assert NH.observation_space == spaces.Box(-np.inf, np.inf, (176,), dtype=np.float32)
     assert NH.action_space == spaces.MultiDiscrete([4, 3, 3, 4, 5, 2, 2, 2, 2, 5, 7, 6])
-    assert NH.mask_space == spaces.MultiBinary(45)
 
 
 def test_numbers_are_compile_time_constants() -> None:

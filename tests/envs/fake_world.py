@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, Outcome, Style
+from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.games.osrs.report import META_DTYPE, Style
 
 MAX_HITPOINTS = 99
 MAX_HIT = 30
@@ -40,6 +41,7 @@ class FakeWorld:
         self.obs = np.zeros((*shape, self.contract.num_observations), np.float32)
         self.masks = np.ones((*shape, self.contract.num_flat_actions), np.bool_)
         self.meta = np.zeros(shape, META_DTYPE)
+        self.report, self.ticks = self.meta, self.meta["episode_ticks"][:, 0]
         self.outcome = np.zeros(shape, np.uint8)
         self.hitpoints = np.zeros(shape, np.int64)
         self.bots = np.zeros(num_fights, np.bool_)

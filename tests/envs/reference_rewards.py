@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.rewards import RewardWeights
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
+from sb3_pvp.games.osrs.rewards import RewardWeights
 from sb3_pvp.schedules import Schedule
-from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Outcome, Style, camel_case
 
 Meta = dict[str, Any]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sb3_pvp.envs.rewards import Tick
-from sb3_pvp.world import META_DTYPE, Outcome, Style
+from sb3_pvp.game import Outcome, Transition
+from sb3_pvp.games.osrs.report import META_DTYPE, Style
+from sb3_pvp.games.osrs.rewards import OsrsRewards, RewardWeights
+from sb3_pvp.simple_game import named_terms
 
 HIT = {"hit_present": True, "attack_type_hit": Style.RANGED, "player_hit_attack_speed": 4}
 HURT = {"received_present": True, "attack_type_received": Style.MAGIC, "target_hit_attack_speed": 6}
@@ -36,6 +38,20 @@ CORE = {
 }  # fmt: skip
 
 
+class Rewards:
+    """The rewards with these weights."""
+
+    def __init__(self, weights: RewardWeights) -> None:
+        self.weights = weights
+
+    def components(self, tick: Transition, t: int = 0) -> np.ndarray:
+        return OsrsRewards().compute(tick, OsrsRewards().at(self.weights, t))
+
+
+def named_components(parts: np.ndarray) -> dict[str, float]:
+    return named_terms(OsrsRewards(), parts)
+
+
 def record(**meta: float) -> np.ndarray:
     """One meta record in which nothing happens but what is named."""
     one = np.zeros(1, META_DTYPE)
@@ -50,6 +66,8 @@ def record(**meta: float) -> np.ndarray:
     return one
 
 
-def tick(meta: dict[str, float], previous: dict[str, float] | None = None, outcome: Outcome = Outcome.RUNNING) -> Tick:
+def tick(
+    meta: dict[str, float], previous: dict[str, float] | None = None, outcome: Outcome = Outcome.RUNNING
+) -> Transition:
     has_previous = np.array([previous is not None])
-    return Tick(record(**meta), record(**(previous or {})), has_previous, np.array([outcome], np.uint8))
+    return Transition(record(**meta), record(**(previous or {})), has_previous, np.array([outcome], np.uint8))

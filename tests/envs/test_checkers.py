@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.testing import check_pvp_env, check_world
-from sb3_pvp.world import Outcome
 from tests.envs.fake_world import FakeWorld, ending
 
 RANDOM_FIGHTS = {
@@ -94,7 +94,7 @@ class TwoDistances(FakeWorld):
         (NotANumber(2), "'attack_level_scale' must be finite"),
         (Unseeded(2), "differs after the same seed"),
         (Resurrecting(2), "must keep its outcome"),
-        (Timeless(2), "episode_ticks must grow by one"),
+        (Timeless(2), "ticks must grow by one"),
         (Careless(2), "an action of floats must raise ValueError, it was accepted"),
         (AnySeed(2), "seed -1 must raise ValueError"),
         (TwoDistances(2), "the seats disagree: 'distance'"),

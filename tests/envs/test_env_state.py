@@ -177,7 +177,7 @@ def test_versions_and_missing_parts_are_refused() -> None:
     for changed, message in (
         ({**state, "version": 0}, "has version 0"),
         ({**state, "fights": {**state["fights"], "contract": "DharokEnv"}}, "has contract 'DharokEnv'"),
-        ({**state, "fights": {**state["fights"], "tick": {}}}, "'meta' in the snapshot has another layout"),
+        ({**state, "fights": {**state["fights"], "tick": {}}}, "'report' in the snapshot has another layout"),
         ({**state, "fights": NhVecEnv(FIGHTS).get_state()["fights"]}, "in the snapshot has another layout"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from test_fight_metrics import random_records
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.fight_metrics import EpisodeStatistics
-from sb3_pvp.envs.fight_metrics.episode_statistics import STATISTICS, VALUES
-from sb3_pvp.envs.rewards import Tick
-from sb3_pvp.world import OPTIONAL_FIELDS, Outcome
+from sb3_pvp.envs.metrics import EpisodeStatistics
+from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
+from sb3_pvp.game import Outcome, Transition
+from sb3_pvp.games.osrs import NH
+from sb3_pvp.games.osrs.report import OPTIONAL_FIELDS
 
 N = 5
+VALUES = EpisodeStatistics(N, NH.metrics).names
 FLAGS = {name: flag for flag, names in OPTIONAL_FIELDS.items() for name in names}
 
 
@@ -36,13 +38,13 @@ class Notes:
     def __init__(self) -> None:
         self.told: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(N)]
 
-    def write(self, tick: Tick, reward: Any) -> None:
+    def write(self, tick: Transition, reward: Any) -> None:
         for fight in range(N):
             if tick.outcome[fight] >= Outcome.TARGET_LOST:
                 continue
             for name in VALUES[:-1]:
-                if name not in FLAGS or tick.meta[FLAGS[name]][fight]:
-                    self.told[fight][name].append(float(tick.meta[name][fight]))
+                if name not in FLAGS or tick.report[FLAGS[name]][fight]:
+                    self.told[fight][name].append(float(tick.report[name][fight]))
             self.told[fight]["reward"].append(float(reward[fight]))
 
     def of(self, fight: int) -> dict[str, dict[str, float]]:
@@ -60,11 +62,11 @@ def assert_same(found: dict[str, dict[str, float]], expected: dict[str, dict[str
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
 def test_they_are_those_of_all_ticks_of_an_episode(seed: int, ticks: int) -> None:
     rng = np.random.default_rng(seed)
-    statistics, notes = EpisodeStatistics(N), Notes()
+    statistics, notes = EpisodeStatistics(N, NH.metrics), Notes()
     for _ in range(ticks):
         over = rng.random(N) < 0.2
         outcome = np.where(over, rng.integers(0, 6, N), 0).astype(np.uint8)
-        tick = Tick(random_records(rng), np.zeros(0), np.ones(N, bool), outcome)
+        tick = Transition(random_records(rng), np.zeros(0), np.ones(N, bool), outcome)
         reward = rng.normal(size=N).astype(np.float32)
         statistics.end_tick(tick, reward)
         notes.write(tick, reward)

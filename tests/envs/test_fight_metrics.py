@@ -10,14 +10,23 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.fight_metrics import METRICS, FightMetrics, accumulator, current_weights, durations, summarize
-from sb3_pvp.envs.rewards import COMPONENTS, Tick, reward_weights
-from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, DesyncReason, Outcome, Style, camel_case
+from sb3_pvp.envs import metrics as fight_metrics
+from sb3_pvp.envs.metrics import accumulator, durations, measures_of, metrics_of
+from sb3_pvp.game import DesyncReason, Outcome, Transition
+from sb3_pvp.games.osrs import NH
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style, camel_case
+from sb3_pvp.games.osrs.rewards import COMPONENTS, reward_weights
+from sb3_pvp.games.osrs.rewards.current_weights import current_weights
 
+METRICS, MEASURES = metrics_of(NH), measures_of(NH)
 ROWS = [line.split() for line in Path(__file__).with_name("info_metrics.txt").read_text().splitlines()[1:]]
 ENDS = {Outcome.WON: "WON", Outcome.LOST: "LOST", Outcome.TIED: "TIED", Outcome.TARGET_LOST: "DESYNC"}
 REASONS = {DesyncReason.TICK: "TICK_DESYNC", DesyncReason.TIME: "TIME_DESYNC"}
 N = 5
+
+
+def summarize(sums: Any) -> dict[str, float]:
+    return fight_metrics.summarize(sums, MEASURES)
 
 
 def random_records(rng: np.random.Generator) -> Any:
@@ -40,8 +49,8 @@ class Story:
     def __init__(self, seed: int, ends: bool = True) -> None:
         self.rng, self.ends = np.random.default_rng(seed), ends
         self.reasons = np.zeros(N, np.uint8)
-        self.metrics = FightMetrics(N)
-        self.tick, self.length = Tick.nothing(N), np.zeros(N, np.int64)
+        self.metrics = fight_metrics.FightMetrics(N, NH, META_DTYPE)
+        self.tick, self.length = Transition.nothing(N, META_DTYPE), np.zeros(N, np.int64)
         self.infos: list[dict[str, Any]] = []
 
     def play(self, ticks: int) -> None:
@@ -49,7 +58,7 @@ class Story:
             over = (self.rng.random(N) < 0.2) & self.ends
             outcome = np.where(over, self.rng.choice([0, 1, 2, 3, 4, 5], N), 0).astype(np.uint8)
             self.reasons[:] = np.where(outcome == Outcome.DESYNC, self.rng.integers(1, 3, N), 0)
-            self.tick = Tick(random_records(self.rng), self.tick.meta, self.length > 0, outcome)
+            self.tick = Transition(random_records(self.rng), self.tick.report, self.length > 0, outcome)
             self.length += 1
             components = self.rng.integers(-1, 2, (len(COMPONENTS), N)).astype(np.float32)
             self.metrics.start_tick()
@@ -64,7 +73,7 @@ class Story:
         if outcome >= Outcome.TARGET_LOST:
             reason = REASONS.get(DesyncReason(int(self.reasons[fight])), "TARGET_LOST")
             return {"terminal_state": "DESYNC", "desync_reason": reason, "rewards": components}
-        meta, before = wire(self.tick.meta[fight]), wire(self.tick.previous[fight])
+        meta, before = wire(self.tick.report[fight]), wire(self.tick.previous[fight])
         info: dict[str, Any] = {"meta": meta, "rewards": components}
         derive(info, meta, before if self.tick.has_previous[fight] else {})
         if outcome == Outcome.WON:
@@ -211,13 +220,15 @@ def test_times_are_of_each_fight_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight begins anew after the second tick."""
     clock = [0.0]
     monkeypatch.setattr(durations, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    metrics = FightMetrics(2)
+    metrics = fight_metrics.FightMetrics(2, NH, META_DTYPE)
     lengths, ends = [(1, 1), (2, 2), (1, 3), (2, 4)], [(0, 0), (1, 0), (0, 0), (0, 1)]
     for power, (length, outcome) in enumerate(zip(lengths, ends, strict=True)):
         clock[0] += 10 * 2**power
         metrics.start_tick()
         clock[0] += 2**power
-        tick = Tick(np.zeros(2, META_DTYPE), np.zeros(2, META_DTYPE), np.ones(2, bool), np.array(outcome, np.uint8))
+        tick = Transition(
+            np.zeros(2, META_DTYPE), np.zeros(2, META_DTYPE), np.ones(2, bool), np.array(outcome, np.uint8)
+        )
         nothing = np.zeros((len(COMPONENTS), 2), np.float32)
         metrics.end_tick(tick, nothing, np.array(outcome) > 0, np.array(length), np.zeros(2, np.uint8))
         if any(outcome):

@@ -10,10 +10,11 @@ import pytest
 
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.render import Fighter, render_fighters, render_world
-from sb3_pvp.rsps.client_replies import ReplyDecoder, View
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import META_DTYPE, Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote.client_replies import ReplyDecoder, View
+from sb3_pvp.games.osrs.rendering import Fighter, fighters_scene, render_text, scene_of
+from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.rsps.replay import Recording
 from tests.sim.recordings import FOLDER
@@ -29,7 +30,7 @@ def test_every_tick_of_a_fight_fits_a_terminal() -> None:
     for _ in range(250):
         actions = world.random_actions()
         world.step(actions)
-        lines = ESCAPE.sub("", render_world(world, 0, ("a" * 60, "b" * 60), actions[0])).split("\n")
+        lines = ESCAPE.sub("", render_text(scene_of(world, 0, ("a" * 60, "b" * 60), actions[0]))).split("\n")
         heights.add(len(lines))
         assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert len(heights) == 1
@@ -57,7 +58,8 @@ def recorded_frames(path: str, agent: str) -> list[str]:
     replies = map(ReplyDecoder(contract).decode, Recording(FOLDER / path).bodies(agent))
     pairs = ((reply.own, reply.target) for reply in replies)
     return [
-        render_fighters([drawn("a", contract, own), drawn("b", contract, other)], color=False) for own, other in pairs
+        render_text(fighters_scene([drawn("a", contract, own), drawn("b", contract, other)]), color=False)
+        for own, other in pairs
     ]
 
 
@@ -87,7 +89,7 @@ def test_a_contract_without_a_picture_is_refused() -> None:
     contract = replace(load_contract("DharokEnv"), name="Chess")
     fighter = Fighter("a", contract, np.zeros(40, np.float32), np.zeros(1, META_DTYPE)[0])
     with pytest.raises(ValueError, match="unknown contract to draw 'Chess'"):
-        render_fighters([fighter, fighter])
+        render_text(fighters_scene([fighter, fighter]))
 
 
 @pytest.mark.parametrize("outcome", list(Outcome)[1:])

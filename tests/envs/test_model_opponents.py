@@ -17,12 +17,12 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp import PvpPPO
+from sb3_pvp.common.random_words import gumbel, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.model_opponents import ModelCache, ModelOpponent, load_opponent, model_opponent
-from sb3_pvp.envs.opponents import opponent_name
-from sb3_pvp.envs.random_words import gumbel, words_from_seeds
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.opponents.models import ModelCache, ModelOpponent, load_opponent, model_opponent
+from sb3_pvp.opponents.opponents import opponent_name
 from tests.envs.opponent_models import plain_model, random_model, saved
 from tests.envs.test_env_state import play
 from tests.rsps.served import logged_in, world_server
@@ -108,7 +108,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(tmp_path: Path, monkeypatch
     path = saved(random_model(0), tmp_path, "model")
     first = load_opponent(path)
     with monkeypatch.context() as patch:
-        patch.setattr("sb3_pvp.envs.model_opponents.read_policy_file", None)
+        patch.setattr("sb3_pvp.opponents.models.read_policy_file", None)
         assert load_opponent(path) is first
     saved(random_model(1), tmp_path, "model")
     assert load_opponent(path) is not first

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sb3_pvp.common.random_words import RandomWords, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.noise import ObservationNoise
-from sb3_pvp.envs.random_words import RandomWords, words_from_seeds
+from sb3_pvp.opponents.noise import ObservationNoise
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("NhEnv")

@@ -13,7 +13,7 @@ pytest.importorskip("pettingzoo")
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from sb3_pvp.envs import NhEnv, parallel_env
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
 from tests.envs.fake_world import FakeWorld, ending
 
 NOTHING = np.zeros(12, np.int64)

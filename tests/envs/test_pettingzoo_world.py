@@ -14,8 +14,8 @@ from pettingzoo.classic import connect_four_v3
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
-from sb3_pvp.envs.pettingzoo_world import PettingZooGame, PettingZooWorld
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.pettingzoo.world import PettingZooGame, PettingZooWorld
 from tests.envs.pettingzoo_games import AGENTS, Auction
 
 CONNECT_FOUR = PettingZooGame(connect_four_v3.raw_env, shuffle_agents=False)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 pygame = pytest.importorskip("pygame")
 
-from sb3_pvp.envs.render.picture import brush, palette  # noqa: E402
-from sb3_pvp.envs.render.picture.choices import short_name  # noqa: E402
-from sb3_pvp.envs.render.picture.drawing import scene_array  # noqa: E402
-from sb3_pvp.envs.render.picture.headline import verdict  # noqa: E402
-from sb3_pvp.envs.render.scene import (  # noqa: E402
+from sb3_pvp.games.osrs.rendering.picture import brush, palette  # noqa: E402
+from sb3_pvp.games.osrs.rendering.picture.choices import short_name  # noqa: E402
+from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # noqa: E402
+from sb3_pvp.games.osrs.rendering.picture.headline import verdict  # noqa: E402
+from sb3_pvp.games.osrs.rendering.scene import (  # noqa: E402
     AttackScene,
     FighterScene,
     HeadScene,

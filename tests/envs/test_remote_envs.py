@@ -13,9 +13,10 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv, parallel_env
 from sb3_pvp.envs.pettingzoo_env import AGENTS
-from sb3_pvp.rsps import RemoteError, RemoteWorld
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import META_DTYPE, Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
+from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.rsps.served import logged_in, world_server
 
 LMS = {"randomizeBuild": True, "randomizeGear": True, "randomBuildOptions": ["LMS_PURE", "LMS_MED", "MED"]}

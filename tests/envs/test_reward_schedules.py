@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
+from sb3_pvp.game import Outcome, Transition
+from sb3_pvp.games.osrs.report import META_DTYPE, Style, camel_case
+from sb3_pvp.games.osrs.rewards import RewardWeights, reward_weights
 from sb3_pvp.schedules import Linear
-from sb3_pvp.world import META_DTYPE, Outcome, Style, camel_case
 from tests.envs.fake_world import FakeWorld
-from tests.envs.reward_ticks import CORE, HIT, HURT, ROLLED, SUPPLIES, record, tick
+from tests.envs.reward_ticks import CORE, HIT, HURT, ROLLED, SUPPLIES, Rewards, named_components, record, tick
 
 
 def expression(formula: str, **defaults: Any) -> dict[str, Any]:
     return {"type": "expression", "expression": formula, "defaults": defaults}
 
 
-def earned(weights: dict[str, Any], one: Tick, t: int = 0) -> dict[str, float]:
+def earned(weights: dict[str, Any], one: Transition, t: int = 0) -> dict[str, float]:
     return named_components(Rewards(reward_weights(weights)).components(one, t)[:, 0])
 
 
-def custom(formula: str, one: Tick, t: int = 0, **defaults: Any) -> float:
+def custom(formula: str, one: Transition, t: int = 0, **defaults: Any) -> float:
     return earned({"custom_reward_fn": expression(formula, **defaults)}, one, t).get("custom_reward_fn", 0.0)
 
 
@@ -110,7 +111,7 @@ def test_what_is_absent_has_its_default(formula: str, default: Any, value: float
 
 def test_a_default_is_not_used_where_the_field_is_present() -> None:
     meta = np.concatenate([record(**HIT), record()])
-    both = Tick(meta, meta, np.zeros(2, bool), np.zeros(2, np.uint8))
+    both = Transition(meta, meta, np.zeros(2, bool), np.zeros(2, np.uint8))
     weights = {"custom_reward_fn": expression("1 if attackTypeHit == 'RANGED' else 2", attackTypeHit="RANGED")}
     assert Rewards(reward_weights(weights)).components(both).sum(axis=0).tolist() == [1.0, 1.0]
     weights = {"custom_reward_fn": expression("playerHitAttackSpeed", playerHitAttackSpeed=9)}
@@ -126,7 +127,7 @@ def test_the_custom_function_knows_every_field_under_both_names() -> None:
 
 def test_each_fight_draws_its_own_random_number() -> None:
     meta = np.zeros(5, META_DTYPE)
-    five = Tick(meta, meta, np.zeros(5, bool), np.zeros(5, np.uint8))
+    five = Transition(meta, meta, np.zeros(5, bool), np.zeros(5, np.uint8))
     rewards = Rewards(reward_weights({"default": expression("random()")}))
     first, second = rewards.components(five).sum(axis=0), rewards.components(five).sum(axis=0)
     assert len({*first.tolist(), *second.tolist()}) == 10
@@ -168,10 +169,10 @@ def test_the_tick_of_a_fight_that_ended_is_kept() -> None:
         env.step(stab)
         tick_now = env.fights.tick
         ended = bool(tick_now.outcome[0] == Outcome.WON)
-    assert tick_now.meta["current_target_health_percent"][0] == 0.0
+    assert tick_now.report["current_target_health_percent"][0] == 0.0
     assert env.fights.world.meta["episode_ticks"][0, 0] == 0
     assert tick_now.has_previous.all()
     env.step(stab)
     assert env.fights.tick.has_previous.tolist() == [False, True]
-    assert np.array_equal(env.fights.tick.previous, tick_now.meta)
-    assert env.fights.tick.meta["attack_type_hit"][0] == Style.MELEE
+    assert np.array_equal(env.fights.tick.previous, tick_now.report)
+    assert env.fights.tick.report["attack_type_hit"][0] == Style.MELEE

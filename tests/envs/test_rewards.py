@@ -8,20 +8,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.envs.rewards import (
+from sb3_pvp.game import Outcome, Transition
+from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.rewards import (
     COMPONENTS,
     DESCRIPTIONS,
-    Rewards,
     RewardWeights,
-    Tick,
-    named_components,
     reward_weights,
 )
-from sb3_pvp.world import Outcome, Style
-from tests.envs.reward_ticks import DAMAGE, HIT, HURT, OWN_SUPPLIES, ROLLED, SUPPLIES, record, tick
+from tests.envs.reward_ticks import (
+    DAMAGE,
+    HIT,
+    HURT,
+    OWN_SUPPLIES,
+    ROLLED,
+    SUPPLIES,
+    Rewards,
+    named_components,
+    record,
+    tick,
+)
 
 
-def earned(weights: dict[str, Any], one: Tick) -> dict[str, float]:
+def earned(weights: dict[str, Any], one: Transition) -> dict[str, float]:
     return named_components(Rewards(reward_weights(weights)).components(one)[:, 0])
 
 
@@ -225,7 +234,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("weights", "one", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_each_event_earns_its_component(weights: dict[str, Any], one: Tick, expected: dict[str, float]) -> None:
+def test_each_event_earns_its_component(weights: dict[str, Any], one: Transition, expected: dict[str, float]) -> None:
     assert earned(weights, one) == pytest.approx(expected)
 
 
@@ -248,7 +257,7 @@ def test_a_multiplier_sees_how_much_was_wasted_or_left() -> None:
 def test_fights_of_a_batch_do_not_mix() -> None:
     meta = np.concatenate([record(), record(**ROLLED), record(**ROLLED)])
     outcome = np.array([Outcome.WON, Outcome.RUNNING, Outcome.DESYNC], np.uint8)
-    parts = Rewards(RewardWeights(win=3.0)).components(Tick(meta, meta, np.zeros(3, bool), outcome))
+    parts = Rewards(RewardWeights(win=3.0)).components(Transition(meta, meta, np.zeros(3, bool), outcome))
     assert (parts.shape, parts.dtype) == ((len(COMPONENTS), 3), np.float32)
     assert parts.sum(axis=0).tolist() == [3.0, 0.0625, 0.0]
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sb3_pvp.envs import NhVecEnv, parallel_env
-from sb3_pvp.envs.rewards import Rewards, RewardWeights, Tick, named_components, reward_weights
-from sb3_pvp.world import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Outcome, Style
+from sb3_pvp.game import Outcome, Transition
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
+from sb3_pvp.games.osrs.rewards import RewardWeights, reward_weights
 from tests.envs.reference_rewards import Reference, on_the_wire
-from tests.envs.reward_ticks import CORE
+from tests.envs.reward_ticks import CORE, Rewards, named_components
 from tests.sim.recordings import FOLDER, Reply, read
 
 FIGHTS = 16
@@ -64,9 +65,9 @@ def weights(draw: st.DrawFn) -> RewardWeights:
     return reward_weights(given_weights)
 
 
-def check(rewards: Rewards, tick: Tick, t: int) -> None:
+def check(rewards: Rewards, tick: Transition, t: int) -> None:
     parts = rewards.components(tick, t)
-    now, before = on_the_wire(tick.meta), on_the_wire(tick.previous)
+    now, before = on_the_wire(tick.report), on_the_wire(tick.previous)
     for fight, meta in enumerate(now):
         previous = before[fight] if tick.has_previous[fight] else {}
         expected = Reference(rewards.weights, t, meta, previous, Outcome(tick.outcome[fight])).nonzero()
@@ -80,7 +81,7 @@ def test_all_rewards_agree_with_the_table(chosen: RewardWeights, seed: int, t: i
     rng = np.random.default_rng(seed)
     meta, previous = random_records(rng, FIGHTS), random_records(rng, FIGHTS)
     outcome = rng.integers(0, len(Outcome), FIGHTS).astype(np.uint8)
-    check(Rewards(chosen), Tick(meta, previous, rng.random(FIGHTS) < 0.8, outcome), t)
+    check(Rewards(chosen), Transition(meta, previous, rng.random(FIGHTS) < 0.8, outcome), t)
 
 
 def as_records(replies: list[Reply]) -> NDArray[np.void]:
@@ -116,7 +117,7 @@ def test_recorded_fights_earn_what_the_table_says(name: str) -> None:
             continue
         records = as_records(replies)
         running = np.zeros(len(records) - 1, np.uint8)
-        parts = rewards.components(Tick(records[1:], records[:-1], running == 0, running), 30)
+        parts = rewards.components(Transition(records[1:], records[:-1], running == 0, running), 30)
         for step, (before, now) in enumerate(pairwise(replies)):
             expected = Reference(rewards.weights, 30, now.meta, before.meta, Outcome.RUNNING).nonzero()
             found = named_components(parts[:, step])

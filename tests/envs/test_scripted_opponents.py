@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.envs.opponents import OPPONENTS, make_opponent, opponent_name
-from sb3_pvp.envs.scripted import SCRIPTS, ScriptedOpponent
+from sb3_pvp.opponents.opponents import known_opponents, make_opponent, opponent_name
+from sb3_pvp.opponents.scripted import ScriptedOpponent
 
 CONTRACT = load_contract("NhEnv")
 ALL = np.ones((1, CONTRACT.num_flat_actions), bool)
@@ -132,7 +132,7 @@ def test_fights_are_independent_of_the_batch() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(SCRIPTS)), st.floats(0, 1))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(known_opponents()[1:]), st.floats(0, 1))
 def test_true_masks_are_obeyed(seed: int, name: str, density: float) -> None:
     """Every choice besides entry 0 is available, and the rules between heads hold for it."""
     rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_true_masks_are_obeyed(seed: int, name: str, density: float) -> None:
 
 def test_opponents_by_name() -> None:
     assert make_opponent("baseline", CONTRACT) is None
-    for name in OPPONENTS[1:]:
+    for name in known_opponents()[1:]:
         assert isinstance(make_opponent(name, CONTRACT), ScriptedOpponent)
         assert opponent_name(name) == name
     custom = ScriptedOpponent("scripted", CONTRACT, mask_bug=True)

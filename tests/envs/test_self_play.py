@@ -16,10 +16,10 @@ from stable_baselines3.common.env_util import make_vec_env
 from sb3_pvp import PvpPPO
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice, parallel_env
-from sb3_pvp.envs.fight_metrics import summarize
+from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
 from tests.envs.fake_world import FakeWorld, ending
 from tests.envs.opponent_models import random_model, saved
 from tests.envs.test_env_state import assert_plain, play
@@ -65,7 +65,7 @@ def test_both_rows_see_each_other_s_actions_and_share_a_zero_sum() -> None:
         if not dones.any():
             assert np.array_equal(env.fights.actions[:, 0], actions)
             assert np.array_equal(env.fights.actions[:, 1], actions[[1, 0, 3, 2]])
-        meta = env.fights.tick.meta
+        meta = env.fights.tick.report
         assert np.array_equal(
             meta["damage_generated_on_target_scale"], meta["damage_generated_on_player_scale"][[1, 0, 3, 2]]
         )
@@ -97,7 +97,7 @@ def test_pairs_stand_beside_other_opponents() -> None:
     assert world.options[3] == {} and world.options[2]["seed"] == 12  # fight 3 is idle
     env.step(nothing(7))
     assert world.meta["episode_ticks"][:, 0].tolist() == [1, 1, 1, 0, 1, 1, 1]
-    assert env.fights.tick.meta["episode_ticks"].tolist() == [1] * 7
+    assert env.fights.tick.report["episode_ticks"].tolist() == [1] * 7
 
 
 def test_a_pair_forms_when_one_of_the_two_is_free_and_parts_when_its_fight_ends() -> None:
@@ -182,7 +182,8 @@ def test_metrics_count_both_seats() -> None:
     for _ in range(2):
         env.step(nothing(2))
     sums = env.env_method("pop_metrics", indices=[0])[0]
-    assert summarize(sums)["terminal/win_percentage"] == summarize(sums)["terminal/lose_percentage"] == 0.5
+    summary = summarize(sums, env.env_method("measures", indices=[0])[0])
+    assert summary["terminal/win_percentage"] == summary["terminal/lose_percentage"] == 0.5
 
 
 def test_it_is_drawn_from_either_seat() -> None:

@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
 import sb3_pvp  # noqa: F401  (registers NhEnv)
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
 from tests.envs.fake_world import FakeWorld, ending
 
 NOTHING = np.zeros((3, 12), np.int64)

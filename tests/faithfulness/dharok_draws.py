@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.faithfulness.dharok_recordings import (
     CONTRACT,
     FIGHTS,

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.client_replies import decode_meta
-from sb3_pvp.world import META_DTYPE, NUM_SEATS, OPTIONAL_FIELDS, Outcome
+from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.games.osrs.remote.client_replies import decode_meta
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS
 from tests.faithfulness.reference import DATA, Json, read_lines
 
 CONTRACT = load_contract("DharokEnv")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.faithfulness.dharok_draws import play
 from tests.faithfulness.dharok_recordings import CONTRACT, Draws, Recording, disagreements, load
 

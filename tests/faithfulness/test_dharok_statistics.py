@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.faithfulness.dharok_recordings import CONTRACT, load
 
 NUM_FIGHTS, LONGEST_FIGHT = 200, 2000

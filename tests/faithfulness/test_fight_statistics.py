@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.faithfulness.fight_log import CONTRACT, FightLog, Moments, proportion
 from tests.faithfulness.fighters import FIGHTERS
 from tests.faithfulness.reference import STATISTICS, Json, read

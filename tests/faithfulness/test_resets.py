@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.replies import ReplyEncoder
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.state import LOGIN
+from sb3_pvp.games.osrs.remote.replies import ReplyEncoder
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.state import LOGIN
 from tests.faithfulness.reference import RESETS, Json, read_lines
 
 CONTRACT = load_contract("NhEnv")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sb3_pvp.rsps import serve
+from sb3_pvp.games.osrs.remote import serve
 from tests.faithfulness.reference import SCENARIOS, Json, read
 from tests.faithfulness.scenario_scripts import SCRIPTS
 from tests.faithfulness.stage import Over, Stage

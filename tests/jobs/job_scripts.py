@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from sb3_pvp.jobs import Job
+from sb3_pvp.zoo.jobs import Job
 
 #: A process with a child, a child that does not end politely, one in a session of its own whose parent is gone, and one
 #: that has got a fresh environment. Each says who it is.

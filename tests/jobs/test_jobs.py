@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.jobs import JobError, Jobs
+from sb3_pvp.zoo.jobs import JobError, Jobs
 from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
@@ -113,7 +113,7 @@ def test_a_job_that_vanished_is_lost_and_no_other_process_is_taken_for_it(jobs: 
 
 
 def test_a_job_outlives_the_shell_that_has_started_it(jobs: Jobs) -> None:
-    code = f"from sb3_pvp.jobs import Jobs; Jobs({str(jobs.folder)!r}).start(['sleep', '1000'], 'long')"
+    code = f"from sb3_pvp.zoo.jobs import Jobs; Jobs({str(jobs.folder)!r}).start(['sleep', '1000'], 'long')"
     shell = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)
     assert shell.returncode == 0
     (status,) = jobs.find("long")
@@ -131,7 +131,9 @@ def test_several_can_start_jobs_at_the_same_time(jobs: Jobs) -> None:
 
 
 def test_a_job_of_a_job_is_a_job_of_its_own(jobs: Jobs) -> None:
-    code = f"import time; from sb3_pvp.jobs import Jobs; Jobs({str(jobs.folder)!r}).start(['sleep', '1000'], 'inner')"
+    code = (
+        f"import time; from sb3_pvp.zoo.jobs import Jobs; Jobs({str(jobs.folder)!r}).start(['sleep', '1000'], 'inner')"
+    )
     outer = jobs.start(python(code + "; time.sleep(1000)"), "outer")
     wait_until(lambda: len(jobs.all()) == 2)
     jobs.stop([outer], grace=5)

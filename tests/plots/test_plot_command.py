@@ -1,4 +1,4 @@
-"""Curves of run folders (sb3_pvp.plots, ``sb3-pvp plot``)."""
+"""Curves of run folders (sb3_pvp.callbacks.plots, ``sb3-pvp plot``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
+from sb3_pvp.callbacks.plots import Curve, find_runs, group_runs, read_curve, summarize
 from sb3_pvp.cli import main
-from sb3_pvp.plots import Curve, find_runs, group_runs, read_curve, summarize
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
 

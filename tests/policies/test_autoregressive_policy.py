@@ -14,7 +14,7 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from sb3_pvp.contract import data as contract_data
+import sb3_pvp
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.policies.guessing_game import NH, SPACE, GuessingGame
 
@@ -134,7 +134,7 @@ def test_the_contract_is_found_by_the_spaces_or_as_a_file() -> None:
     policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0)
     assert policy.contract == NH
     assert policy.head_ids == [head.id for head in NH.heads]
-    file = Path(contract_data.__path__[0]) / "NhEnv.json"
+    file = Path(sb3_pvp.__file__).parent / "games" / "osrs" / "contracts" / "NhEnv.json"
     assert AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, contract=str(file)).contract == NH
     free = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, contract=None)
     assert free.contract is None and free.head_ids == [str(head) for head in range(NH.num_heads)]

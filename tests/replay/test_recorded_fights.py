@@ -14,10 +14,10 @@ import torch as th
 from sb3_pvp import PvpPPO
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.policies.probabilities import head_probabilities
 from sb3_pvp.replay import Recording, load_fight, record_fight, save_fight
 from sb3_pvp.replay.recording import Decision, recording_from_plain, recording_to_plain
-from sb3_pvp.sim import SimWorld
 from tests.envs.opponent_models import plain_model, random_model, saved
 from tests.replay.short_fights import LONG, TICKS
 from tests.rsps.served import logged_in, world_server
@@ -138,12 +138,13 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
         (lambda plain: plain.update(version=99), "it has version 99, this sb3_pvp reads version 1"),
         (lambda plain: plain.pop("heads"), "the top is without heads"),
         (lambda plain: plain.update(color=1), "the top is with unknown color"),
+        (lambda plain: plain.update(contract="NhEnw"), "did you mean 'NhEnv'"),
         (lambda plain: plain.update(moments=[]), "it has no moments"),
         (lambda plain: plain["players"].pop(), "players should be 2 entries, got 1"),
         (lambda plain: plain["players"][1].update(kind="god"), r"players\[1\].kind should be one of 'model', 'script'"),
         (
             lambda plain: plain["moments"][2]["scene"]["fighters"][1].update(hitpoints="full"),
-            r"moments\[2\].scene.fighters\[1\].hitpoints should be a whole number, got 'full'",
+            r"moments\[2\].scene: fighters\[1\].hitpoints should be a whole number, got 'full'",
         ),
         (lambda plain: plain["moments"][1]["decisions"][0]["chosen"].pop(), r"moments\[1\].decisions has 11 chosen"),
         (lambda plain: plain["moments"][1]["decisions"][0]["chosen"].__setitem__(0, 4), "chose 4 of attack"),

@@ -4,17 +4,17 @@ import html.parser
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.replay import Recording, write_replay_page
-from sb3_pvp.replay.events import Event, events_of, short_labels
-from sb3_pvp.replay.page import replay_page
-from sb3_pvp.replay.recording import recording_to_plain
+from sb3_pvp.game import VIEWERS
+from sb3_pvp.replay import Recording, load_fight, save_fight, write_replay_page
+from sb3_pvp.replay.page import events_of, replay_page, short_labels
+from sb3_pvp.replay.recording import Choice, Decision, HeadChoices, Moment, Player, recording_to_plain
 from tests.replay import browser
 from tests.replay.browser import Tab, chromium
 
@@ -90,28 +90,33 @@ def test_events_tell_what_happened(fight: Recording) -> None:
     calm = {"attack": None, "special_energy": before.special_energy, "food": {"shark": 2}, "hitsplats": ()}
     still = replace(fighters_say(fight, 4, 0, **calm), moments=fighters_say(fight, 4, 0, **calm).moments[:5])
     quiet = replace(still, moments=(still.moments[4], still.moments[4]))
-    assert events_of(quiet) == [Event(1, "end", None, "nobody wins: time is over")]
+    end = {"tick": 1, "kind": "end", "seat": None}
+    assert events_of(quiet) == [{**end, "text": "nobody wins: time is over"}]
     hurt = {"food": {"shark": 1}, "hitsplats": (3, 0), "frozen_ticks": before.frozen_ticks + 9, "hitpoints": 0}
     found = events_of(fighters_say(quiet, 1, 0, **hurt))
-    assert [(each.kind, each.seat, each.amount) for each in found] == [
+    assert [(each["kind"], each["seat"], each.get("amount", 0)) for each in found] == [
         ("damage", 0, 3),
         ("freeze", 0, before.frozen_ticks + 9),
         ("death", 0, 0),
         ("food", 0, 1),
         ("end", None, 0),
     ]
-    assert found[0].text == "takes 3 + 0, 0 left" and found[3].text == "eats shark (1 left)"
+    assert found[0]["text"] == "takes 3 + 0, 0 left" and found[3]["text"] == "eats shark (1 left)"
     won = replace(quiet, outcomes=("lost", "won"))
-    assert events_of(won)[-1].text == f"{fight.players[1].name} wins"
+    assert events_of(won)[-1]["text"] == f"{fight.players[1].name} wins"
+    start, last = quiet.moments
+    tied = replace(quiet, moments=(start, replace(last, scene=replace(last.scene, outcome="tied"))))
+    (ending,) = events_of(tied)
+    assert ending["text"] == "nobody wins: both are dead, or nobody has food left"
 
 
 def test_attacks_and_damage_are_counted_once(fight: Recording) -> None:
     events = events_of(fight)
     scenes = [moment.scene for moment in fight.moments]
     launched = sum(fighter.attack is not None for scene in scenes[1:] for fighter in scene.fighters)
-    assert sum(bool(event.style) for event in events) == launched > 0
+    assert sum(bool(event.get("style")) for event in events) == launched > 0
     shown = sum(sum(fighter.hitsplats) for scene in scenes[1:] for fighter in scene.fighters)
-    assert sum(event.amount for event in events if event.kind == "damage") == shown > 0
+    assert sum(event["amount"] for event in events if event["kind"] == "damage") == shown > 0
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +207,43 @@ def test_the_browser_takes_names_as_text(tab: Tab, fight: Recording, tmp_path: P
     assert tab.value("document.querySelector('#fighter0 h2 span').textContent") == EVIL
     assert tab.value("document.querySelectorAll('img').length") == 0
     assert tab.value("document.title").startswith("</script>")
+    assert errors(tab) == ["0", None]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A scene of another game."""
+
+    points: int
+
+
+class ScoreViewer:
+    """The least that a viewer has."""
+
+    def read_scene(self, plain: Any) -> Score:
+        return Score(plain["points"])
+
+    def events(self, scenes: list[Score]) -> list[dict[str, Any]]:
+        return [{"tick": 1, "kind": "point", "seat": 0, "text": f"has {scenes[1].points}"}]
+
+    def page(self) -> dict[str, str]:
+        return {"script": "", "style": ""}
+
+
+SCORE_VIEWER = ScoreViewer()
+
+
+def test_another_game_needs_no_script(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(VIEWERS, "Coins", f"{__name__}:SCORE_VIEWER")
+    heads = (HeadChoices("side", "of a coin", (Choice("up", "heads"), Choice("down", "tails"))),)
+    moments = Moment(Score(0)), Moment(Score(1), (Decision((1,)), None))
+    players = Player("ann", "agent"), Player("bob", "bot")
+    save_fight(Recording("Coins", heads, players, ("tied", "tied"), moments), tmp_path / "coins.json.gz")
+    write_replay_page(load_fight(tmp_path / "coins.json.gz"), tmp_path / "coins.html")
+    tab.open(tmp_path / "coins.html", "tick=1")
+    assert tab.value("summary.textContent") == "After 1 ticks nobody wins."
+    assert tab.value("log.innerText.split('\\n').filter(Boolean).join('; ')") == "1ann has 1; 1nobody wins"
+    assert tab.value("document.querySelector('#fighter0 .chosen').dataset.entry") == "down"
     assert errors(tab) == ["0", None]
 
 

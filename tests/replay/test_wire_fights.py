@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.replay.events import events_of
-from sb3_pvp.replay.page import replay_page
-from sb3_pvp.replay.wire import read_wire_recording
+from sb3_pvp.replay import load_fight
+from sb3_pvp.replay.page import events_of, replay_page
 
 FOLDER = Path(__file__).parents[1] / "data" / "recordings"
 SELF_PLAY = FOLDER / "selfplay-04-core_random1.jsonl.gz"
@@ -24,26 +23,26 @@ SELF_PLAY = FOLDER / "selfplay-04-core_random1.jsonl.gz"
     ],
 )
 def test_fights_on_the_reference_server_can_be_shown(name: str, contract: str, outcomes: tuple[str, str]) -> None:
-    recording = read_wire_recording(FOLDER / f"{name}.jsonl.gz")
+    recording = load_fight(FOLDER / f"{name}.jsonl.gz")
     assert (recording.contract, recording.outcomes) == (contract, outcomes)
     ticks = [moment.scene.tick for moment in recording.moments]
     assert ticks == list(range(ticks[0], ticks[0] + len(ticks)))
     loser = recording.moments[-1].scene.fighters[outcomes.index("lost")]
     assert loser.hitpoints == 0
     assert recording.moments[5].decisions[0] is not None
-    attackers = {event.seat for event in events_of(recording) if event.style}
+    attackers = {event["seat"] for event in events_of(recording) if event.get("style")}
     assert attackers == {0, 1}
     assert "</html>" in replay_page(recording)
 
 
 def test_both_sides_of_a_fight_agree(tmp_path: Path) -> None:
     """The second agent is left out: what the first one's answers tell of it is what it was told itself."""
-    both = read_wire_recording(SELF_PLAY)
+    both = load_fight(SELF_PLAY)
     entries = map(json.loads, gzip.decompress(SELF_PLAY.read_bytes()).splitlines())
     kept = [entry for entry in entries if entry.get("conn") in (None, both.players[0].name)]
     path = tmp_path / "alone.jsonl"
     path.write_text("\n".join(map(json.dumps, kept)))
-    alone = read_wire_recording(path)
+    alone = load_fight(path)
     assert [player.kind for player in alone.players] == ["agent", "bot"]
     for moment, seen in zip(both.moments, alone.moments[-len(both.moments) :], strict=True):
         told, mirrored = moment.scene.fighters[1], seen.scene.fighters[1]
@@ -53,10 +52,10 @@ def test_both_sides_of_a_fight_agree(tmp_path: Path) -> None:
 
 def test_one_of_several_fights() -> None:
     path = FOLDER / "baseline-multi-episode-one-connection.jsonl.gz"
-    first, second = (read_wire_recording(path, fight) for fight in (0, 1))
+    first, second = (load_fight(path, fight) for fight in (0, 1))
     assert first.moments != second.moments
     with pytest.raises(ValueError, match="none with the number 99"):
-        read_wire_recording(path, 99)
+        load_fight(path, 99)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_other_files_are_refused(content: str, message: str, tmp_path: Path) -> 
     path = tmp_path / "recording.jsonl"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        read_wire_recording(path)
+        load_fight(path)
     hidden = FOLDER / "baseline-13-zerker_no_target_env_not_training.jsonl.gz"
     with pytest.raises(ValueError, match="the server did not tell what the opponent saw"):
-        read_wire_recording(hidden)
+        load_fight(hidden)

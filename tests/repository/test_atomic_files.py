@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.atomic_files import replacing, write_atomically
+from sb3_pvp.common.atomic_files import replacing, write_atomically
 
 
 def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:

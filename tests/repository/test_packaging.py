@@ -1,5 +1,6 @@
 """What setup.cfg lists by hand must be what the checkout holds."""
 
+import ast
 import configparser
 import fnmatch
 from pathlib import Path
@@ -29,3 +30,14 @@ def test_every_data_file_reaches_the_wheel() -> None:
     left_out = [file for file in data if not any(fnmatch.fnmatch(file.name, p) for p in patterns.get(file.parent, []))]
     assert data
     assert not left_out
+
+
+def test_shipped_code_imports_nothing_that_is_for_tests_and_benchmarks_only() -> None:
+    for file in shipped_files():
+        if file.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            forbidden = {"benchmarks", "tests", "unittest", "pytest"}
+            assert not forbidden.intersection(name.split(".")[0] for name in names), file

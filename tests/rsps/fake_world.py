@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.world import META_DTYPE, Outcome, Style
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.report import META_DTYPE, Style
 
 STATE = np.dtype([("target_hp", "f8"), ("ticks", "i8")])
 DEATH_TICK = 5
@@ -23,6 +24,7 @@ class FakeWorld:
         self.obs = np.zeros((num_fights, 2, self.contract.num_observations), np.float32)
         self.masks = np.ones((num_fights, 2, self.contract.num_flat_actions), np.bool_)
         self.meta = np.zeros((num_fights, 2), META_DTYPE)
+        self.report, self.ticks = self.meta, self.meta["episode_ticks"][:, 0]
         for name in ("current_player_prayer_type", "current_target_prayer_type"):
             self.meta[name] = Style.NONE
         self.outcome = np.zeros((num_fights, 2), np.uint8)

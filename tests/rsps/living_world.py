@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
 from tests.rsps.fake_world import FakeWorld
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.random import Generator
 
-from sb3_pvp.rsps.fault_proxy import Fault, Line
+from benchmarks.fault_proxy import Fault, Line
 
 
 class OneFault:

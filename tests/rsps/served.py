@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.rsps.fight_pool import WorldFactory
-from sb3_pvp.rsps.server import serve
+from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
+from sb3_pvp.games.osrs.remote.server import serve
 from tests.rsps.living_world import LivingWorld
 
 TIMEOUT = 20

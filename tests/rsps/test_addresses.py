@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.rsps.address import RemoteSettings, is_address, parse_address
-from sb3_pvp.rsps.agent_ids import AgentIds
+from sb3_pvp.games.osrs.remote.address import RemoteSettings, is_address, parse_address
+from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps import RemoteWorld
-from sb3_pvp.rsps.client_replies import ReplyDecoder
-from sb3_pvp.rsps.replies import ReplyEncoder
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote import RemoteWorld
+from sb3_pvp.games.osrs.remote.client_replies import ReplyDecoder
+from sb3_pvp.games.osrs.remote.replies import ReplyEncoder
 from tests.rsps.fake_world import FakeWorld
 from tests.rsps.replay import Recording, ReplayServer
 from tests.rsps.served import handler_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.rsps.wire import NO_OP, Wire, only
 
 CONTRACT = load_contract("NhEnv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sb3_pvp.rsps import RemoteWorld
-from sb3_pvp.rsps.fault_proxy import KINDS, Fault, FaultProxy, RandomFaults
-from sb3_pvp.world import Outcome
+from benchmarks.fault_proxy import KINDS, Fault, FaultProxy, RandomFaults
+from sb3_pvp.contract import load_contract
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote import RemoteSettings, RemoteWorld
+from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
+from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
+from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
+from sb3_pvp.games.osrs.remote.guard import Guard
+from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent
+from sb3_pvp.games.osrs.remote.remote_fight import RemoteFight
 from tests.rsps.fake_world import DEATH_TICK
 from tests.rsps.one_fault import OneFault
 from tests.rsps.served import handler_server, logged_in, world_server
@@ -143,3 +151,100 @@ def test_many_faults(port: int, kinds: list[str], options: dict[str, Any]) -> No
         assert any(play_on(world, options, 2 * DEATH_TICK + 2))
         world.close()
         assert_nobody_left(port)
+
+
+def test_a_log_out_that_is_lost_is_sent_again_as_soon_as_a_step_would_time_out(port: int) -> None:
+    """A synchronous world stands still until the agent is gone; while others wait for that, their own time-outs end."""
+    lost = OneFault("drop", at=2, action="logout", direction="request")  # the first one frees the name
+    with handler_server(FaultProxy(port, lost).handle) as proxy_port:
+        world = remote(proxy_port, 1, step_timeout=0.3)
+        world.reset(options=BOT)
+        assert len(logged_in(port)) == 1
+        start = time.monotonic()
+        world.leave([0])
+        assert_nobody_left(port)
+        assert lost.has_happened
+        assert time.monotonic() - start < 3
+        world.close()
+
+
+def test_a_server_is_taken_for_a_synchronous_one_no_longer_than_until_it_says_what_it_is(port: int) -> None:
+    spoiled = OneFault(b'{"error":true,"message":"No player found for: x"}\n', at=1, action="logout")
+    with handler_server(FaultProxy(port, spoiled).handle) as proxy_port:
+        world = remote(proxy_port, 1)
+        world.reset(options=BOT)
+        assert world._runner is not None and world._runner._around.fights_wait.is_set()
+        world.leave([0])
+        world.reset(options=BOT)
+        assert not world._runner._around.fights_wait.is_set()
+        world.close()
+
+
+def fight_of(port: int) -> RemoteFight:
+    """A fight without agents, inside an event loop."""
+    settings = RemoteSettings(host="127.0.0.1", port=port)
+    return RemoteFight(0, Surroundings(settings, load_contract("NhEnv"), AgentIds(1, None), Guard("127.0.0.1", port)))
+
+
+async def lose(*_: Any) -> Any:
+    await asyncio.sleep(0.01)
+    raise Lost("the line is dead")
+
+
+def test_a_fight_that_was_nudged_twice_breaks_off_once() -> None:
+    """Both seats may be nudged at different moments of one call, and then a line is lost."""
+
+    async def scenario() -> RemoteFight:
+        fight = fight_of(1)
+        fight._nudges = {seat: asyncio.ensure_future(lose()) for seat in range(2)}
+        fight._starts, fight._late = [asyncio.ensure_future(lose()) for _ in range(2)], 1
+        await asyncio.gather(fight.settle(1.0), fight.settle(1.0))
+        return fight
+
+    assert asyncio.run(scenario()).outcomes == [Outcome.DESYNC] * 2
+
+
+def test_who_is_lost_in_a_fight_that_is_decided_logs_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a synchronous world waits for it, and its client for the start of another fight."""
+
+    async def scenario() -> None:
+        fight = fight_of(1)
+        monkeypatch.setattr(fight, "_exchange", lose)
+        fight.agents, fight.is_ready = [RemoteAgent("1", fight._around)], True
+        fight.outcomes = [Outcome.WON, Outcome.LOST]
+        fight._farewell = asyncio.ensure_future(fight._hear_the_end())
+        fight.stop_listening()
+        assert fight.parting is not None
+        await fight.parting
+        assert not fight.agents
+        assert fight.outcomes == [Outcome.WON, Outcome.LOST]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("message", "is_settled"),
+    [
+        ("EnvironmentException: Agent already exists with ID: 1", True),
+        ("NullPointerException: the request has no meta.id", False),
+        ("IllegalStateException: No player found for: 1", False),
+    ],
+)
+def test_a_log_in_may_still_be_carried_out_after_an_error_that_was_not_about_it(message: str, is_settled: bool) -> None:
+    """Such as the answer to rubbish that came before it; a world that stands still carries it out in its next tick."""
+
+    async def scenario() -> RemoteAgent:
+        agent = RemoteAgent("1", fight_of(1)._around)
+
+        async def refuse(deadline: float, request: Any) -> Any:
+            raise Refused(request.action, message)
+
+        agent._ask_until = refuse  # type: ignore[method-assign]
+        with pytest.raises(Refused):
+            await agent._log_in(0.0)
+        agent.logged_out(known=False)
+        return agent
+
+    agent = asyncio.run(scenario())
+    assert agent.is_logged_in is not is_settled
+    agent._around.guard.close()

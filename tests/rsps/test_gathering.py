@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from sb3_pvp.rsps.gathering import MOST_SKIPPED, WAIT, Gathering
+from sb3_pvp.games.osrs.remote.gathering import MOST_SKIPPED, WAIT, Gathering
 
 
 class Handle:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteError, RemoteWorld, RspsServer, launcher
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld, RspsServer, launcher
 from tests.rsps.served import hear_interrupts, is_alive, logged_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,7 +124,7 @@ def test_everything_that_was_started_is_stopped(end: str) -> None:
 
 _USER = """
 import sys, time
-from sb3_pvp.rsps import RspsServer, launcher
+from sb3_pvp.games.osrs.remote import RspsServer, launcher
 launcher.GRACE = 0.2
 with RspsServer(["sh", "start.sh"], port=0, log_file="log") as server:
     print("ready", flush=True)

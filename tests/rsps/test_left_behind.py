@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteError, RemoteSettings, RemoteWorld, remote_runner
-from sb3_pvp.rsps.connection import LineConnection
-from sb3_pvp.rsps.guard_process import ENTERING, GONE, INSIDE, agents_in
-from sb3_pvp.rsps.journal import Journal, orphans
-from sb3_pvp.world import DesyncReason, Outcome
+from benchmarks.synchronous_server import SynchronousServer
+from sb3_pvp.game import DesyncReason, Outcome
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_runner
+from sb3_pvp.games.osrs.remote.connection import LineConnection
+from sb3_pvp.games.osrs.remote.guard_process import ENTERING, GONE, INSIDE, agents_in
+from sb3_pvp.games.osrs.remote.journal import Journal, orphans
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.served import ask, handler_server, is_alive, logged_in, world_server
-from tests.rsps.synchronous_server import SynchronousServer
 
 BOT = {"bots": (None, "baseline")}
 QUICK = "reset_timeout=5&step_timeout=5"
@@ -61,7 +61,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
-    with handler_server(SynchronousServer().handle) as port, ThreadPoolExecutor(1) as pool:
+    with handler_server(SynchronousServer(LivingWorld).handle) as port, ThreadPoolExecutor(1) as pool:
         idle = remote(port, 2, f"{QUICK}&idle_logout=0.3")
         idle.reset(options=BOT)
         idle.step(no_op(idle))
@@ -203,7 +203,7 @@ def test_a_world_that_was_closed_leaves_no_journal(port: int, cache: Path) -> No
 _PLAYER = """
 import sys, time
 import numpy as np
-from sb3_pvp.rsps import RemoteWorld
+from sb3_pvp.games.osrs.remote import RemoteWorld
 world = RemoteWorld(f"rsps://127.0.0.1:{sys.argv[1]}", 2)
 world.reset()
 print(world._runner._guard._process.pid, flush=True)

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.server_connection import Connection
-from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
-from sb3_pvp.rsps.ticked_lobby import TickedLobby
-from sb3_pvp.world import Outcome
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.server_connection import Connection
+from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
+from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from tests.rsps.fake_world import FakeWorld
 
 Json = dict[str, Any]

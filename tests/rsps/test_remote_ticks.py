@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteWorld, serve
-from sb3_pvp.world import DesyncReason, Outcome
+from sb3_pvp.game import DesyncReason, Outcome
+from sb3_pvp.games.osrs.remote import RemoteWorld, serve
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.served import in_thread, logged_in
 

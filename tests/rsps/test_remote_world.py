@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteError, RemoteWorld
-from sb3_pvp.rsps.fault_proxy import FaultProxy
+from benchmarks.fault_proxy import FaultProxy
+from benchmarks.synchronous_server import SynchronousServer
+from sb3_pvp.game import DesyncReason, Outcome
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
 from sb3_pvp.testing import check_world
-from sb3_pvp.world import DesyncReason, Outcome
 from tests.rsps.fake_world import DEATH_TICK
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.one_fault import OneFault
 from tests.rsps.served import ask, handler_server, hear_interrupts, logged_in, world_server
-from tests.rsps.synchronous_server import SynchronousServer
 
 BOT = {"bots": (None, "baseline")}
 QUICK = "reset_timeout=5&step_timeout=5"
@@ -256,7 +256,7 @@ def test_a_named_opponent_that_leaves(port: int) -> None:
 
 @pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
 def test_a_synchronous_world_is_never_stopped(options: dict[str, Any]) -> None:
-    server = SynchronousServer()
+    server = SynchronousServer(LivingWorld)
     with handler_server(server.handle) as port:
         world = remote(port, 3)
         world.reset(options=options)
@@ -274,7 +274,7 @@ def test_a_synchronous_world_is_never_stopped(options: dict[str, Any]) -> None:
 
 
 def test_environments_in_lock_step_share_a_synchronous_world() -> None:
-    server = SynchronousServer()
+    server = SynchronousServer(LivingWorld)
     with handler_server(server.handle) as port, ThreadPoolExecutor(2) as pool:
         worlds = [remote(port, 1, f"{QUICK}&defer_resets=true") for _ in range(2)]
         list(pool.map(lambda world: world.reset(options=BOT), worlds))
@@ -296,10 +296,10 @@ def test_environments_in_lock_step_share_a_synchronous_world() -> None:
 
 
 def test_who_waits_for_a_synchronous_world_in_vain_is_told_what_to_do() -> None:
-    server = SynchronousServer()
-    with handler_server(server.handle) as port:
+    server = SynchronousServer(LivingWorld)
+    with handler_server(server.handle) as port, ThreadPoolExecutor(1) as somebody_else:
         silent = remote(port)
-        silent.reset(options=BOT)  # and sends no step
+        somebody_else.submit(silent.reset, None, BOT).result()  # and sends no step
         with pytest.raises(RemoteError, match="add \\?defer_resets=true"):
             remote(port, 1, "reset_timeout=0.2&attempts=2&backoff=0.01").reset(options=BOT)
         # Now the world goes on, and the log-ins that nobody waits for any more are carried out.
@@ -370,7 +370,7 @@ def test_a_world_that_nobody_holds_logs_out(port: int) -> None:
 _PLAYER = """
 import sys, time
 import numpy as np
-from sb3_pvp.rsps import RemoteWorld
+from sb3_pvp.games.osrs.remote import RemoteWorld
 world = RemoteWorld(f"rsps://127.0.0.1:{sys.argv[1]}", 2)
 world.reset()
 print("ready", flush=True)

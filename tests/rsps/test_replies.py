@@ -13,8 +13,8 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.replies import ReplyEncoder
-from sb3_pvp.world import META_DTYPE, Style, camel_case
+from sb3_pvp.games.osrs.remote.replies import ReplyEncoder
+from sb3_pvp.games.osrs.report import META_DTYPE, Style, camel_case
 from tests.rsps.fake_world import FakeWorld
 
 ENCODER = ReplyEncoder(load_contract("NhEnv"))

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.messages import Request
-from sb3_pvp.rsps.server import serve
-from sb3_pvp.rsps.server_connection import MAX_UNANSWERED, Connection
-from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
-from sb3_pvp.rsps.ticked_lobby import TickedLobby
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.server import serve
+from sb3_pvp.games.osrs.remote.server_connection import MAX_UNANSWERED, Connection
+from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
+from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from tests.rsps.fake_world import FakeWorld
 from tests.rsps.wire import NO_OP, Wire, error, only
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sb3_pvp.rsps.messages import MAX_LINE
-from sb3_pvp.rsps.server import serve
+from sb3_pvp.games.osrs.remote.messages import MAX_LINE
+from sb3_pvp.games.osrs.remote.server import serve
 from tests.rsps.fake_world import FakeWorld
 
 TIMEOUT = 10

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.rsps import RemoteError, RemoteWorld
-from sb3_pvp.rsps.fault_proxy import Chooser, FaultProxy, Line
-from sb3_pvp.rsps.guard_process import log_out
-from sb3_pvp.world import Outcome
+from benchmarks.fault_proxy import Chooser, FaultProxy, Line
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
+from sb3_pvp.games.osrs.remote.client_errors import Lost
+from sb3_pvp.games.osrs.remote.client_replies import parse_reply
+from sb3_pvp.games.osrs.remote.guard_process import log_out
 from tests.rsps.fake_world import DEATH_TICK
 from tests.rsps.one_fault import OneFault
 from tests.rsps.served import handler_server, logged_in, world_server
@@ -161,3 +163,19 @@ def test_what_the_guard_makes_of_the_answer_to_a_logout(reply: bytes, is_gone: b
 
     with handler_server(handle) as port:
         assert log_out(("127.0.0.1", port), "5000", inside=True) is is_gone
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"message":"No player found for: 7"}', b'{"error":null,"message":"x"}', b'{"error":0}']
+)
+def test_half_an_error_is_no_answer(line: bytes) -> None:
+    """Taken for a log-out that was carried out, it would leave an agent on the server."""
+    with pytest.raises(Lost, match="neither an error nor none"):
+        parse_reply(line, "logout")
+
+    async def handle(reader: Any, writer: Any) -> None:
+        await reader.readline()
+        writer.write(line + b"\n")
+
+    with handler_server(handle) as port:
+        assert not log_out(("127.0.0.1", port), "7", inside=True)

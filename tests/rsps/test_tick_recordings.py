@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.messages import Request
-from sb3_pvp.rsps.ticked_lobby import TickedLobby
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.rsps.tick_recording import Got, Session, TickRecording
 
 FOLDER = Path(__file__).parents[1] / "data" / "tickmode"

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.messages import Request
-from sb3_pvp.rsps.server import serve
-from sb3_pvp.rsps.ticked_lobby import EXPIRY_INTERVAL, TickedLobby
-from sb3_pvp.rsps.ticker import Ticker
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.server import serve
+from sb3_pvp.games.osrs.remote.ticked_lobby import EXPIRY_INTERVAL, TickedLobby
+from sb3_pvp.games.osrs.remote.ticker import Ticker
 from tests.rsps.fake_world import DEATH_TICK, FakeWorld
 from tests.rsps.wire import NO_OP, error, only
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.rsps.arena import AGENT_TYPES, Arenas
-from sb3_pvp.rsps.step_actions import ActionCheck
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.remote.arena import AGENT_TYPES, Arenas
+from sb3_pvp.games.osrs.remote.step_actions import ActionCheck
+from sb3_pvp.games.osrs.sim import SimWorld
 from tests.rsps.fake_world import FakeWorld
 from tests.rsps.wire import NO_OP, Wire, error, only
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from sb3_pvp.rsps.arena import Arenas
-from sb3_pvp.rsps.fight_pool import WorldFactory
-from sb3_pvp.rsps.messages import Request
-from sb3_pvp.rsps.synchronous_lobby import SynchronousLobby
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from tests.rsps.fake_world import FakeWorld
 
 NO_OP = [0] * 12

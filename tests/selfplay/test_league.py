@@ -26,7 +26,8 @@ def filled(folder: Path) -> League:
     league = League(folder, Prioritised())
     for player in reversed(SNAPSHOTS):
         league.add(player, lambda path, player=player: path.write_text(str(player)))
-    league.refresh()
+    for player in league.players():
+        league.match_maker.add(player)  # type: ignore[union-attr]
     return league
 
 
@@ -38,9 +39,8 @@ def test_models_are_listed_by_age_and_found_again(tmp_path: Path) -> None:
     assert league.opponent(SNAPSHOTS[1]) == str(path)
     assert league.opponent(BOT) == "baseline"
     assert league.content_hash(SNAPSHOTS[1]) == hashlib.sha256(b"main@64").hexdigest()
-    assert league.refresh() == []
     (league.path(BOT).parent / "champion_9_steps.zip").write_text("dropped in by hand")
-    assert league.refresh() == [Player("champion", 9)]
+    assert Player("champion", 9) in league.players()
 
 
 def test_a_model_appears_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_folders_that_are_no_league(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="league.json"):
         League(tmp_path)
     with pytest.raises(ValueError, match="without a match maker"):
-        League(tmp_path / "other").refresh()
+        League(tmp_path / "other").choose(np.random.default_rng(0))
 
 
 def test_leaderboard_as_data_and_text(tmp_path: Path) -> None:

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 from sb3_contrib import MaskablePPO
 
+from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.envs.duels import Duels, Result
-from sb3_pvp.envs.opponent_choice import OpponentChoice
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.matches import ONE_SIDED, Arena, play_matches, rate
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.matches.duels import Duels, Result
+from sb3_pvp.matches.rating import ONE_SIDED, Arena, play_matches, rate
+from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
-from sb3_pvp.sim import SimWorld
+from tests.rsps.living_world import LivingWorld
 from tests.rsps.served import handler_server, logged_in, world_server
-from tests.rsps.synchronous_server import SynchronousServer
 
 BOT, NOOP, SCRIPTED = map(Player, ("baseline", "noop", "scripted"))
 ONE_FRAME, TWO_FRAMES = Player("main", 64), Player("stacking", 9)
@@ -184,7 +185,7 @@ def test_matches_on_a_server(league: League) -> None:
 
 
 def test_whoever_is_done_does_not_stop_a_synchronous_world(league: League) -> None:
-    with handler_server(SynchronousServer().handle) as port:
+    with handler_server(SynchronousServer(LivingWorld).handle) as port:
         arena = Arena(f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5", parallel_fights=3)
         records = play_matches(league, {(NOOP, SCRIPTED): 4, (NOOP, BOT): 3}, 0, arena)
         assert len(records) == 7 and all(record.counted for record in records)

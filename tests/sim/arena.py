@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.sim import SimWorld, items
-from sb3_pvp.sim.items import item_named
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import SimWorld, items
+from sb3_pvp.games.osrs.sim.items import item_named
+from sb3_pvp.games.osrs.sim.state import (
     AMMO,
     ATTACK_TIMER,
     HITPOINTS,

@@ -8,9 +8,9 @@ import numpy as np
 from arena import Arena, one
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.items import item_named
-from sb3_pvp.sim.state import NO_ITEM
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.items import item_named
+from sb3_pvp.games.osrs.sim.state import NO_ITEM
 
 DHAROK = load_contract("DharokEnv")
 

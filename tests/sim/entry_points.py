@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 
-from sb3_pvp.sim import action_masks, observe, observe_memory, report, statistics
+from sb3_pvp.games.osrs.sim import action_masks, observe, observe_memory, report, statistics
 
 entry_point = numba.njit(error_model="numpy")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sb3_pvp.sim import formulas, prayer
-from sb3_pvp.sim.compile import callable_rule, rule
+from sb3_pvp.games.osrs.sim import formulas, prayer
+from sb3_pvp.games.osrs.sim.compile import callable_rule, rule
 
 
 class Rolls(NamedTuple):

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.state import HITPOINTS, PRAYER
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+from sb3_pvp.games.osrs.sim.state import HITPOINTS, PRAYER
 
 FOLDER = Path(__file__).parent.parent / "golden"
 TICKS = 100

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.sim.compile import callable_rule, rule
-from sb3_pvp.sim.items import ITEM_NAMES
-from sb3_pvp.sim.loadouts import BUILD_NAMES, load
-from sb3_pvp.sim.state import NO_ITEM, SEAT
+from sb3_pvp.games.osrs.sim.compile import callable_rule, rule
+from sb3_pvp.games.osrs.sim.items import ITEM_NAMES
+from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES, load
+from sb3_pvp.games.osrs.sim.state import NO_ITEM, SEAT
 
 
 @callable_rule

@@ -7,8 +7,8 @@ import pytest
 from hand_built import HandBuiltFight
 from mask_evidence import CONTRACT, UNKNOWN, Evidence, proven_masks
 
-from sb3_pvp.sim import SimWorld, items
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import SimWorld, items
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK,
     ATTACK_TIMER,
     FOOD_TIMER,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from arena import HOPELESS, NEVER, Arena, carried_names, one, worn_names
 
-from sb3_pvp.sim import SimWorld, items, prayer
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.spells import ICE_BARRAGE
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import SimWorld, items, prayer
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+from sb3_pvp.games.osrs.sim.spells import ICE_BARRAGE
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK_TIMER,
     FOOD_TIMER,
     FREEZE_IMMUNITY_TIMER,

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from arena import SURE, Arena, one
 
-from sb3_pvp.sim.prayer import PIETY
-from sb3_pvp.sim.state import (
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim.prayer import PIETY
+from sb3_pvp.games.osrs.sim.state import (
     CRUSH_ATTACK,
     FREEZE_TIMER,
     HITPOINTS,
@@ -17,7 +18,6 @@ from sb3_pvp.sim.state import (
     RANGED_STRENGTH,
     STAT_TIMER,
 )
-from sb3_pvp.world import Outcome
 
 RUNNING, WON, LOST, TIED = (int(Outcome[name]) for name in ("RUNNING", "WON", "LOST", "TIED"))
 

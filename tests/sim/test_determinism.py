@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
 
 FIGHTS, TICKS, SEED = 64, 60, 11
 #: Makes a world: number of fights, seed, and more arguments of `SimWorld`.

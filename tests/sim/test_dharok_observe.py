@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dharok_arena import DHAROK, DharokArena
 
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK,
     ATTACK_TIMER,
     DEFENCE,

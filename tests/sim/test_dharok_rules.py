@@ -7,9 +7,10 @@ import pytest
 from arena import carried_names, one, pending, worn_names
 from dharok_arena import DharokArena
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.prayer import PIETY
-from sb3_pvp.sim.state import (
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.prayer import PIETY
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK_TIMER,
     BODY,
     HITPOINTS,
@@ -21,7 +22,6 @@ from sb3_pvp.sim.state import (
     STRENGTH,
     WEAPON,
 )
-from sb3_pvp.world import Outcome
 
 
 def ready_to_switch(fights: int = 1) -> DharokArena:

@@ -9,8 +9,8 @@ import pytest
 from arena import carried_names, one, worn_names
 from dharok_arena import DharokArena
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.state import NORMAL
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.state import NORMAL
 
 WORN = {
     *("DHAROKS_HELM", "DHAROKS_PLATEBODY", "DHAROKS_PLATELEGS", "AMULET_OF_STRENGTH", "DRAGON_BOOTS", "FIRE_CAPE"),

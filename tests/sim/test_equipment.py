@@ -18,9 +18,9 @@ from arena import (
     worn_names,
 )
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+from sb3_pvp.games.osrs.sim.state import (
     FREEZE_TIMER,
     HITPOINTS,
     MAGE_SET,

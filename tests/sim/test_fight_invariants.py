@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sb3_pvp.sim import SimWorld, items
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.prayer import EXCLUDES
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import SimWorld, items
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+from sb3_pvp.games.osrs.sim.prayer import EXCLUDES
+from sb3_pvp.games.osrs.sim.state import (
     FREEZE_TIMER,
     HITPOINTS,
     MAX_PENDING_DAMAGE,

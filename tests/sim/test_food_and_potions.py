@@ -7,7 +7,7 @@ from math import floor
 import pytest
 from arena import MELEE_ORDER, Arena, carried_names, one
 
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK,
     ATTACK_TIMER,
     DEFENCE,

@@ -11,9 +11,9 @@ import pytest
 from arena import ICE_ORDER, MELEE_ORDER, MELEE_SPECIAL_ORDER, RANGED_ORDER, Arena
 from formula_probe import Rolls, hit_chance, multiplied, rolls
 
-from sb3_pvp.sim import prayer
-from sb3_pvp.sim.spells import ICE_BARRAGE
-from sb3_pvp.sim.state import ATTACK, DEFENCE, HITPOINTS, MAGIC_LEVEL, NO_ITEM, RANGED_LEVEL, STRENGTH
+from sb3_pvp.games.osrs.sim import prayer
+from sb3_pvp.games.osrs.sim.spells import ICE_BARRAGE
+from sb3_pvp.games.osrs.sim.state import ATTACK, DEFENCE, HITPOINTS, MAGIC_LEVEL, NO_ITEM, RANGED_LEVEL, STRENGTH
 
 
 class Vector(NamedTuple):

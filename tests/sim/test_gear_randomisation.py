@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seat_loading import loaded, names
 
-from sb3_pvp.sim import gear_scripts, items, state
-from sb3_pvp.sim.builds import BUILD_NAMES, choose_build
-from sb3_pvp.sim.items import SLOT, TWO_HANDED
-from sb3_pvp.sim.java_random import java_string_hash
+from sb3_pvp.games.osrs.sim import gear_scripts, items, state
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES, choose_build
+from sb3_pvp.games.osrs.sim.items import SLOT, TWO_HANDED
+from sb3_pvp.games.osrs.sim.java_random import java_string_hash
 
 RECORDING = Path(__file__).parents[1] / "data" / "gear_rolls.jsonl.gz"
 Seat = Any

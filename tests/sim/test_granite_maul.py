@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from arena import MELEE_SPECIAL_ORDER, Arena, one, pending
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.state import ATTACK_TIMER, FREEZE_TIMER, SPEC_SET, TANK_SET, WEAPON
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.state import ATTACK_TIMER, FREEZE_TIMER, SPEC_SET, TANK_SET, WEAPON
 
 
 def maul_arena(energy: int = 100, distance: int = 1, fights: int = 1) -> Arena:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from arena import Arena, one, pending
 
-from sb3_pvp.sim.prayer import PROTECT_BIT, REDEMPTION_BIT
-from sb3_pvp.sim.spells import BLOOD_RUSH, ICE_BARRAGE
-from sb3_pvp.sim.state import ATTACK_TIMER, HITPOINTS, MELEE
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, REDEMPTION_BIT
+from sb3_pvp.games.osrs.sim.spells import BLOOD_RUSH, ICE_BARRAGE
+from sb3_pvp.games.osrs.sim.state import ATTACK_TIMER, HITPOINTS, MELEE
 
 CROSSBOW, DARK_BOW, KNIFE = "RUNE_CROSSBOW", "DARK_BOW", "DRAGON_KNIFE"
 JAVELIN, BALLISTA, STAFF = "MORRIGANS_JAVELIN", "HEAVY_BALLISTA", "KODAI_WAND"

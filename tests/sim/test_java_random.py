@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sb3_pvp.sim.compile import callable_rule, rule
-from sb3_pvp.sim.java_random import draw, java_string_hash, seeded
+from sb3_pvp.games.osrs.sim.compile import callable_rule, rule
+from sb3_pvp.games.osrs.sim.java_random import draw, java_string_hash, seeded
 
 
 @callable_rule

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from seat_loading import load_into, loaded, names
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.builds import BUILD_NAMES
-from sb3_pvp.sim.items import SLOT
-from sb3_pvp.sim.state import HITPOINTS, MAGE_SET, NO_ITEM, TANK_SET
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+from sb3_pvp.games.osrs.sim.items import SLOT
+from sb3_pvp.games.osrs.sim.state import HITPOINTS, MAGE_SET, NO_ITEM, TANK_SET
 
 #: Bonuses of the mage, ranged, melee, spec and tank sets (loadouts.md §2).
 SUMS = {

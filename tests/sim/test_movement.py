@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from arena import ICE_ORDER, NEVER, Arena, one
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.spells import ICE_BARRAGE
-from sb3_pvp.sim.state import FREEZE_TIMER
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.spells import ICE_BARRAGE
+from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER
 
 #: Where A stands, seen from B: every tile up to six away, one fight for each.
 OFFSETS = np.array([(dx, dy) for dx in range(-6, 7) for dy in range(-6, 7)])

@@ -9,9 +9,9 @@ from hand_built import HandBuiltFight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.prayer import PROTECT_BIT, REDEMPTION_BIT, SMITE_BIT
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, REDEMPTION_BIT, SMITE_BIT
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK_TIMER,
     DEFENCE,
     FOOD_TIMER,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from arena import HOPELESS, SURE, Arena, one
 
-from sb3_pvp.sim import SimWorld
-from sb3_pvp.sim.state import FREEZE_TIMER, HITPOINTS, LMS, MELEE_STRENGTH, NORMAL, PVP_ARENA, STAB_DEFENCE
+from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, HITPOINTS, LMS, MELEE_STRENGTH, NORMAL, PVP_ARENA, STAB_DEFENCE
 
 IDLE = np.zeros((2, 12), np.int64)
 

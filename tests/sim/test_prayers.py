@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from arena import ICE_ORDER, MELEE_ORDER, RANGED_ORDER, Arena, one, pending
 
-from sb3_pvp.sim import prayer
-from sb3_pvp.sim.state import HITPOINTS, PRAYER, PRAYER_BONUS
+from sb3_pvp.games.osrs.sim import prayer
+from sb3_pvp.games.osrs.sim.state import HITPOINTS, PRAYER, PRAYER_BONUS
 
 OVERHEADS = {
     "mage_prayer": prayer.PROTECT_FROM_MAGIC,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from arena import HOPELESS, Arena, one, pending
 
-from sb3_pvp.sim.prayer import PROTECT_BIT
-from sb3_pvp.sim.state import HITPOINTS, MAGIC, RANGED_LEVEL, RANGED_STRENGTH
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT
+from sb3_pvp.games.osrs.sim.state import HITPOINTS, MAGIC, RANGED_LEVEL, RANGED_STRENGTH
 
 FIGHTS = 8000
 RUNE, ARMADYL, ZARYTE = "RUNE_CROSSBOW", "ARMADYL_CROSSBOW", "ZARYTE_CROSSBOW"

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from recordings import FOLDER, Episode, Reply, fights_below, read
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.sim.prayer import PROTECT_BIT
-from sb3_pvp.sim.state import HITPOINTS, SEAT
-from sb3_pvp.world import Style
+from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT
+from sb3_pvp.games.osrs.sim.state import HITPOINTS, SEAT
 
 ALL_RECORDINGS = os.environ.get("SB3_PVP_RECORDINGS")
 CONTRACT = load_contract("NhEnv")

@@ -6,10 +6,10 @@ import pytest
 from entry_points import ME, TARGET, record_hit, refresh_hitsplats
 from hand_built import HandBuiltFight
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.prayer import PROTECT_BIT, SMITE_BIT
-from sb3_pvp.sim.state import ATTACK, BASELINE, DEFENCE, FREEZE_TIMER, HITPOINTS, MAGIC, PRAYER, RANGED
-from sb3_pvp.world import Style
+from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, SMITE_BIT
+from sb3_pvp.games.osrs.sim.state import ATTACK, BASELINE, DEFENCE, FREEZE_TIMER, HITPOINTS, MAGIC, PRAYER, RANGED
 
 
 @pytest.fixture

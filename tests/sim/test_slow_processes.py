@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from arena import NEVER, Arena, one, pending
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK,
     DEFENCE,
     HITPOINTS,

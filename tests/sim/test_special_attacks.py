@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from arena import NEVER, Arena, one, pending
 
-from sb3_pvp.sim.prayer import PROTECT_BIT
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK_TIMER,
     DEFENCE,
     HITPOINTS,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from arena import BLOOD_ORDER, ICE_ORDER, MAGIC_SPECIAL_ORDER, NEVER, Arena, one, pending
 
-from sb3_pvp.sim import spells
-from sb3_pvp.sim.prayer import PROTECT_BIT
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import spells
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT
+from sb3_pvp.games.osrs.sim.state import (
     ATTACK_TIMER,
     FREEZE_IMMUNITY_TIMER,
     FREEZE_TIMER,

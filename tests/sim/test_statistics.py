@@ -9,9 +9,9 @@ import pytest
 from entry_points import ME, TARGET, clear_tick, record_hit, refresh_hitsplats, start_memory
 from hand_built import HandBuiltFight
 
-from sb3_pvp.sim import items
-from sb3_pvp.sim.prayer import PROTECT_BIT, SMITE_BIT
-from sb3_pvp.sim.state import (
+from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, SMITE_BIT
+from sb3_pvp.games.osrs.sim.state import (
     HITPOINTS,
     MAGIC,
     MAGIC_ATTACK,

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.sim import items, stock
-from sb3_pvp.sim.state import INVENTORY_SIZE, NO_ITEM, SEAT
+from sb3_pvp.games.osrs.sim import items, stock
+from sb3_pvp.games.osrs.sim.state import INVENTORY_SIZE, NO_ITEM, SEAT
 
 
 @numba.njit

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.world_arguments import fight_numbers, joint_actions
+from sb3_pvp.contract.actions import fight_numbers, joint_actions
 
 CONTRACT = load_contract("NhEnv")
 

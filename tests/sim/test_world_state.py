@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs.sim import SimWorld
 
 FIGHTS = 3
 PARAMS = {"randomizeGear": True, "randomizeBuild": True, "randomizeFightType": True}

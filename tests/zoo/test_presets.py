@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from sb3_pvp import zoo
-from sb3_pvp.callbacks.evaluation_fights import EvaluationFights
-from sb3_pvp.envs.rewards import RewardWeights
+from sb3_pvp.games.osrs.rewards import RewardWeights
+from sb3_pvp.matches.evaluation_fights import EvaluationFights
 from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.presets import presets as hyperparams
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.zoo import hyperparams
 
 ROOT = Path(__file__).resolve().parents[2]
 # As short as training goes, with everything else as in the preset.
@@ -135,6 +135,17 @@ def test_presets_import_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not Path(path).exists()
     with hyperparams.plain_config(str(tmp_path / "Base.yml"), "NhEnv") as path:
         assert path == str(tmp_path / "Base.yml")
+
+
+def test_old_names_of_callbacks_mean_those_of_today(tmp_path: Path) -> None:
+    (path := tmp_path / "old.yml").write_text(
+        "NhEnv: {callback: [sb3_pvp.callbacks.ExploiterCallback: {preset: {n_envs: 2}}, sb3_pvp.callbacks.EloCallback]}"
+    )
+    today = [{"sb3_pvp.exploiters.ExploiterCallback": {"preset": {"n_envs": 2}}}, "sb3_pvp.callbacks.EloCallback"]
+    assert zoo.find_preset(str(path)).hyperparams() == {"callback": today}
+    assert hyperparams.renamed(hyperparams.renamed({"callback": ["sb3_pvp.callbacks.ExploiterCallback"]})) == {
+        "callback": ["sb3_pvp.exploiters.ExploiterCallback"]
+    }
 
 
 def test_impossible_imports_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from sb3_pvp.callbacks.opponent_plan import Shares
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
 from sb3_pvp.zoo.sweeps.conversion import applicable, callback_options, chosen_space, hyperparameters, largest_divisor
@@ -25,7 +26,6 @@ from sb3_pvp.zoo.sweeps.own_values import own_values
 from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
 from sb3_pvp.zoo.sweeps.wandb_config import configuration
 from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
-from sb3_pvp.zoo.validation import check_hyperparams
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {each.name: each for each in DEFAULT_SPACE}
@@ -209,7 +209,7 @@ def test_a_space_is_the_same_after_a_file(tmp_path: Path) -> None:
         ("n_step: {low: 1, high: 2, kind: uniform}", "needs target"),
         ("clip_range: {low: 1}", "must be below high"),
         ("learning_rate: {low: 0}", "must be above 0 below high"),
-        ("clip_range: {low: x}", "must be numbers"),
+        ("clip_range: {low: x}", "low of parameter 'clip_range' must be a finite number"),
         ("n_steps: {kind: categoric}", "did you mean 'categorical'"),
         ("n_steps: {unit: roll}", "unknown unit of parameter 'n_steps'"),
         ("n_steps: 8", "must be a mapping"),

@@ -13,7 +13,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps import storage as storages
 from sb3_pvp.zoo.sweeps.locks import FileLocks
 from sb3_pvp.zoo.sweeps.report import counts
@@ -255,52 +255,52 @@ def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:
 def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dict[str, Any], message: str) -> None:
     open_queue(journal, 1)
     open_queue(journal, 1, dataclasses.replace(SETTINGS, seed=99))
-    with pytest.raises(ZooError, match=message):
+    with pytest.raises(Refusal, match=message):
         open_queue(journal, 1, dataclasses.replace(SETTINGS, **changes))
 
 
 def test_studies_of_others_are_refused(journal: str) -> None:
     opened, _ = open_storage(journal)
     optuna.create_study(study_name="study", storage=opened).add_trial(optuna.create_trial(value=1.0))
-    with pytest.raises(ZooError, match="was not begun by this version"):
+    with pytest.raises(Refusal, match="was not begun by this version"):
         open_queue(journal, 1)
 
 
 @pytest.mark.parametrize("name", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_file_that_is_not_there_is_one_message(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match="there is no file"):
+    with pytest.raises(Refusal, match="there is no file"):
         open_storage(name.format(tmp_path), must_exist=True)
 
 
 def test_what_is_not_there_is_one_message(storage: str) -> None:
     opened, _ = open_storage(storage)
-    with pytest.raises(ZooError, match="no study in that storage"):
+    with pytest.raises(Refusal, match="no study in that storage"):
         find_study(opened, None)
     study = optuna.create_study(study_name="one", storage=opened)
     assert find_study(opened, None).study_name == "one"
     optuna.create_study(study_name="two", storage=opened)
-    with pytest.raises(ZooError, match="which study.*one, two"):
+    with pytest.raises(Refusal, match="which study.*one, two"):
         find_study(opened, None)
-    with pytest.raises(ZooError, match="did you mean 'two'"):
+    with pytest.raises(Refusal, match="did you mean 'two'"):
         find_study(opened, "twoo")
-    with pytest.raises(ZooError, match="no trial 0, it has no trials"):
+    with pytest.raises(Refusal, match="no trial 0, it has no trials"):
         find_trial(study, 0)
-    with pytest.raises(ZooError, match="has come to its end yet"):
+    with pytest.raises(Refusal, match="has come to its end yet"):
         find_trial(study, None)
 
 
 @pytest.mark.parametrize("name", ["mysql://x/y", "sweep.txt", "sqlite://", "sqlite:///:memory:"])
 def test_other_storages_are_refused(name: str) -> None:
-    with pytest.raises(ZooError, match="--storage must be a journal"):
+    with pytest.raises(Refusal, match="--storage must be a journal"):
         open_storage(name)
 
 
 def test_files_that_are_no_storage_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database")
-    with pytest.raises(ZooError, match="cannot open the storage sqlite"):
+    with pytest.raises(Refusal, match="cannot open the storage sqlite"):
         open_storage(f"sqlite:///{tmp_path}/text.db")
     (tmp_path / "text.log").write_text("this is no journal\nnor this\n")
-    with pytest.raises(ZooError, match=r"cannot open the storage .*text\.log"):
+    with pytest.raises(Refusal, match=r"cannot open the storage .*text\.log"):
         open_storage(str(tmp_path / "text.log"))
 
 
@@ -320,7 +320,7 @@ def test_files_of_others_stay_as_they_are(content: bytes, tmp_path: Path) -> Non
     path = tmp_path / "keepme.log"
     path.write_bytes(content)
     for must_exist in (False, True):
-        with pytest.raises(ZooError, match=r"cannot open the storage .*keepme\.log: .*no journal"):
+        with pytest.raises(Refusal, match=r"cannot open the storage .*keepme\.log: .*no journal"):
             open_storage(str(path), must_exist)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
@@ -337,5 +337,5 @@ def test_a_journal_may_begin_with_a_torn_record(content: bytes, tmp_path: Path) 
 def test_without_a_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert util.find_spec("optuna")
     monkeypatch.setattr(storages, "find_spec", lambda name: None)
-    with pytest.raises(ZooError, match=r'pip install "sb3-pvp\[postgres\]"'):
+    with pytest.raises(Refusal, match=r'pip install "sb3-pvp\[postgres\]"'):
         open_storage("postgresql://somebody@localhost/sweeps")

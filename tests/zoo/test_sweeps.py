@@ -23,10 +23,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sb3_pvp import zoo
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
-from sb3_pvp.zoo.errors import ZooError
 from sb3_pvp.zoo.sweeps.report import best_configuration
 from sb3_pvp.zoo.sweeps.study import SEED
 from tests.zoo.postgres_server import postgres_server, require_postgres
@@ -397,7 +397,7 @@ def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
     def states() -> list[TrialState]:
         try:
             return [trial.state for trial in study_in(name).trials]
-        except ZooError:  # it has not begun yet
+        except Refusal:  # it has not begun yet
             return []
 
     processes = [start(), start()]

@@ -115,11 +115,11 @@ def test_a_sweep_is_not_followed_as_one_run(folder: Path, capsys: pytest.Capture
 def test_a_file_about_another_kind_of_run_is_refused(folder: Path, text: str) -> None:
     from argparse import Namespace
 
-    from sb3_pvp.zoo.errors import ZooError
+    from sb3_pvp.common.errors import Refusal
     from sb3_pvp.zoo.tracking import Tracking
 
     (folder / "wandb_run.json").write_text(text)
-    with pytest.raises(ZooError, match=r"wandb_run.json cannot be read .* remove it"):
+    with pytest.raises(Refusal, match=r"wandb_run.json cannot be read .* remove it"):
         Tracking().start(Namespace(), {}, folder)
     assert wandb.run is None
 

@@ -19,8 +19,10 @@ import pytest
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp import zoo
+from sb3_pvp.callbacks import FightMetricsCallback
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.rsps import RspsServer
+from sb3_pvp.game import WorldError
+from sb3_pvp.games.osrs.remote import RspsServer
 from sb3_pvp.zoo.workers import WorkerVecEnv
 from tests.rsps.served import hear_interrupts, logged_in, world_server
 
@@ -85,6 +87,19 @@ def test_a_server_that_goes_ends_the_training_with_one_line(capsys: pytest.Captu
     assert line.endswith(f"the model so far is {RUN}/interrupted_model.zip")
     assert (RUN / "interrupted_model.zip").is_file()
     check_models()
+
+
+def test_fights_that_break_off_end_the_training_with_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: FightMetricsCallback) -> None:
+        raise WorldError("9 of the 9 fights broke off")
+
+    monkeypatch.setattr(FightMetricsCallback, "_on_rollout_end", broken)
+    with pytest.raises(SystemExit, match="1"):
+        zoo.train([*NH, "-n", "1000000", "-params", "n_envs:2", *TINY])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train: error")]
+    assert line == f"train: error: 9 of the 9 fights broke off; the model so far is {RUN}/interrupted_model.zip"
 
 
 def test_training_goes_on_when_the_server_comes_back() -> None:

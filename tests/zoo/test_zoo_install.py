@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from sb3_pvp import zoo
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.zoo import hyperparams
+from sb3_pvp.presets import presets as hyperparams
 from sb3_pvp.zoo.manager import PvpExperimentManager
 from sb3_pvp.zoo.workers import WorkerVecEnv
 

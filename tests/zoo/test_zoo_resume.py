@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
-from sb3_pvp.zoo.resume import ResumeError, choose_run, running, stopped_run, warn_of_losses
+from sb3_pvp.zoo.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_of_losses
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
@@ -149,3 +150,13 @@ def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
         process.wait()
     subprocess.run([*command, "-f", str(tmp_path / "killed")], env=environment, check=True)
     assert_same([train(tmp_path / "whole", 6), killed])
+
+
+def test_a_run_begun_when_a_callback_had_another_name_is_found(tmp_path: Path) -> None:
+    saved = Path(__file__).parents[1] / "data/first_edition/trained/maskable_ppo/NhEnv_1"
+    run = Path(shutil.copytree(saved, tmp_path / "NhEnv_1"))
+    config = run / "NhEnv/config.yml"
+    config.write_text(config.read_text().replace("callbacks.EloCallback", "callbacks.ExploiterCallback"))
+    today = config.read_text().replace("callbacks.ExploiterCallback", "exploiters.ExploiterCallback")
+    found = choose_run(NEWEST, tmp_path, "NhEnv", today, 10**9)
+    assert found is not None and found.folder == run

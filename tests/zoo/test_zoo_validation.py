@@ -11,7 +11,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.zoo.hyperparams import with_nested
+from sb3_pvp.presets.presets import with_nested
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
 CALLBACKS = "sb3_pvp.callbacks."
@@ -27,7 +27,10 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "ent_coef:{'type': 'lineer'}"], "unknown schedule type 'lineer'"),
         (["-params", "n_steps:0"], "n_steps must be a positive integer, got 0"),
         (["-params", "gamma"], "-params takes NAME:VALUE"),
-        (["-params", "n_timesteps:'1e6'"], "n_timesteps must be a number of at least 1 (in YAML, !!float 1e6)"),
+        (
+            ["-params", "n_timesteps:'1e6'"],
+            "n_timesteps must be a number of at least 1, got '1e6' (in YAML, !!float 1e6)",
+        ),
         (["-params", "frame_stack:2"], "env_kwargs.frame_ages"),
         (["-params", "policy_kwargs.net_arc:[8]"], "'net_arc' (did you mean 'net_arch'?)"),
         (["-params", "policy:'sb3_pvp.policies.AutoregressivPolicy'"], "unknown policy"),

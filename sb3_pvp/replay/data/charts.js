@@ -1,9 +1,5 @@
 // Curves of both fighters over the whole fight, and marks of what happened.
-const charts = [
-  makeChart("hitpoints", 72, hitpoints, (value) => value),
-  makeChart("health, food and brews left, in health bars", 40, life, (value) => value.toFixed(1)),
-  makeOutlookChart(),
-].filter(Boolean);
+const charts = [...scene.charts.map((chart) => makeChart(...chart)), makeOutlookChart()].filter(Boolean);
 
 function makeOutlookChart() {
   const views = moments.flatMap((_, tick) => SEATS.map((seat) => outlook(tick, seat))).filter(Boolean);
@@ -71,13 +67,12 @@ function drawMarks() {
   picture.setAttribute("viewBox", `0 0 ${Math.max(lastTick, 1)} 32`);
   picture.append(shape("line", { class: "zero", x1: 0, x2: lastTick, y1: 16, y2: 16 }));
   for (const event of page.events) {
-    const isDone = ["damage", "freeze", "death"].includes(event.kind), by = isDone ? 1 - event.seat : event.seat;
-    const length = { damage: 2 + Math.min(event.amount / 4, 13), special: 5, freeze: 4, death: 15 }[event.kind];
-    if (length === undefined) continue;
-    const inner = event.kind === "special" || event.kind === "freeze" ? 11 : 0, sign = by === 0 ? -1 : 1;
-    const line = { x1: event.tick, x2: event.tick, y1: 16 + sign * inner, y2: 16 + sign * (inner + length) };
+    const mark = scene.mark(event);
+    if (mark === null) continue;
+    const sign = mark.by === 0 ? -1 : 1;
+    const line = { x1: event.tick, x2: event.tick, y1: 16 + sign * mark.inner, y2: 16 + sign * (mark.inner + mark.length) };
     const title = shape("title", {}, `tick ${event.tick}: ${names[event.seat]} ${event.text}`);
-    picture.append(shape("line", { class: `mark seat${by} ${event.kind}`, ...line }, title));
+    picture.append(shape("line", { class: `mark seat${mark.by} ${event.kind}`, ...line }, title));
   }
   picture.append(cursor);
   seekOnClick(picture);

@@ -8,7 +8,7 @@ function show(tick) {
   byId("scrubber").value = String(current);
   byId("scrubber").setAttribute("aria-valuetext", `tick ${current} of ${lastTick}`);
   byId("clock").textContent = `tick ${current} / ${lastTick}`;
-  drawArena(current);
+  byId("arena").replaceChildren(scene.picture(current));
   SEATS.forEach((seat) => drawPanel(current, seat));
   drawCharts(current);
   drawSummary(current);

@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps.default_space import DEFAULT_SPACE
 from sb3_pvp.zoo.sweeps.space import Parameter, Space, read_space
@@ -199,7 +200,7 @@ class Conversion:
             share = owner.get(kind, 0.0)
             if kind in free:
                 continue
-            if isinstance(share, bool) or not isinstance(share, (int, float)):
+            if not NUMBER.fits(share):
                 raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
             taken += ceil(self.own("n_envs") * share)
         return min(taken, int(self.own("n_envs")))

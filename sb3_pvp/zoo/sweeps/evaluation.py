@@ -13,11 +13,11 @@ from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.evaluation_fights import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs.opponent_choice import OpponentChoice
-from sb3_pvp.envs.opponents import check_opponent, opponent_name
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import check_opponent, opponent_name
 from sb3_pvp.ppo.training_state import kept_random_state
 from sb3_pvp.zoo.sweeps.options import WIN_RATE
 

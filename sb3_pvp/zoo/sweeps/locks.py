@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 import sqlalchemy
 
-from sb3_pvp.file_locks import lock
+from sb3_pvp.common.file_locks import lock
 
 
 class Locks(Protocol):

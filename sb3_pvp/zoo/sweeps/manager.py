@@ -20,10 +20,10 @@ from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.envs.worlds import contract_of
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.game import contract_of, game_and_contract
+from sb3_pvp.presets.presets import with_nested
 from sb3_pvp.zoo.environments import is_ours
-from sb3_pvp.zoo.errors import TrainingInterrupted, ZooError
-from sb3_pvp.zoo.hyperparams import with_nested
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
 from sb3_pvp.zoo.sweeps.locks import Locks
@@ -102,16 +102,16 @@ class SweepingManager(exp_manager.ExperimentManager):
     def hyperparameters_optimization(self) -> None:
         """Does trials until all processes of the study together have done as many as were asked for, then reports.
 
-        Raises `ZooError`, before the first trial, for what cannot be done.
+        Raises `Refusal`, before the first trial, for what cannot be done.
         """
         if not self._is_maskable:
             super().hyperparameters_optimization()
             return
         if self.n_jobs != 1:
-            raise ZooError("trials do not run in threads: start this command several times with the same --storage")
+            raise Refusal("trials do not run in threads: start this command several times with the same --storage")
         wanted = self._settings()
         if self.continue_training:
-            raise ZooError("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
+            raise Refusal("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
         storage, locks = open_storage(self.storage)
         study, settings = open_study(self._study_name(), storage, locks, wanted)
         study.pruner = self._make_pruner(settings)
@@ -123,12 +123,10 @@ class SweepingManager(exp_manager.ExperimentManager):
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
         env_id = str(self.env_name.gym_id)
-        try:
+        with refusals():
             space = self._space(block)
             hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
             measure = self._measure_settings(block, n_timesteps)
-        except (ValueError, OSError) as error:
-            raise ZooError(str(error)) from error
         return Settings(self.algo, env_id, n_timesteps, block, as_dict(space), measure, self.seed)
 
     def _space(self, block: Block) -> Space:
@@ -142,7 +140,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         if not self._is_ours():
             return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
         env_kwargs = {**gymnasium.spec(self.env_name.gym_id).kwargs, **block.get("env_kwargs", {})}
-        contract = contract_of(env_kwargs.get("world", "sim"), env_kwargs.get("contract", "NhEnv"))
+        _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+        contract = contract_of(env_kwargs.get("world", "sim"), contract)
         pool = check_pool(self._sweep.reference_pool, contract)
         return {**settings, "fights": self._sweep.reference_fights, "reference_pool": pool}
 
@@ -186,26 +185,22 @@ class SweepingManager(exp_manager.ExperimentManager):
         )
 
     def _of_sample(self, block: Block) -> Block:
-        try:
+        with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
-        except json.JSONDecodeError as error:
-            raise ZooError(f"--sample is not valid JSON: {error}") from error
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
-        try:
+        with refusals():
             space = self._space(block)
             if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
                 raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
             return hyperparameters(sample, space, block, n_timesteps)
-        except (ValueError, OSError) as error:
-            raise ZooError(str(error)) from error
 
     def _of_trial(self, number: int) -> Block:
         if self.storage is None:
-            raise ZooError("--trial-id needs the --storage with the study")
+            raise Refusal("--trial-id needs the --storage with the study")
         study = find_study(open_storage(self.storage, must_exist=True)[0], self.study_name)
         settings = read_settings(study)
         if (settings.algo, settings.env_id) != (self.algo, str(self.env_name.gym_id)):
-            raise ZooError(f"study {study.study_name!r} is for --algo {settings.algo} --env {settings.env_id}")
+            raise Refusal(f"study {study.study_name!r} is for --algo {settings.algo} --env {settings.env_id}")
         trial, text = best_configuration(study, number, self.n_timesteps if self.n_timesteps > 0 else None)
         print(f"Hyperparameters of trial {number} of {study.study_name}, whose seed was {trial.user_attrs.get(SEED)}")
         block: Block = yaml.safe_load(text)[settings.env_id]
@@ -248,15 +243,13 @@ class SweepingManager(exp_manager.ExperimentManager):
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
     """Hyperparameters as they are kept in a study: plain values, with the command line's ``env_kwargs``.
 
-    Raises `ZooError` for values that are none.
+    Raises `Refusal` for values that are none.
     """
     block = dict(hyperparams)
     if isinstance(block.get("policy_kwargs"), str):  # Python, as in rl-zoo3
         block["policy_kwargs"] = eval(block["policy_kwargs"], dict(vars(exp_manager)))
     if env_kwargs:
         block["env_kwargs"] = env_kwargs
-    try:
+    with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
         plain: Block = json.loads(json.dumps(block))
-    except (TypeError, ValueError) as error:
-        raise ZooError(f"a study keeps plain values only (such as activation: tanh, no classes): {error}") from error
-    return plain
+        return plain

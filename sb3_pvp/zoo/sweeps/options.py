@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, fields
 
-from sb3_pvp.contract.errors import unknown_name
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.names import require_all_known
 
 #: Whom a trial's fighter is measured by: the world's bot, and the strongest script.
 REFERENCE_POOL = ("baseline", "scripted")
@@ -54,15 +54,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def read_options(given: argparse.Namespace) -> tuple[SweepOptions, list[str]]:
     """The options that `add_options` added, and what rl-zoo3 is to be told about them.
 
-    Raises `ZooError` for impossible values.
+    Raises `Refusal` for impossible values.
     """
     values = {field.name: getattr(given, field.name) for field in fields(SweepOptions) if field.name != "hyperband"}
     values["reference_pool"] = tuple(values["reference_pool"])
     if not given.reference_fights.isdecimal() or int(given.reference_fights) < 1:
-        raise ZooError(f"--reference-fights must be a positive integer, got {given.reference_fights!r}")
+        raise Refusal(f"--reference-fights must be a positive integer, got {given.reference_fights!r}")
     values["reference_fights"] = int(given.reference_fights)
-    if given.pruner not in (None, *PRUNERS):
-        raise ZooError(str(unknown_name("pruner", given.pruner, PRUNERS)))
+    with refusals():
+        require_all_known("pruner", {given.pruner} - {None}, PRUNERS)
     hyperband = given.pruner == HYPERBAND
     theirs = [] if hyperband or given.pruner is None else ["--pruner", given.pruner]
     return SweepOptions(**values, hyperband=hyperband), theirs

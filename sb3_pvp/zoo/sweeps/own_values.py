@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sb3_pvp.envs.rewards import reward_weights
+from sb3_pvp.game import game_and_contract
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps.conversion import Block, Conversion, callback_options
@@ -42,7 +42,9 @@ def _value(conversion: Conversion, parameter: Parameter) -> Any:
     if parents[:1] == ["callback"]:
         return (callback_options(block, parents[-1]) or {}).get(name)
     if parents == ["env_kwargs", "rewards"]:
-        return getattr(reward_weights(_child(block, parents)), name, None)
+        env_kwargs = block.get("env_kwargs", {})
+        game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+        return getattr(game.rewards and game.rewards.weights(_child(block, parents)), name, None)
     if parents == ["policy_kwargs"]:
         return _child(block, parents).get(name, _default(AutoregressivePolicy, name))
     if name == "initial_value":

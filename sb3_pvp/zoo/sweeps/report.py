@@ -11,8 +11,8 @@ import yaml
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from sb3_pvp.atomic_files import replacing, write_atomically
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps.locks import Locks
 from sb3_pvp.zoo.sweeps.pictures import PICTURES
 from sb3_pvp.zoo.sweeps.storage import find_trial
@@ -24,14 +24,14 @@ TRIALS, BEST = "trials.csv", "best.yml"
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> list[str]:
     """Writes the files, and tells what is missing and why.
 
-    ``trials.csv`` has a line for each trial, ``best.yml`` the configuration of the best one. Raises `ZooError` if the
+    ``trials.csv`` has a line for each trial, ``best.yml`` the configuration of the best one. Raises `Refusal` if the
     study was not begun by this package.
     """
     write_atomically(folder / TRIALS, study.trials_dataframe().to_csv(index=False))
     missing = []
     try:
         write_atomically(folder / BEST, best_configuration(study)[1])
-    except ZooError as error:
+    except Refusal as error:
         missing.append(f"{BEST}: {error}")
     if with_pictures:
         for name, draw in PICTURES.items():
@@ -56,11 +56,11 @@ def best_configuration(
         n_timesteps: the length of the run that it is for; ``None``: what the configuration said before the sweep.
 
     Raises:
-        ZooError: if there is no such trial, or it has no parameters.
+        Refusal: if there is no such trial, or it has no parameters.
     """
     settings, trial = read_settings(study), find_trial(study, number)
     if not trial.params:
-        raise ZooError(f"trial {trial.number} of study {study.study_name!r} ended before it had parameters")
+        raise Refusal(f"trial {trial.number} of study {study.study_name!r} ended before it had parameters")
     steps = n_timesteps or int(settings.block.get("n_timesteps", settings.n_timesteps))
     block = {**settings.hyperparameters(trial.params, steps), "n_timesteps": steps}
     result = "no result" if trial.value is None else f"{trial.value:.4f}"
@@ -85,7 +85,7 @@ def overview(storage: BaseStorage, locks: Locks) -> list[dict[str, Any]]:
         study = optuna.load_study(study_name=name, storage=storage)
         try:
             best: dict[str, Any] | None = summary(find_trial(study, None))
-        except ZooError:
+        except Refusal:
             best = None
         studies.append({"name": name, "trials": counts(study, locks), "best": best})
     return studies

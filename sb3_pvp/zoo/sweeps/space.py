@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
-from sb3_pvp.contract.errors import unknown_name
+from sb3_pvp.common.arguments import NUMBER, TEXT
+from sb3_pvp.common.names import require_all_known, require_known
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -54,10 +55,8 @@ class Parameter:
 
     def __post_init__(self) -> None:
         for key in ("name", "target", "meaning", "unit"):
-            if not isinstance(getattr(self, key), str):
-                raise ValueError(f"{key} of parameter {self.name!r} must be a text, got {getattr(self, key)!r}")
-        if self.unit not in UNITS:
-            raise unknown_name(f"unit of parameter {self.name!r}", self.unit, UNITS)
+            TEXT.read(f"{key} of parameter {self.name!r}", getattr(self, key))
+        require_known(f"unit of parameter {self.name!r}", self.unit, UNITS)
 
     def distribution(self) -> BaseDistribution:
         """What Optuna draws from."""
@@ -126,7 +125,7 @@ class Categorical(Parameter):
     def nearest(self, value: Any) -> str | int | float:
         """The choice itself, or that of the numbers which is next to a number."""
         numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-        if _is_number(value) and value not in self.choices and numbers:
+        if NUMBER.fits(value) and value not in self.choices and numbers:
             return min(numbers, key=lambda number: abs(number - value))
         self.check(value)
         return next(choice for choice in self.choices if choice == value)
@@ -144,9 +143,8 @@ class Uniform(Parameter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for bound in (self.low, self.high):
-            if isinstance(bound, bool) or not isinstance(bound, (int, float)):
-                raise ValueError(f"low and high of parameter {self.name!r} must be numbers, got {bound!r}")
+        for key in ("low", "high"):
+            NUMBER.read(f"{key} of parameter {self.name!r}", getattr(self, key))
         if not self.low < self.high or (self._log and self.low <= 0):
             above = "above 0 " if self._log else ""
             raise ValueError(
@@ -173,12 +171,12 @@ class Uniform(Parameter):
 
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
-        if not _is_number(value) or not self.low <= value <= self.high:
+        if not NUMBER.fits(value) or not self.low <= value <= self.high:
             self._refuse(value)
 
     def nearest(self, value: Any) -> float:
         """The number itself, or the limit beyond which it is."""
-        if not _is_number(value):
+        if not NUMBER.fits(value):
             self._refuse(value)
         return float(min(max(value, self.low), self.high))
 
@@ -232,21 +230,14 @@ def as_markdown(space: Iterable[Parameter]) -> str:
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-
-
 def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
     if not isinstance(values, Mapping):
         raise ValueError(f"parameter {name!r} must be a mapping, got {values!r}; known are {', '.join(KINDS)}")
     kind = values.get("kind", default.get("kind"))
-    if kind not in KINDS:
-        raise unknown_name(f"kind of parameter {name!r}", str(kind), KINDS)
+    require_known(f"kind of parameter {name!r}", kind, KINDS)
     names = [field.name for field in fields(KINDS[kind]) if field.name != "name"]
     given = {key: value for key, value in {**default, **values}.items() if key != "kind"}
-    for key in values.keys() - {"kind"}:
-        if key not in names:
-            raise unknown_name(f"key of parameter {name!r}", str(key), names)
+    require_all_known(f"key of parameter {name!r}", values.keys() - {"kind"}, names)
     missing = {"target", "choices", "low", "high"} & set(names) - given.keys()
     if missing:
         raise ValueError(f"parameter {name!r} needs {', '.join(sorted(missing))}")

@@ -5,20 +5,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import optuna
 import sqlalchemy
+from optuna.exceptions import OptunaError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial
+from sqlalchemy.exc import SQLAlchemyError
 
-from sb3_pvp.contract.errors import unknown_name
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.zoo.sweeps.locks import FileLocks, JournalLock, Locks, NoLocks, PostgresLocks
 
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
@@ -36,13 +37,13 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
         must_exist: only read; else a file that is not there is made.
 
     Raises:
-        ZooError: for what cannot be opened.
+        Refusal: for what cannot be opened.
     """
     if storage is None:
         return InMemoryStorage(), NoLocks()
     if storage.endswith(".log"):
         path = _file(storage, must_exist)
-        with _refused(storage):
+        with refusals(KeyError, about=f"cannot open the storage {storage}"):
             _check_journal(path)
             if not must_exist:
                 _drop_torn_line(path)
@@ -53,34 +54,36 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
     else:
         locks = PostgresLocks(url)
     arguments = {"connect_args": {"timeout": _PATIENCE}} if isinstance(locks, FileLocks) else {}
+    shown = sqlalchemy.make_url(storage).render_as_string()  # without its password
+    refused = refusals(SQLAlchemyError, OptunaError, KeyError, about=f"cannot open the storage {shown}")
     # Two processes must not make the same tables.
-    with _refused(storage), nullcontext() if must_exist else locks.exclusive():
+    with refused, nullcontext() if must_exist else locks.exclusive():
         return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments), locks
 
 
 def find_study(storage: BaseStorage, name: str | None) -> optuna.Study:
-    """The study of that name, ``None`` for the only one; raises `ZooError` if that is none."""
+    """The study of that name, ``None`` for the only one; raises `Refusal` if that is none."""
     names = optuna.get_all_study_names(storage)
     if not names:
-        raise ZooError("there is no study in that storage")
+        raise Refusal("there is no study in that storage")
     if name is None and len(names) > 1:
-        raise ZooError(f"which study? Give --study-name, one of: {', '.join(names)}")
-    if name is not None and name not in names:
-        raise ZooError(str(unknown_name("study", name, names)))
+        raise Refusal(f"which study? Give --study-name, one of: {', '.join(names)}")
+    with refusals():
+        require_all_known("study", {name} - {None}, names)
     return optuna.load_study(study_name=name or names[0], storage=storage)
 
 
 def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
-    """The trial of that number, ``None`` for the best one; raises `ZooError` if there is none."""
+    """The trial of that number, ``None`` for the best one; raises `Refusal` if there is none."""
     trials = study.get_trials(deepcopy=False)
     if number is None:
         try:
             return study.best_trial
         except ValueError:
-            raise ZooError(f"no trial of study {study.study_name!r} has come to its end yet") from None
+            raise Refusal(f"no trial of study {study.study_name!r} has come to its end yet") from None
     if not 0 <= number < len(trials):
         has = f"trials 0 to {len(trials) - 1}" if trials else "no trials"
-        raise ZooError(f"study {study.study_name!r} has no trial {number}, it has {has}")
+        raise Refusal(f"study {study.study_name!r} has no trial {number}, it has {has}")
     return trials[number]
 
 
@@ -88,33 +91,23 @@ def _url(storage: str) -> sqlalchemy.URL:
     try:
         url = sqlalchemy.make_url(storage)
     except sqlalchemy.exc.ArgumentError:
-        raise ZooError(f"--storage must be {_KINDS}, got {storage!r}") from None
+        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}") from None
     backend = url.get_backend_name()
     if backend == "sqlite" and url.database not in (None, "", ":memory:"):
         return url
     if backend not in ("postgresql", "postgres"):
-        raise ZooError(f"--storage must be {_KINDS}, got {storage!r}")
+        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}")
     if find_spec("psycopg") is None:
-        raise ZooError('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
+        raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
     return url.set(drivername="postgresql+psycopg")
 
 
 def _file(name: str, must_exist: bool) -> Path:
     path = Path(name)
     if must_exist and not path.is_file():
-        raise ZooError(f"there is no file {path}")
+        raise Refusal(f"there is no file {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.absolute()
-
-
-@contextmanager
-def _refused(storage: str) -> Iterator[None]:
-    try:
-        yield
-    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        shown = sqlalchemy.make_url(storage).render_as_string() if "://" in storage else storage
-        raise ZooError(f"cannot open the storage {shown}: {reason}") from error
 
 
 def _journal_lock(path: Path) -> Any:

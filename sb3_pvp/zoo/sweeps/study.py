@@ -20,7 +20,8 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from sb3_pvp.zoo.errors import ZooError
+from sb3_pvp.common.errors import Refusal
+from sb3_pvp.presets.presets import renamed
 from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters
 from sb3_pvp.zoo.sweeps.locks import Locks
 from sb3_pvp.zoo.sweeps.own_values import own_values
@@ -73,11 +74,11 @@ class Settings:
 
 
 def read_settings(study: optuna.Study) -> Settings:
-    """The settings of a study; raises `ZooError` if it is not one of these."""
+    """The settings of a study; raises `Refusal` if it is not one of these."""
     values = dict(study.user_attrs.get(SETTINGS, {}))
     if values.pop("version", None) != _VERSION:
-        raise ZooError(f"study {study.study_name!r} was not begun by this version of sb3_pvp")
-    return Settings(**values)
+        raise Refusal(f"study {study.study_name!r} was not begun by this version of sb3_pvp")
+    return Settings(**renamed(values))
 
 
 def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings) -> tuple[optuna.Study, Settings]:
@@ -85,7 +86,7 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
 
     The first trial of a new study has the configuration's own values, where they are in the space.
 
-    Only the seed may differ. Raises `ZooError` if anything else does.
+    Only the seed may differ. Raises `Refusal` if anything else does.
     """
     with locks.exclusive():
         if name in optuna.get_all_study_names(storage):
@@ -100,7 +101,7 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
             study.enqueue_trial(own)
     wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
     for path, before, now in _differences(asdict(begun), wanted):
-        raise ZooError(f"study {name!r} was begun with {path} = {before!r}, and not {now!r}: give another --study-name")
+        raise Refusal(f"study {name!r} was begun with {path} = {before!r}, and not {now!r}: give another --study-name")
     return study, begun
 
 

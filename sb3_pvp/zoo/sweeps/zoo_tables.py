@@ -10,7 +10,7 @@ from typing import Any
 
 import optuna
 
-from sb3_pvp.zoo.hyperparams import ALGO, find_preset, hyperparams_path
+from sb3_pvp.presets.presets import ALGO, find_preset, hyperparams_path
 from sb3_pvp.zoo.sweeps.conversion import hyperparameters
 from sb3_pvp.zoo.sweeps.default_space import LEARNER
 

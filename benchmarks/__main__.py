@@ -1,0 +1,32 @@
+"""``python -m benchmarks world|rollout|train|server|faults|learning_curves``."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import typer
+
+from benchmarks.faults import bench_faults
+from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.rollout import bench_rollout
+from benchmarks.server import bench_server
+from benchmarks.train import bench_train
+from benchmarks.world import bench_world
+from sb3_pvp.cli.usage import run_app
+
+app = typer.Typer(add_completion=False, help="Measure speed, and what faults do.", rich_markup_mode=None)
+app.command("world")(bench_world)
+app.command("rollout")(bench_rollout)
+app.command("train")(bench_train)
+app.command("server")(bench_server)
+app.command("faults")(bench_faults)
+app.add_typer(learning_curves, name="learning_curves")
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs a benchmark; bad usage is one line on stderr and exit code 2."""
+    run_app(app, "benchmarks", arguments)
+
+
+if __name__ == "__main__":
+    main()

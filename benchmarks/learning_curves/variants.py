@@ -1,0 +1,53 @@
+"""What each ablation changes in a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from sb3_pvp.common.names import require_known
+from sb3_pvp.games.osrs.rewards import RewardWeights
+
+Hyperparams = dict[str, Any]
+
+#: The game itself: what stays when nothing else is rewarded.
+OUTCOMES = ("win", "lose", "tie")
+
+
+def _full(hyperparams: Hyperparams) -> Hyperparams:
+    """The preset as it is."""
+    return {}
+
+
+def _no_autoregression(hyperparams: Hyperparams) -> Hyperparams:
+    """Heads that do not see each other's choices; the dependencies between them still hold."""
+    return {"policy_kwargs": {**hyperparams.get("policy_kwargs", {}), "autoregressive": False}}
+
+
+def _no_privileged_critic(hyperparams: Hyperparams) -> Hyperparams:
+    """A critic that sees what the fighter sees."""
+    return {"vec_env_wrapper": "sb3_pvp.envs.hidden_keys.HiddenKeys"}
+
+
+def _no_shaping(hyperparams: Hyperparams) -> Hyperparams:
+    """Rewards for the outcome of a fight and for nothing else."""
+    env_kwargs = hyperparams.get("env_kwargs", {})
+    outcomes = {name: weight for name, weight in env_kwargs.get("rewards", {}).items() if name in OUTCOMES}
+    weights = [field.name for field in fields(RewardWeights) if not isinstance(field.default, bool)]
+    nothing = {name: 0.0 for name in weights if name not in OUTCOMES}
+    return {"env_kwargs": {**env_kwargs, "rewards": {**outcomes, **nothing}}}
+
+
+VARIANTS: dict[str, Callable[[Hyperparams], Hyperparams]] = {
+    "full": _full,
+    "no-autoregression": _no_autoregression,
+    "no-privileged-critic": _no_privileged_critic,
+    "no-shaping": _no_shaping,
+}
+
+
+def vary(variant: str, hyperparams: Hyperparams) -> Hyperparams:
+    """The hyperparameters with what this variant puts in place of some; raises ``ValueError`` for an unknown one."""
+    require_known("variant", variant, VARIANTS)
+    return {**hyperparams, **VARIANTS[variant](hyperparams)}

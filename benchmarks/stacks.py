@@ -1,0 +1,170 @@
+"""The learners that the benchmarks `rollout` and `train` compare, and cases of what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from unittest.mock import patch
+
+import torch as th
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from benchmarks.plain_loop import PlainLoop
+from benchmarks.report import ROUNDS, Case
+from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
+from sb3_pvp.games.osrs.report import RANDOMISED
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.ppo.minibatches import Samples, read_buffer
+from sb3_pvp.ppo.update import PpoUpdate
+
+PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "numpy", "numba")
+CORE, EQUAL, STOCK = "Core network", "[64, 64]", "stock MaskablePPO [64, 64]"
+DEFAULT, LEAGUE = "[128, 128]", "[128, 128] against 8 models"
+LOOP = "Core network, plain loop"
+#: Networks of the original's preset Core (training.md §3.12), of SB3's default, and of the default preset.
+NETWORKS = {
+    CORE: {"net_arch": {"pi": [512, 512], "vf": [512, 512]}, "head_arch": [128, 128]},
+    EQUAL: {"net_arch": [64, 64], "head_arch": []},
+    DEFAULT: {"net_arch": [128, 128], "head_arch": []},
+}
+BATCH_SIZE = 2048
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many environments, how many steps of each in a roll-out, and the seed of everything."""
+
+    n_envs: int
+    n_steps: int
+    seed: int
+
+
+@contextmanager
+def one_thread(seed: int) -> Iterator[None]:
+    """Seeds the random generators, and lets PyTorch work in one thread only, until the ``with`` block is left."""
+    threads = th.get_num_threads()
+    th.set_num_threads(1)
+    set_random_seed(seed)
+    try:
+        yield
+    finally:
+        th.set_num_threads(threads)
+
+
+def make_model(stack: str, size: Size) -> MaskablePPO:
+    """A learner on the randomised mix of fights against the baseline bot, after one roll-out.
+
+    A policy of ours has statistics by then, and so will learn from the next one.
+    """
+    settings: dict[str, Any] = {
+        "n_steps": size.n_steps,
+        "batch_size": BATCH_SIZE,
+        "n_epochs": 1,
+        "seed": size.seed,
+        "device": "cpu",
+    }
+    if stack == STOCK:
+        env = DummyVecEnv([lambda: NhEnv(reset_params=RANDOMISED)] * size.n_envs)
+        model = MaskablePPO("MultiInputPolicy", env, policy_kwargs={"net_arch": [64, 64]}, **settings)
+    else:
+        own = NhVecEnv(size.n_envs, seed=size.seed, reset_params=RANDOMISED)
+        model = PvpPPO(AutoregressivePolicy, own, policy_kwargs=NETWORKS[stack], **settings)
+    return model.learn(size.n_envs * size.n_steps)
+
+
+def make_league(size: Size, num_models: int = 8) -> MaskablePPO:
+    """A learner of the default size against as many snapshots of itself, in turns."""
+    model = make_model(DEFAULT, size)
+    assert isinstance(model.env, NhVecEnv)
+    for number in range(num_models):
+        choice = OpponentChoice(model, name=f"snapshot {number}")
+        model.env.env_method("set_opponent", choice, indices=range(number, size.n_envs, num_models))
+        model.learn(size.n_envs * size.n_steps, reset_num_timesteps=False)
+    model._last_obs = model.env.reset()
+    return model
+
+
+def opponents_share(case: Case, model: MaskablePPO) -> float:
+    """Which part of its CPU time a case of roll-outs spends in opponents."""
+    assert isinstance(model.env, NhVecEnv)
+    opponents, spent = model.env.fights.opponents, 0.0
+
+    def timed(method: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: Any) -> None:
+            nonlocal spent
+            spent -= time.process_time()
+            method(*args)
+            spent += time.process_time()
+
+        return call
+
+    with patch.multiple(opponents, act=timed(opponents.act), advance=timed(opponents.advance)):
+        total = -time.process_time()
+        for _ in range(ROUNDS):
+            case.run()
+        total += time.process_time()
+    return spent / total
+
+
+def make_core(size: Size) -> tuple[MaskablePPO, PlainLoop, Samples]:
+    """The Core network, the same as a plain loop over heads, and 2,048 steps at least that it has made."""
+    model = make_model(CORE, size)
+    assert isinstance(model.policy, AutoregressivePolicy)
+    return model, PlainLoop(model.policy), read_buffer(cast(Any, model.rollout_buffer))
+
+
+def acting(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samples, control: str | None) -> Case:
+    """Choosing actions, with values and log-probabilities, as in a roll-out."""
+
+    def act() -> None:
+        with th.no_grad():
+            policy(batch.observations, action_masks=batch.action_masks)
+
+    return Case(f"acting: {name}", len(batch), len(batch), act, control and f"acting: {control}")
+
+
+def learning(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samples, control: str | None) -> Case:
+    """One mini-batch: evaluation, gradients and a step of the optimiser."""
+    update = PpoUpdate(
+        policy=cast(MaskableActorCriticPolicy, policy),
+        batch_size=len(batch),
+        clip_range=0.2,
+        clip_range_vf=None,
+        normalize_advantage=True,
+        ent_coef=0.01,
+        vf_coef=0.5,
+        max_grad_norm=0.5,
+        gradient_accumulation_steps=1,
+        target_kl=None,
+    )
+    control = control and f"learning: {control}"
+    return Case(f"learning: {name}", len(batch), len(batch), lambda: update.run(batch, 1), control)
+
+
+def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
+    """Roll-outs: acting, the world, and the buffer."""
+    assert model.env is not None
+    env, steps = model.env, model.n_steps * model.n_envs
+    _, callback = model._setup_learn(steps, reset_num_timesteps=False)
+
+    def collect() -> None:
+        model.collect_rollouts(env, callback, model.rollout_buffer, model.n_steps)
+
+    return Case(f"roll-out: {name}", model.n_envs, steps, collect, control and f"roll-out: {control}")
+
+
+def training(name: str, model: MaskablePPO, control: str | None) -> Case:
+    """Complete training steps: the world, acting and learning."""
+    steps = model.n_steps * model.n_envs
+
+    def train() -> None:
+        model.learn(steps, reset_num_timesteps=False)
+
+    return Case(f"training: {name}", model.n_envs, steps, train, control and f"training: {control}")

@@ -1,0 +1,174 @@
+"""A server that waits for every agent before it plays a tick, as the reference server does, with a reset that takes
+several ticks: one silent agent stops everybody (protocol-observed.md, surprises 1 and 2).
+
+It also answers as the reference server does: agent by agent, in an order of its own, spread over time.
+`rsps_timing.json` holds what was recorded there, for each number of agents a list of ticks: the milliseconds between
+the last request and the first reply, and then between each reply and the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+
+from sb3_pvp.games.osrs.remote.arena import Arenas
+from sb3_pvp.games.osrs.remote.errors import FramingError, RequestError
+from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
+from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, MAX_LINE, Request, error_reply, parse_request
+from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
+
+#: Ticks until a reset is answered: of an agent that has just logged in, and of one that has fought (protocol.md §5.3).
+FIRST_RESET_TICKS = (1, 2)
+RESET_TICKS = (8, 9)
+Message = tuple[Request, Callable[[bytes], None]]
+_TIMING = {
+    int(agents): ticks for agents, ticks in json.loads(Path(__file__).with_name("rsps_timing.json").read_text()).items()
+}
+
+
+class SynchronousServer:
+    """One world for all agents.
+
+    Args:
+        make_world: what is fought in.
+        slowness: how many times as long as the reference server it takes to answer; 0: all replies at once.
+        seed: of the order and the times of replies, and of the world.
+
+    Attributes:
+        ticks: those that the world has played.
+        longest_wait: seconds for which the world waited for a message of an agent, at most.
+        slowest_answer: seconds of its slowest tick, at most.
+    """
+
+    def __init__(self, make_world: WorldFactory, slowness: float = 0.0, seed: int = 0) -> None:
+        self._lobby = SynchronousLobby(Arenas(make_world, seed, 8), lambda is_last: None)
+        self._slowness = slowness
+        self._random = random.Random(seed)
+        self._arrivals: list[Message] = []
+        #: Of each agent in the world: messages that are not handed on yet, how many are unanswered, and who has fought.
+        self._inbox: dict[str, list[tuple[int, Message]]] = {}
+        self._unanswered: dict[str, int] = {}
+        self._veterans: set[str] = set()
+        self._outgoing: list[tuple[Callable[[bytes], None], bytes]] = []
+        self._news = asyncio.Event()
+        self._clock: asyncio.Task[None] | None = None
+        self.ticks = 0
+        self.longest_wait = 0.0
+        self.slowest_answer = 0.0
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves a connection; what is no request ends it without a reply (protocol-observed.md)."""
+        if self._clock is None:
+            self._clock = asyncio.get_running_loop().create_task(self._run())
+
+        def send(line: bytes) -> None:
+            if not writer.is_closing():
+                writer.write(line)
+
+        # `ValueError`: an endless line. Agents stay logged in when their connection ends.
+        with contextlib.suppress(FramingError, ValueError, OSError):
+            while (line := await reader.readline()).endswith(b"\n"):
+                if len(line) > MAX_LINE:
+                    raise FramingError("line too long")
+                self._take(parse_request(line.strip()), send)
+                self._news.set()
+        writer.close()
+
+    def _take(self, request: Request, send: Callable[[bytes], None]) -> None:
+        def reply(line: bytes) -> None:
+            send(line.replace(b',"independentFights":true', b""))  # They are not.
+
+        try:
+            agent = "" if request.action == "debug" else request.agent_id
+        except RequestError as error:
+            reply(error_reply(error))
+            return
+        if request.action == "login":
+            self._arrivals.append((request, reply))
+        elif agent in self._inbox and request.action != "logout":
+            self._take_message(agent, request, reply)
+        else:
+            if request.action == "logout":
+                self._forget(agent)
+            self._lobby.handle(request, reply)
+
+    def _forget(self, agent: str) -> None:
+        self._inbox.pop(agent, None)
+        self._unanswered.pop(agent, None)
+        self._veterans.discard(agent)
+
+    def _take_message(self, agent: str, request: Request, reply: Callable[[bytes], None]) -> None:
+        inbox, unanswered = self._inbox[agent], self._unanswered
+        unanswered[agent] += 1
+
+        def answer(line: bytes) -> None:
+            # Somebody else may have the name by now.
+            if self._inbox.get(agent) is inbox:
+                unanswered[agent] -= 1
+            self._outgoing.append((reply, line))
+
+        delay = 0
+        if request.action == "step":
+            self._veterans.add(agent)
+        elif request.action == "reset":
+            delay = self._random.choice(RESET_TICKS if agent in self._veterans else FIRST_RESET_TICKS)
+        inbox.append((self.ticks + delay, (request, answer)))
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            waits_since = loop.time()
+            while not (self._arrivals or self._inbox) or not all(self._unanswered.values()):
+                self._news.clear()
+                await self._news.wait()
+            self.longest_wait = max(self.longest_wait, loop.time() - waits_since if self.ticks else 0.0)
+            before = len(self._arrivals)
+            self._tick()
+            replies, self._outgoing = self._outgoing, []
+            if not replies and not before and not any(self._inbox.values()):
+                self._news.clear()
+                await self._news.wait()  # Everybody waits for an opponent who is not there.
+            began = loop.time()
+            await self._answer(replies)
+            self.slowest_answer = max(self.slowest_answer, loop.time() - began)
+
+    def _tick(self) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        self.ticks += 1
+        for request, reply in arrivals:
+            self._lobby.handle(request, partial(self._welcome, request.agent_id, reply))
+        for messages in self._inbox.values():
+            while messages and messages[0][0] < self.ticks:
+                self._lobby.handle(*messages.pop(0)[1])
+        self._lobby.play()
+
+    def _welcome(self, agent: str, reply: Callable[[bytes], None], line: bytes) -> None:
+        """The world waits for those only whose log-in it accepts."""
+        if line == EMPTY_REPLY:
+            self._inbox[agent] = []
+            self._unanswered[agent] = 0
+        self._outgoing.append((reply, line))
+
+    async def _answer(self, replies: list[tuple[Callable[[bytes], None], bytes]]) -> None:
+        """Sends the replies of a tick as the reference server would."""
+        self._random.shuffle(replies)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        for (reply, line), due in zip(replies, self._moments(len(replies)), strict=True):
+            if (delay := start + due - loop.time()) > 0:
+                await asyncio.sleep(delay)
+            reply(line)
+        await asyncio.sleep(0)
+
+    def _moments(self, count: int) -> list[float]:
+        """When each reply of a tick is sent, in seconds: like a recorded tick with about as many agents."""
+        recorded = _TIMING[min(_TIMING, key=lambda agents: abs(agents - len(self._inbox)))]
+        pause, *gaps = self._random.choice(recorded)
+        steps = [pause, *self._random.choices(gaps, k=count)][:count]
+        return [self._slowness * milliseconds / 1000 for milliseconds in accumulate(steps)]

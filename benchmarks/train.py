@@ -1,0 +1,53 @@
+"""``python -m benchmarks train``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchmarks.report import Row, measure, positive_numbers, print_report
+
+
+def bench_train(
+    batches: Annotated[str, typer.Option(help="Batches to act on, comma-separated.")] = "1,16,100",
+    n_envs: Annotated[int, typer.Option(min=1, help="How many environments complete training steps have.")] = 100,
+    n_steps: Annotated[int, typer.Option(min=1, help="Steps of each environment in a roll-out.")] = 128,
+    seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each case.")] = 5.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure acting, learning and complete training steps, beside a plain loop over heads and stock MaskablePPO."""
+    sizes = positive_numbers(batches, "--batches")
+    from benchmarks.stacks import PACKAGES, one_thread
+
+    with one_thread(seed):
+        rows = [*_parts_rows(sizes, seed, seconds), *_complete_rows(n_envs, n_steps, seed, seconds)]
+    print_report("train", rows, PACKAGES, as_json)
+
+
+def _parts_rows(sizes: list[int], seed: int, seconds: float) -> list[Row]:
+    """Acting and learning with the Core network, fused and in a loop, on steps of fights."""
+    import torch as th
+
+    from benchmarks import stacks
+
+    largest = max(*sizes, stacks.BATCH_SIZE)
+    core, loop, samples = stacks.make_core(stacks.Size(64, -(-largest // 64), seed))
+    rows = []
+    for size in sizes:
+        batch = samples[th.arange(size)]
+        own = stacks.acting(stacks.CORE, core.policy, batch, stacks.LOOP)
+        rows += measure([own, stacks.acting(stacks.LOOP, loop, batch, None)], seconds)
+    batch = samples[th.arange(stacks.BATCH_SIZE)]
+    own = stacks.learning(stacks.CORE, core.policy, batch, stacks.LOOP)
+    return [*rows, *measure([own, stacks.learning(stacks.LOOP, loop, batch, None)], seconds)]
+
+
+def _complete_rows(n_envs: int, n_steps: int, seed: int, seconds: float) -> list[Row]:
+    from benchmarks import stacks
+
+    size = stacks.Size(n_envs, n_steps, seed)
+    controls = {stacks.CORE: None, stacks.EQUAL: stacks.STOCK, stacks.STOCK: None}
+    cases = [stacks.training(name, stacks.make_model(name, size), control) for name, control in controls.items()]
+    return measure(cases, seconds)

@@ -1,0 +1,70 @@
+"""``python -m benchmarks world``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.report import Case, Row, Turn, make_row, positive_numbers, print_report, take_turn
+from sb3_pvp.games.osrs.report import RANDOMISED
+
+_FIRST_TICK = """
+from sb3_pvp.sim import SimWorld
+world = SimWorld(num_fights=1)
+world.reset()
+world.step(world.random_actions())
+"""
+
+
+def bench_world(
+    fights: Annotated[str, typer.Option(help="Numbers of fights, comma-separated.")] = "1,32,1024,16384",
+    seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each number of fights.")] = 3.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the worlds.")] = 0,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Also measure compiling, in own processes.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure the embedded world: randomised builds, random legal actions, everything a tick writes."""
+    rows = [_ticks_row(count, seconds, seed) for count in positive_numbers(fights, "--fights")]
+    rows += _start_rows() if start else []
+    print_report("world", rows, ("numba", "numpy"), as_json)
+
+
+def _ticks_row(num_fights: int, seconds: float, seed: int) -> Row:
+    from sb3_pvp.games.osrs.sim import SimWorld
+
+    world = SimWorld(num_fights=num_fights, seed=seed, reset_params=RANDOMISED)
+    world.reset()
+    _tick(world)  # compiles, if nothing did before
+    case = Case("random legal actions", num_fights, 2 * num_fights, lambda: _tick(world))
+    return make_row(case.name, case.n, take_turn(case, seconds), bytes_per_fight=world.nbytes_per_fight)
+
+
+def _tick(world: Any) -> None:
+    """One tick of every fight; fights that ended begin anew, as in training."""
+    world.step(world.random_actions())
+    ended = world.outcome.any(1).nonzero()[0]
+    if ended.size:
+        world.reset(ended)
+
+
+def _start_rows() -> list[Row]:
+    """A fresh process up to its first tick, with an empty compile cache and then with the cache that it left."""
+    with TemporaryDirectory() as cache:
+        return [_start_row(case, {"NUMBA_CACHE_DIR": cache}) for case in ("cold start", "warm start")]
+
+
+def _start_row(case: str, environment: dict[str, str]) -> Row:
+    cpu, wall = -_cpu_of_children(), -time.perf_counter()
+    subprocess.run([sys.executable, "-c", _FIRST_TICK], env=os.environ | environment, check=True)
+    return make_row(case, 1, Turn(2, cpu + _cpu_of_children(), wall + time.perf_counter()))
+
+
+def _cpu_of_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system

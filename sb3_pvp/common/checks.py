@@ -1,0 +1,37 @@
+"""What environments are given besides numbers of a plain kind (`sb3_pvp.common.arguments`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import NonNegativeInt
+
+from sb3_pvp.common.arguments import COUNT, Kind
+
+_SEED = Kind[int | None](NonNegativeInt | None, "a non-negative integer or None")
+
+
+def check_seed(seed: object) -> int | None:
+    """Returns the seed as a Python integer, or ``None``; raises `ValueError` unless it is a non-negative integer."""
+    return _SEED.read("a seed", seed)
+
+
+def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
+    """Returns the ages in ascending order; a number stands for that many newest frames (training.md §11).
+
+    Raises `ValueError` unless they are distinct non-negative integers, one at least.
+    """
+    given = range(COUNT.read("", frame_ages)) if COUNT.fits(frame_ages) else frame_ages
+    ages = tuple(given) if isinstance(given, Iterable) else ()
+    if not ages or not all(map(COUNT.fits, ages)) or len(set(ages)) != len(ages):
+        raise ValueError(
+            "frame_ages must be distinct non-negative integers such as (0, 1, 2), where 0 is the newest frame, "
+            f"or a positive number of frames, got {frame_ages!r}"
+        )
+    return tuple(sorted(int(age) for age in ages))
+
+
+def check_trained_rollouts(trained_rollouts: object) -> int:
+    """Returns the number as a Python integer; raises `ValueError` unless it is a non-negative integer."""
+    return COUNT.read("trained_rollouts", trained_rollouts)

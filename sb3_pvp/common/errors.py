@@ -1,0 +1,36 @@
+"""What commands tell their users in one line, and the one place where errors are turned into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Refusal(Exception):
+    """What was asked for is impossible; the message, one line, says what to do.
+
+    Commands print it and end with exit code 2. It is no ``ValueError``: rl-zoo3 would take one for a model to look for
+    on the hub, and in a sweep for hyperparameters that diverge.
+    """
+
+
+class MissingExtra(ImportError):
+    """An optional package is not installed; the message says how it is."""
+
+
+class TrainingInterrupted(RuntimeError):
+    """What is learned from is gone; the message says where the model is. Commands end with exit code 1."""
+
+
+@contextmanager
+def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
+    """Around what users can get wrong: values, files, extras that are not installed and ``others`` become a `Refusal`.
+
+    With ``about``, its message is that and the first line of the error's own: some libraries append long advice.
+    """
+    refused: tuple[type[Exception], ...] = (ValueError, OSError, MissingExtra, *others)
+    try:
+        yield
+    except refused as error:
+        text = str(error)
+        raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error

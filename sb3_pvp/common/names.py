@@ -1,0 +1,27 @@
+"""Names that nobody knows, and the nearest ones that somebody does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
+    """The error for a ``name`` that is not among the ``known`` ones of this ``kind``, with the nearest spelling."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return ValueError(f"unknown {kind} {str(name)!r}{hint}. Known: {', '.join(names)}")
+
+
+def require_known(kind: str, name: object, known: Iterable[str]) -> None:
+    """Raises `ValueError` with the known names, and the one that was probably meant, unless ``name`` is one of them."""
+    names = sorted(known)
+    if name not in names:
+        raise unknown_name(kind, name, names)
+
+
+def require_all_known(kind: str, names: Iterable[object], known: Iterable[str] | None) -> None:
+    """The same for each of ``names``; ``None`` knows all of them."""
+    for name in names if known is not None else ():
+        require_known(kind, name, known or ())

@@ -1,0 +1,396 @@
+"""The seam: what a game is to those who train, rate and show it. The first file to read.
+
+The plug-in (environments, opponents, matches, callbacks) knows no game, and a game knows no trainer; they meet here. A
+*world* runs F fights of two seats in arrays. A *game* makes worlds and says what their reports are worth (`Rewards`),
+what to log of them (`Metrics`), how they look (`Viewer`) and who plays without having learned (``scripts``).
+
+A game of your own subclasses `Game` (what it does not say has a default) and is named ``module:object`` wherever a game
+is asked for, or by its name after `register_game`. `sb3_pvp.simple_game` has parts that most games can use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.contract import Contract, add_contract_source, load_contract
+
+if TYPE_CHECKING:
+    from sb3_pvp.contract.turn import Turn
+    from sb3_pvp.simple_game import Metric
+
+NUM_SEATS = 2
+#: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
+ENTRY_POINTS = "sb3_pvp.games"
+#: The games that come with the package, for a source checkout: that one is imported without metadata, so it has no
+#: entry points. Texts, so that nothing is imported before somebody plays.
+_OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
+#: What is played where nobody says: by `NhEnv`, and by commands.
+HOME_GAME = "NhEnv"
+
+
+class WorldError(RuntimeError):
+    """A world cannot go on, or not well enough; the message says what to do."""
+
+
+class Outcome(IntEnum):
+    """How a fight ended, from one seat's point of view; from `TARGET_LOST` on it broke off, and says nothing."""
+
+    RUNNING = 0
+    WON = 1
+    LOST = 2
+    TIED = 3
+    TARGET_LOST = 4
+    DESYNC = 5
+
+
+class DesyncReason(IntEnum):
+    """Why an `Outcome.DESYNC` was given; a world that knows has an array ``desync_reason`` beside its ``outcome``."""
+
+    NONE = 0
+    #: The world played ticks without this seat's actions.
+    TICK = 1
+    #: The actions came too late.
+    TIME = 2
+    #: The server closed the connection, most likely because it is gone.
+    CONNECTION = 3
+    #: Nobody had played for so long that the agents logged out, to hold up nobody else.
+    IDLE = 4
+
+
+class World(Protocol):
+    """F fights of two seats. Its arrays stay the same objects: `reset` and `step` overwrite them in place.
+
+    A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
+    the world has this attribute). A fight that is over keeps its outcome until it is reset.
+
+    Some can do more: `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
+    """
+
+    contract: Contract
+    num_fights: int
+    #: What each seat sees, float32 ``(F, 2, num_observations)``.
+    obs: NDArray[np.float32]
+    #: Flat action masks, bool ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
+    masks: NDArray[np.bool_]
+    #: `Outcome` numbers, uint8 ``(F, 2)``.
+    outcome: NDArray[np.uint8]
+    #: Ticks since the last reset, ints ``(F,)``.
+    ticks: NDArray[Any]
+    #: The game's own record of the tick, structured ``(F, 2)``; its dtype may be empty. Only the game reads it.
+    report: NDArray[np.void]
+
+    def reset(
+        self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Starts new episodes in these fights (all if ``None``).
+
+        ``options`` are shared, or one mapping for each: ``seed`` (a shared one seeds the k-th of these fights with
+        ``seed + k``), ``reset_params`` of both seats or ``seat_reset_params`` (a pair), ``bots`` (a pair, not ``None``
+        where the world itself plays), and what else the world knows. `ValueError` for others; nothing has changed then.
+        """
+
+    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
+        """Plays a tick: ``actions`` are ints ``(F, 2, heads)``, or a row for each of ``fights``; else `ValueError`."""
+
+    def close(self) -> None:
+        """Releases whatever the world holds."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A world that can be put back to any moment; without this environments cannot be resumed exactly."""
+
+    def get_state(self) -> dict[str, Any]:
+        """All that its future depends on: copies, plain values and arrays."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes back to that moment; `ValueError`, and nothing changed, if the state is of something else."""
+
+
+@runtime_checkable
+class Leavable(Protocol):
+    """A world in which others would wait for whoever does not play."""
+
+    def leave(self, fights: ArrayLike) -> None:
+        """Nobody plays in these fights before their next reset."""
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """A world whose fights are of several kinds, of which figures are told apart."""
+
+    def build_name(self, fight: int) -> str:
+        """The kind of the present fight."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What happened to N seats in one tick; copies, which stay as they are when the world goes on.
+
+    Attributes:
+        report: the records ``(N,)`` of the seats, see `World.report`.
+        previous: those of the tick before.
+        has_previous: bool ``(N,)``, false in the first tick of an episode: what `previous` holds there is of no
+            meaning (a reset is no tick).
+        outcome: `Outcome` numbers ``(N,)``.
+    """
+
+    report: NDArray[np.void]
+    previous: NDArray[np.void]
+    has_previous: NDArray[np.bool_]
+    outcome: NDArray[np.uint8]
+
+    @classmethod
+    def nothing(cls, count: int, dtype: np.dtype[np.void]) -> Transition:
+        """The tick before the first one."""
+        report = np.zeros(count, dtype)
+        return cls(report, report.copy(), np.zeros(count, bool), np.zeros(count, np.uint8))
+
+    def followed_by(
+        self, report: NDArray[np.void], outcome: NDArray[np.uint8], has_previous: NDArray[np.bool_]
+    ) -> Transition:
+        """The next tick; the arrays must be the caller's own, not the world's."""
+        return Transition(report, self.report, has_previous, outcome)
+
+
+class Rewards(Protocol):
+    """What a tick is worth, in named terms, for a whole batch at once."""
+
+    @property
+    def terms(self) -> Mapping[str, str]:
+        """What each term is for, in one sentence; in the order of the rows of `compute`."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The name of the weight behind each of the `figures`."""
+
+    def weights(self, changes: Any = None) -> Any:
+        """The defaults with these numbers or schedules in place of some: comparable, and they can be pickled.
+
+        Weights stand for themselves. Raises `ValueError` for unknown names and impossible values.
+        """
+
+    def at(self, weights: Any, trained_rollouts: int) -> Any:
+        """What `compute` takes after so many roll-outs; it is asked for when the time of schedules moves."""
+
+    def figures(self, weights: Any, trained_rollouts: int) -> Mapping[str, float]:
+        """The weights as numbers, for the log."""
+
+    def compute(self, transition: Transition, weights: Any) -> NDArray[np.float32]:
+        """The terms of a tick, float32 ``(terms, N)``, a new array; ``weights`` come from `at`.
+
+        A fight that broke off is worth nothing. Raises `ValueError` if a schedule has no finite number as its value.
+        """
+
+
+class Metrics(Protocol):
+    """What is logged of a game's reports, besides outcomes, rewards and durations, which the plug-in logs itself."""
+
+    table: Sequence[Metric]
+    #: Fields of the report whose value in the tick before `sb3_pvp.simple_game.Ticks.previous` has.
+    previous: Sequence[str]
+    #: Fields of which ``info["episode_statistics"]`` tells, and flags: the fields that only count where these are set.
+    values: Sequence[str]
+    optional: Mapping[str, Sequence[str]]
+
+
+class Viewer(Protocol):
+    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``."""
+
+    def scene(
+        self,
+        world: World,
+        fight: int,
+        names: Sequence[str],
+        actions: Sequence[NDArray[np.int64] | None] = (None, None),
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+    ) -> Any:
+        """The last tick of a fight; what was chosen, and from what, is ``None`` where nobody knows."""
+
+    def text(self, scene: Any, color: bool = True) -> str:
+        """For a terminal."""
+
+    def picture(self, scene: Any) -> NDArray[np.uint8]:
+        """Uint8 ``(height, width, 3)``."""
+
+
+class Game(Protocol):
+    """A game. Subclass it: what is not said here has these defaults."""
+
+    name: str
+    contract: Contract
+    #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
+    rewards: Rewards | None = None
+    metrics: Metrics | None = None
+    #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
+    scripts: Mapping[str, Callable[[Turn], None]] = {}
+    viewer: Viewer | None = None
+
+    def check_place(self, where: str) -> None:
+        """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
+        """A world of so many fights, fight ``i`` seeded with ``seed + i``; ``where`` is ``"sim"`` or an address."""
+
+
+#: Called with ``num_fights``, ``seed``, ``reset_params`` and ``contract``; may have an attribute ``contract`` itself.
+WorldFactory = Callable[..., World]
+
+
+def game_and_contract(game: str | Game | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
+    """What is played, and with what contract, where one of the two may be left out.
+
+    The name of a game's contract stands for the game; any other contract is one for the worlds of a factory.
+    """
+    if isinstance(contract, str) and contract in game_names():
+        game = contract
+    found = find_game(HOME_GAME if game is None else game)
+    if contract is None:  # factories are told names, where there are some
+        contract = found.name if found.name in game_names() else found.contract
+    return found, contract
+
+
+def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract:
+    """What is played in the world: the factory's own contract if it has one, else the given one.
+
+    Raises `ContractError`, a `ValueError`, for an unknown name.
+    """
+    return load_contract(getattr(world, "contract", contract))
+
+
+def make_world(
+    game: str | Game,
+    world: str | WorldFactory,
+    num_fights: int,
+    seed: int = 0,
+    reset_params: Mapping[str, Any] | None = None,
+    contract: str | Contract | None = None,
+) -> World:
+    """Builds a world of ``num_fights`` fights of a game.
+
+    Args:
+        game: what is played.
+        world: ``"sim"`` or another place that the game knows; or a callable that returns a `World` when it is called
+            with the keyword arguments ``num_fights``, ``seed``, ``reset_params`` and ``contract``.
+        seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
+        reset_params: how fights start, under the game's own names.
+        contract: what is seen and done, if it is not the game's. A factory with an attribute ``contract`` brings its
+            own, whatever is said here.
+
+    Raises:
+        ValueError: for unknown names and impossible values, and if a world has another contract.
+    """
+    (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
+    if callable(world):
+        made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
+    else:
+        made = game.make_world(world, num_fights, seed, params)
+    expected = contract_of(world, contract)
+    if made.contract != expected:
+        made.close()
+        raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
+    return _of_this_edition(made)
+
+
+def _of_this_edition(world: Any) -> World:
+    """Worlds of the first edition, which factories of users may make, tell all in the fields of one game, ``meta``."""
+    if not hasattr(world, "report"):
+        world.report, world.ticks = world.meta, world.meta["episode_ticks"][:, 0]
+    made: World = world
+    return made
+
+
+_registered: dict[str, Game] = {}
+#: Games by ``module:object``.
+_elsewhere: dict[str, Game] = {}
+
+
+def register_game(game: Game) -> Game:
+    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
+    if game.name in game_names() and _registered.get(game.name) is not game:
+        raise ValueError(f"there is a game {game.name!r} already: choose another name")
+    _registered[game.name] = game
+    _register_environment(game.name)
+    return game
+
+
+def game_names() -> tuple[str, ...]:
+    """The names of all installed and registered games; none of them is loaded."""
+    return tuple(dict.fromkeys((*_installed(), *_registered)))
+
+
+def find_game(game: str | Game) -> Game:
+    """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
+
+    A game stands for itself. `ValueError` for others, with the nearest name.
+    """
+    if not isinstance(game, str):
+        return game
+    if game in _registered:
+        return _registered[game]
+    if game in _installed():
+        return _registered.setdefault(game, _made(_located(_installed()[game])))
+    if ":" not in game:
+        raise unknown_name("game", game, game_names())
+    if game not in _elsewhere:
+        _elsewhere[game] = _made(_located(game))
+    return _elsewhere[game]
+
+
+def _made(found: Any) -> Game:
+    game: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
+    return game
+
+
+def _located(reference: str) -> Any:
+    module, _, path = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"no game {reference!r} ({error}); known: {', '.join(game_names())}, module:object") from error
+    return found
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """Where installed games are, ``module:object`` by name."""
+    return _OWN_GAMES | {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
+
+
+def _register_environment(name: str) -> None:
+    if name not in gymnasium.registry:
+        kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
+        gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
+
+
+def register_environments() -> None:
+    """Tells Gymnasium of all installed games."""
+    for name in _installed():
+        _register_environment(name)
+
+
+add_contract_source(game_names, lambda name: find_game(name).contract)
+
+
+#: Where the viewers of games are, as ``module:object``; a part of the games soon.
+VIEWERS = dict.fromkeys(("NhEnv", "DharokEnv"), "sb3_pvp.games.osrs.viewer:VIEWER")
+
+
+def find_viewer(game: str) -> Any:
+    """How the game of that name looks, loaded only now; raises `ValueError` for games that nobody can draw."""
+    require_known("contract to draw", game, VIEWERS)
+    module, _, name = VIEWERS[game].partition(":")
+    return getattr(importlib.import_module(module), name)

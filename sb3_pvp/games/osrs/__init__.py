@@ -1,0 +1,98 @@
+"""The fights of Old School RuneScape: the games NhEnv and DharokEnv.
+
+What they need (compiled rules, sockets, pictures) is imported when it is first asked for: who only loads a model needs
+no more than the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sb3_pvp.contract import Contract, read_contract
+from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
+
+if TYPE_CHECKING:
+    from sb3_pvp.contract.turn import Turn
+    from sb3_pvp.games.osrs.sim import SimWorld
+
+__all__ = ["DHAROK", "NH", "SimWorld"]
+
+
+class OsrsGame(Game):
+    """A fight of two players, of which there are several kinds.
+
+    Args:
+        name: of the game and of its contract; the wire calls it the type of agent.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return find_game, (self.name,)  # other processes have their own
+
+    @cached_property
+    def contract(self) -> Contract:  # type: ignore[override]
+        """What is seen and may be done."""
+        return read_contract(Path(__file__).parent / "contracts" / f"{self.name}.json")
+
+    @cached_property
+    def rewards(self) -> Rewards:  # type: ignore[override]
+        """Those of rewards.md §4."""
+        from sb3_pvp.games.osrs.rewards import OsrsRewards
+
+        return OsrsRewards()
+
+    @cached_property
+    def metrics(self) -> Metrics:  # type: ignore[override]
+        """Those of self-play.md §11.6."""
+        from sb3_pvp.games.osrs.metrics.table import OSRS_METRICS
+
+        return OSRS_METRICS
+
+    @cached_property
+    def viewer(self) -> Viewer:  # type: ignore[override]
+        """Fighters, what they have left, and what they chose."""
+        from sb3_pvp.games.osrs.rendering.viewer import OsrsViewer
+
+        return OsrsViewer()
+
+    @cached_property
+    def scripts(self) -> Mapping[str, Callable[[Turn], None]]:  # type: ignore[override]
+        """The fighters of scripted-bots.md, part B."""
+        from sb3_pvp.games.osrs.scripted import SCRIPTS
+
+        return SCRIPTS
+
+    def check_place(self, where: str) -> None:
+        """See `sb3_pvp.game.Game.check_place`."""
+        from sb3_pvp.games.osrs.worlds import check_world_name
+
+        check_world_name(where)
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
+        """In ``"sim"``, the embedded world, or on a server, ``"rsps://host:port"`` (`RemoteWorld`).
+
+        ``params``: how fights start, under the names of the wire (protocol.md §3).
+        """
+        from sb3_pvp.games.osrs.worlds import make_world
+
+        return make_world(where, num_fights=num_fights, seed=seed, reset_params=params, contract=self.name)
+
+
+NH = OsrsGame("NhEnv")
+DHAROK = OsrsGame("DharokEnv")
+
+
+def __getattr__(name: str) -> Any:
+    if name != "SimWorld":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports numba
+
+    return SimWorld

@@ -1,0 +1,1 @@
+"""What is measured in these fights (self-play.md §11.6)."""

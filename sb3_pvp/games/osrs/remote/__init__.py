@@ -1,0 +1,10 @@
+"""The remote environment protocol, JSON lines over TCP (``protocol.md``): the embedded world behind a socket that
+speaks it, and a world whose fights are on a server that speaks it, and a launcher for such servers."""
+
+from sb3_pvp.games.osrs.remote.address import RemoteSettings
+from sb3_pvp.games.osrs.remote.client_errors import RemoteError
+from sb3_pvp.games.osrs.remote.launcher import RspsServer
+from sb3_pvp.games.osrs.remote.remote_world import RemoteWorld
+from sb3_pvp.games.osrs.remote.server import run_server, serve
+
+__all__ = ["RemoteError", "RemoteSettings", "RemoteWorld", "RspsServer", "run_server", "serve"]

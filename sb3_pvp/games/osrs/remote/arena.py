@@ -1,0 +1,75 @@
+"""What the fights of one type of agent are played with. A server has an arena for each type that has logged in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.games.osrs.remote.errors import NO_SUCH_ELEMENT, RequestError
+from sb3_pvp.games.osrs.remote.fight_pool import FIRST_SIZE, FightPool, WorldFactory
+from sb3_pvp.games.osrs.remote.fights import Fight
+from sb3_pvp.games.osrs.remote.step_actions import ActionCheck
+from sb3_pvp.games.osrs.remote.tick_player import TickPlayer
+
+#: The types of agents, which are the names of their contracts (protocol.md §2.1).
+AGENT_TYPES = ("NhEnv", "DharokEnv")
+
+
+class Arena:
+    """The fights of one type of agent: where they are, how actions are read and replies written.
+
+    Attributes:
+        ready: fights whose agents have all sent their messages.
+    """
+
+    def __init__(self, contract: Contract, pool: FightPool) -> None:
+        self.contract = contract
+        self.pool = pool
+        self.action_check = ActionCheck(contract)
+        self.player = TickPlayer(contract, pool)
+        self.ready: list[Fight] = []
+
+    def play_ready(self) -> None:
+        """Plays one tick of the fights that are ready."""
+        ready, self.ready = dict.fromkeys(self.ready), []
+        self.player.play([fight for fight in ready if fight.is_ready()])
+
+
+class Arenas:
+    """Makes the arena of a type of agent when it is first asked for. All worlds come from one factory."""
+
+    def __init__(self, make_world: WorldFactory, seed: int = 0, first_size: int = FIRST_SIZE) -> None:
+        self._make_world = make_world
+        self._seed = seed
+        self._first_size = first_size
+        self._arenas: dict[str, Arena] = {}
+
+    def __getitem__(self, agent_type: str) -> Arena:
+        """`RequestError` for a type that does not exist, or that the world does not know."""
+        if agent_type not in AGENT_TYPES:
+            known = " or ".join(AGENT_TYPES)
+            raise RequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {known}, not {agent_type!r}")
+        if agent_type not in self._arenas:
+            self._arenas[agent_type] = self._made(agent_type)
+        return self._arenas[agent_type]
+
+    def _made(self, agent_type: str) -> Arena:
+        try:
+            pool = FightPool(self._make_world, self._seed, self._first_size, agent_type)
+        except ValueError as error:
+            raise RequestError(NO_SUCH_ELEMENT, f"No value present: {error}") from error
+        return Arena(load_contract(agent_type), pool)
+
+    def __iter__(self) -> Iterator[Arena]:
+        """The arenas that exist."""
+        return iter(list(self._arenas.values()))
+
+    @property
+    def num_in_play(self) -> int:
+        """Fights of all arenas that have begun and not ended."""
+        return sum(arena.pool.num_taken for arena in self._arenas.values())
+
+    def close(self) -> None:
+        """Closes all worlds."""
+        for arena in self._arenas.values():
+            arena.pool.close()

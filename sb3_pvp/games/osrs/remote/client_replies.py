@@ -1,0 +1,211 @@
+"""What a server answers to a `reset` or a `step`, as arrays (``protocol.md`` §2.5 and §4)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from itertools import chain
+from math import isfinite
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
+from sb3_pvp.games.osrs.remote.messages import INDEPENDENT_FIGHTS
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
+
+_FIELDS = META_DTYPE.names or ()
+_STYLES = {name: style for style, name in STYLE_NAMES.items()}
+_IN_GROUP = {name for group in OPTIONAL_FIELDS.values() for name in group}
+#: What a record is made of; NumPy takes text and ``None`` for numbers as well.
+_NUMBERS = {bool, int, float, Style}
+#: How outcomes are called on the wire; an unfinished fight has none there.
+_OUTCOMES = {outcome.name: outcome for outcome in Outcome if outcome is not Outcome.RUNNING}
+
+#: What the two sides of a fight have in common: a field, and what it is called from the other side.
+MIRRORED = {
+    "episode_ticks": "episode_ticks",
+    "distance": "distance",
+    "current_health_percent": "current_target_health_percent",
+    "damage_generated_on_target_scale": "damage_generated_on_player_scale",
+    "extra_damage_dealt_on_target_scale": "extra_damage_dealt_on_player_scale",
+    "player_attack_style_type": "target_attack_style_type",
+    "current_player_prayer_type": "current_target_prayer_type",
+    "player_frozen_ticks": "target_frozen_ticks",
+    "food_count": "target_food_count",
+    "remaining_food_scale": "target_remaining_food_scale",
+    "remaining_brew_scale": "target_remaining_brew_scale",
+    "player_healed_scale": "target_healed_scale",
+    "hit_present": "received_present",
+    "attack_type_hit": "attack_type_received",
+    "hit_with_smite": "target_attacked_with_smite",
+    "player_hit_attack_speed": "target_hit_attack_speed",
+    "target_prayer_type": "player_prayer_type",
+}
+
+
+#: The values of a `META_DTYPE` record in the order of its fields: quicker to make and to look at than the record.
+MetaValues = tuple[Any, ...]
+#: Where each field is in them.
+POSITION = {name: position for position, name in enumerate(_FIELDS)}
+
+_FULL = ("current_health_percent", "current_target_health_percent", "current_prayer_percent")
+
+
+_PACKING = {"<f4": "f", "<i4": "i", "|i1": "b", "|b1": "?"}
+_RECORD = struct.Struct("<" + "".join(_PACKING[META_DTYPE[name].str] for name in _FIELDS))
+
+
+def meta_record(meta: MetaValues) -> bytes:
+    """The bytes of a `META_DTYPE` record: NumPy takes several times as long to put the values into one."""
+    return _RECORD.pack(*meta)
+
+
+def _quiet_value(name: str) -> Any:
+    if name in STYLE_FIELDS:
+        return int(Style.NONE)
+    return 1.0 if name in _FULL or name.endswith("_level_scale") else 0
+
+
+_QUIET = tuple(_quiet_value(name) for name in _FIELDS)
+_HIT, _OFF_PRAYER = POSITION["hit_present"], POSITION["hit_off_prayer"]
+_RECEIVED, _PROTECTED = POSITION["received_present"], POSITION["protected_prayer"]
+_SIDES = [(POSITION[one], POSITION[other]) for one, other in MIRRORED.items()]
+
+
+def quiet_meta(episode_ticks: int = 0) -> MetaValues:
+    """A tick in which nothing happened, to somebody in perfect health; no reward comes from it."""
+    values = list(_QUIET)
+    values[POSITION["episode_ticks"]] = episode_ticks
+    return tuple(values)
+
+
+def mirrored_meta(meta: MetaValues) -> MetaValues:
+    """The same tick from the opponent's side, as far as it can be known."""
+    values = list(_QUIET)
+    for one, other in _SIDES:
+        values[one], values[other] = meta[other], meta[one]
+    # A prayer protects from all attacks but those that are off it.
+    values[_OFF_PRAYER] = bool(meta[_RECEIVED]) and not meta[_PROTECTED]
+    values[_PROTECTED] = bool(meta[_HIT]) and not meta[_OFF_PRAYER]
+    return tuple(values)
+
+
+class View(NamedTuple):
+    """What a seat sees: float32 ``(D,)``, bool ``(A,)`` and the values of a `META_DTYPE` record."""
+
+    obs: NDArray[np.float32]
+    masks: NDArray[np.bool_]
+    meta: MetaValues
+
+
+class FightReply(NamedTuple):
+    """A decoded reply; ``target`` is the opponent's view, if the server sent it."""
+
+    own: View
+    target: View | None
+    outcome: Outcome
+
+    @property
+    def episode_ticks(self) -> int:
+        """Ticks since the episode began."""
+        return int(self.own.meta[POSITION["episode_ticks"]])
+
+
+def parse_reply(line: bytes, request: str) -> Any:
+    """The body of a reply line, ``None`` if it has none; `Refused` for an error reply, `Lost` if it is no reply."""
+    try:
+        reply = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise Lost(f"the answer to a {request} is not JSON: {error}") from error
+    if not isinstance(reply, dict):
+        raise Lost(f"the answer to a {request} is no JSON object")
+    if reply.get("error"):
+        raise Refused(request, str(reply.get("message", "")), reply.get(INDEPENDENT_FIGHTS) is True)
+    if "error" in reply or "message" in reply:  # Half an error: taken for a yes, it would leave an agent on the server.
+        raise Lost(f"the answer to a {request} is neither an error nor none")
+    return reply.get("body")
+
+
+class ReplyDecoder:
+    """Decodes the replies of a server that plays a contract."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+
+    def decode(self, body: Any) -> FightReply:
+        """Raises `Lost`, with what is wrong, for a body that does not fit the contract."""
+        try:
+            meta = decode_meta(body["meta"])
+            own = View(self._obs(body["obs"]), self._masks(body["actionMasks"]), meta)
+            return FightReply(own, self._target(body["meta"], meta), _outcome(body.get("terminalState")))
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
+            raise Lost(f"a reply does not fit the contract {self._contract.name}: {error!s:.200}") from error
+
+    def _target(self, body: Mapping[str, Any], meta: MetaValues) -> View | None:
+        if "targetObs" not in body or "targetActionMasks" not in body:
+            return None
+        return View(self._obs(body["targetObs"]), self._masks(body["targetActionMasks"]), mirrored_meta(meta))
+
+    def _obs(self, values: Any) -> NDArray[np.float32]:
+        obs = np.array(values, np.float32)
+        if obs.shape != (self._contract.num_observations,):
+            raise ValueError(f"{self._contract.num_observations} observations were expected, {obs.size} came")
+        # The product is infinite or no number if one of them is, and is quicker to come by.
+        if not isfinite(obs.dot(obs)) and not np.isfinite(obs).all():
+            raise ValueError("an observation is not finite")
+        return obs
+
+    def _masks(self, heads: Any) -> NDArray[np.bool_]:
+        if tuple(map(len, heads)) != self._contract.head_sizes:
+            raise ValueError(f"masks of heads with {self._contract.head_sizes} choices were expected")
+        flat = list(chain.from_iterable(heads))
+        if set(map(type, flat)) != {bool}:
+            raise ValueError("masks must be true or false")
+        return np.frombuffer(bytes(flat), np.bool_)
+
+
+def _outcome(name: Any) -> Outcome:
+    return Outcome.RUNNING if name is None else _OUTCOMES[name]
+
+
+def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
+    """The values of a `META_DTYPE` record. `KeyError` for a field that must always be there and is not, `TypeError`,
+    `OverflowError` or `struct.error` for what cannot be in the record."""
+    values = list(_ALWAYS(fields))
+    for position, name in enumerate(values[_NUM_NUMBERS:], _NUM_NUMBERS):
+        values[position] = _STYLES[name]
+    # Most of the time nothing was eaten, and nobody was hit.
+    values += _NOTHING if _OPTIONAL_KEYS.isdisjoint(fields) else [read(fields) for read in _OPTIONAL_READERS]
+    record: MetaValues = _IN_ORDER(values)
+    if not _NUMBERS.issuperset(map(type, record)):
+        raise TypeError("a fact in meta is no number")
+    meta_record(record)
+    return record
+
+
+def _reader(name: str) -> Any:
+    """How one field of the record is read from the fields on the wire."""
+    if name in OPTIONAL_FIELDS:
+        keys = [camel_case(member) for member in OPTIONAL_FIELDS[name]]
+        return lambda fields: any(key in fields for key in keys)
+    key = camel_case(name)
+    if name in STYLE_FIELDS:
+        return lambda fields: _STYLES[fields.get(key, "null")]
+    return lambda fields: fields.get(key, 0)
+
+
+_OPTIONAL = [name for name in _FIELDS if name in OPTIONAL_FIELDS or name in _IN_GROUP]
+_OPTIONAL_READERS = [_reader(name) for name in _OPTIONAL]
+_OPTIONAL_KEYS = {camel_case(name) for name in _IN_GROUP}
+_NOTHING = [read({}) for read in _OPTIONAL_READERS]
+#: What is always there: first the numbers, then the styles.
+_NAMES = sorted((name for name in _FIELDS if name not in _OPTIONAL), key=lambda name: name in STYLE_FIELDS)
+_NUM_NUMBERS = sum(name not in STYLE_FIELDS for name in _NAMES)
+_ALWAYS = itemgetter(*map(camel_case, _NAMES))
+_IN_ORDER = itemgetter(*map([*_NAMES, *_OPTIONAL].index, _FIELDS))

@@ -1,0 +1,100 @@
+"""A connection of one agent: one request at a time, one line each way."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sb3_pvp.games.osrs.remote.address import RemoteSettings
+from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Silent
+
+#: Bytes of a reply line. Real ones have at most about ten thousand.
+MAX_REPLY = 1 << 20
+
+
+class LineConnection(asyncio.Protocol):
+    """Replies carry no number, so a line that nobody waits for makes all later ones doubtful: it ends the connection.
+
+    Once anything went wrong every request raises `Lost` with the first fault.
+    """
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[bytes] | None = None
+        self._buffer = b""
+        self._fault: Lost | None = None
+
+    @classmethod
+    async def open(cls, settings: RemoteSettings) -> LineConnection:
+        """Connects; `NoServer` if nobody accepts within the time-out."""
+        loop = asyncio.get_running_loop()
+        connection = cls()
+        connecting = loop.create_task(loop.create_connection(lambda: connection, settings.host, settings.port))
+        try:
+            # Unlike `wait_for` before Python 3.12 this never takes a cancellation for its own.
+            await asyncio.wait([connecting], timeout=settings.connect_timeout)
+            if not connecting.done():
+                raise TimeoutError(f"no answer within {settings.connect_timeout:g} s")
+            connecting.result()
+        except OSError as error:
+            raise NoServer(
+                f"no server can be reached at {settings.place} ({error}); start one, for example with: "
+                f"sb3-pvp sim-server --port {settings.port}",
+                is_gone=isinstance(error, ConnectionRefusedError),
+            ) from error
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        finally:
+            connecting.cancel()
+        return connection
+
+    async def ask(self, line: bytes, timeout: float) -> bytes:
+        """Sends a request line and returns the reply line; `Lost` if there is none within the time-out."""
+        if self._fault is not None or self._transport is None:
+            raise self._fault or Lost("not connected")
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later(timeout, self._fail, f"no answer within {round(timeout, 1):g} s", Silent)
+        self._transport.write(line)
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            self._fail("a request was given up")
+            raise
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._fail("the connection was closed")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remembers where to write to."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._fault is not None:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The request in flight fails."""
+        self._fail(f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp)
+
+    def data_received(self, data: bytes) -> None:
+        """Hands the line to whoever asked."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            if self._waiting is None or self._waiting.done():
+                self._fail("the server sent a line that nobody asked for")
+                return
+            self._waiting.set_result(line)
+        if len(self._buffer) > MAX_REPLY:
+            self._fail("the server sent an endless line")
+
+    def _fail(self, fault: str, kind: type[Lost] = Lost) -> None:
+        self._fault = self._fault or kind(fault)
+        self._buffer = b""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(self._fault)

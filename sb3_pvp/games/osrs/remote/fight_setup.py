@@ -1,0 +1,73 @@
+"""How a remote fight is started, and what the fights of a remote world share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.games.osrs.remote.address import RemoteSettings
+from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
+from sb3_pvp.games.osrs.remote.client_errors import NoServer, RemoteError
+from sb3_pvp.games.osrs.remote.client_replies import ReplyDecoder
+from sb3_pvp.games.osrs.remote.guard import Guard
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FightOptions:
+    """How a fight is started; one mapping of reset parameters for each seat."""
+
+    seat_reset_params: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    against_world: bool = False
+    training: bool = True
+    death_match: bool = True
+    maintain_target_environment: bool = True
+
+
+@dataclass
+class Surroundings:
+    """What the fights of a world share.
+
+    Attributes:
+        departures: log-outs that are under way.
+        fights_wait: set as soon as the server has shown that it is none whose fights are independent: in a synchronous
+            world they wait for each other, and a world with a clock waits for nobody. Cleared as soon as it says that
+            they are.
+        num_calls: how often the world was stepped.
+        num_replies: how many replies to resets and steps came.
+    """
+
+    settings: RemoteSettings
+    contract: Contract
+    ids: AgentIds
+    guard: Guard
+    departures: set[asyncio.Task[None]] = field(default_factory=set)
+    fights_wait: asyncio.Event = field(default_factory=asyncio.Event)
+    num_calls: int = 0
+    num_replies: int = 0
+    _was_there: bool = False
+    _gone_since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.decoder = ReplyDecoder(self.contract)
+
+    def server_is_there(self) -> None:
+        """A connection was accepted."""
+        self._was_there, self._gone_since = True, None
+
+    def server_is_gone(self, error: NoServer) -> None:
+        """No connection was accepted: raises the error if it is of no use to wait for a restart of the server."""
+        limit, now = self.settings.restart_timeout, time.monotonic()
+        if not self._was_there or not limit:
+            raise error
+        if self._gone_since is None:
+            logger.warning("%s is gone; waiting up to %g s for its return", self.settings.place, limit)
+            self._gone_since = now
+        elif now - self._gone_since > limit:
+            raise RemoteError(f"{error}; it was gone for {limit:g} s (?restart_timeout=... waits longer)") from error

@@ -1,0 +1,85 @@
+"""A fight between two agents, or of one agent against the world's own bot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sb3_pvp.game import NUM_SEATS
+from sb3_pvp.games.osrs.remote.agents import Agent, State
+from sb3_pvp.games.osrs.remote.fight_pool import Slot
+from sb3_pvp.games.osrs.remote.reset_request import BASELINE
+
+
+class Fight:
+    """Who sits where in one fight of a world. A seat is empty when its agent left, or when the world plays it."""
+
+    def __init__(self, slot: Slot, agents: list[Agent]) -> None:
+        self.slot = slot
+        self.against_bot = len(agents) == 1
+        self.seats: list[Agent | None] = [*agents, None][:2]
+        #: The agents that are still in the fight; a new list whenever one leaves.
+        self.agents = agents
+        self._episode_ticks = slot.world.report["episode_ticks"][slot.fight]
+        for seat, agent in enumerate(agents):
+            agent.fight, agent.seat, agent.ending = self, seat, None
+            agent.place = slot.fight * NUM_SEATS + seat
+
+    @property
+    def target_left(self) -> bool:
+        """Somebody's opponent is gone."""
+        return not self.against_bot and None in self.seats
+
+    def is_ready(self) -> bool:
+        """Everybody who is still here has sent a message, so that the next tick can be played."""
+        for agent in self.agents:
+            if agent.message is None:
+                return False
+        return bool(self.agents)
+
+    def target_is_loaded(self, agent: Agent) -> bool:
+        """The agent's opponent is in the world."""
+        return self.against_bot or self.seats[1 - agent.seat] is not None
+
+    def episode_ticks(self, agent: Agent) -> int:
+        """Ticks since the agent's episode began."""
+        return int(self._episode_ticks[agent.seat])
+
+    def add_waiting(self) -> None:
+        """Counts the ticks in which an agent waited for its opponent to its episode, once the fight has started."""
+        for agent in self.agents:
+            seat = self.slot.fight, agent.seat
+            if agent.counts.waited:
+                self.slot.world.state["ticks"][seat] += agent.counts.waited
+                self.slot.world.report["episode_ticks"][seat] += agent.counts.waited
+
+    def remove(self, agent: Agent) -> None:
+        """The agent leaves and takes along what its login keeps."""
+        agent.login = self.slot.world.login(self.slot.fight, agent.seat)
+        agent.fight = agent.ending = None
+        self.seats[agent.seat] = None
+        self.agents = [other for other in self.agents if other is not agent]
+
+    def actions(self, no_op: list[int]) -> list[list[int]]:
+        """The joint action of each seat in the coming tick. Once the fight is decided, what agents send has no
+        effect."""
+        return [no_op if agent is None else self._action(agent) or no_op for agent in self.seats]
+
+    def _action(self, agent: Agent) -> list[int] | None:
+        if agent.state is not State.STEPPING or self.target_left or agent.message is None:
+            return None
+        return agent.message.actions
+
+    def reset_options(self) -> dict[str, Any]:
+        """What the world needs to start this fight, from what the agents asked for."""
+        requests = [agent.request for agent in self.agents if agent.request is not None]
+        params = [request.reset_params for request in requests]
+        logins = [agent.login for agent in self.agents]
+        return {
+            "seat_reset_params": (params[0], params[-1]),
+            "bots": (None, BASELINE if self.against_bot else None),
+            # The agent that completes a pair chooses the tiles.
+            "training": requests[-1].training,
+            "death_match": all(request.death_match for request in requests),
+            "maintain_target_environment": any(request.maintain_target_environment for request in requests),
+            "logins": (logins[0], None if self.against_bot else logins[1]),
+        }

@@ -1,0 +1,205 @@
+"""`RspsServer`: starts a server with the environment it expects, and stops it with everything it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from sb3_pvp.common import watcher
+from sb3_pvp.common.watcher import COOKIE, stop
+from sb3_pvp.games.osrs.remote.address import DEFAULT_PORT, PORT_VARIABLE, SCHEME
+from sb3_pvp.games.osrs.remote.client_errors import RemoteError
+
+HOST = "127.0.0.1"
+DEFAULT_GAME_PORT = 43595
+#: Seconds that a server has to end on its own once it was told to.
+GRACE = 10.0
+POLL_SECONDS = 0.2
+#: Of the log, in an error.
+LAST_LINES = 15
+
+_SCRIPT = Path(watcher.__file__)
+
+
+class RspsServer:
+    """A server that runs for as long as somebody needs it: ``with RspsServer(["./gradlew", "run"]) as server: ...``.
+
+    The command gets the variables of the original system (protocol.md §7) for training; a variable that the caller's
+    own environment has wins. However this process ends, the server is stopped, with all processes that it has started.
+    Needs a POSIX system.
+
+    Args:
+        command: the program and its arguments; a relative path counts from ``cwd``.
+        port: for agents (``REMOTE_ENV_PORT``); 0: a free one.
+        game_port: for players (``GAME_PORT``); 0: a free one.
+        sync: each tick waits for all agents (``SYNC_TRAINING``); false: the world has a clock.
+        tick_rate: milliseconds per tick (``TICK_RATE``); default: 1 if synchronous, else the server's own.
+        log_file: where everything goes that the server prints; default: ``rsps-PORT.log`` in the working directory.
+        start_timeout: seconds until it must listen.
+        env: more variables for the server, which win over all others.
+        cwd: where the command runs.
+
+    Attributes:
+        port: where it listens, or will.
+        environment: all variables of the server.
+        log_file: where its output is.
+
+    Raises:
+        ValueError: for a command that does not exist and for impossible values; nothing was started then.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        port: int = DEFAULT_PORT,
+        game_port: int = DEFAULT_GAME_PORT,
+        sync: bool = True,
+        tick_rate: int | None = None,
+        log_file: str | os.PathLike[str] | None = None,
+        start_timeout: float = 300.0,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if os.name != "posix":
+            raise RuntimeError("starting a server needs a POSIX system; start it by hand")
+        if start_timeout <= 0 or (tick_rate is not None and tick_rate <= 0):
+            raise ValueError("start_timeout and tick_rate must be more than 0")
+        settings = {
+            PORT_VARIABLE: str(_checked_port(port)),
+            "GAME_PORT": str(_checked_port(game_port)),
+            "SYNC_TRAINING": str(sync).lower(),
+            "TRAIN": "true",
+            "RUN_EVAL_BOTS": "false",
+            "SHOW_ENV_DEBUGGER": "false",
+        }
+        self.environment = {**settings, **os.environ, **(env or {})}
+        if tick_rate is None and self.environment["SYNC_TRAINING"].lower() == "true":
+            tick_rate = 1
+        if tick_rate is not None:
+            self.environment.setdefault("TICK_RATE", str(tick_rate))
+        self.port = _checked_port(self.environment[PORT_VARIABLE])
+        self.log_file = Path(log_file or f"rsps-{self.port}.log").absolute()
+        self._command = _checked_command(command, self.environment, cwd)
+        self._cwd = cwd
+        self._start_timeout = start_timeout
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """The name of this world, for ``NhEnv(world=...)``."""
+        return f"{SCHEME}://{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Starts the server and returns when it listens.
+
+        Raises `RemoteError`, with the last lines of the log, if it ends before, or does not listen in time; and if
+        somebody else listens on its port. Nothing runs any more then.
+        """
+        if self._process is not None:
+            raise RemoteError("the server was started already")
+        if _listens(self.port):
+            raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
+        self.environment[COOKIE] = secrets.token_hex(16)
+        arguments = [sys.executable, "-I", "-S", str(_SCRIPT), str(os.getpid()), str(GRACE), *self._command]
+        with open(self.log_file, "wb") as log:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                cwd=self._cwd,
+                start_new_session=True,  # so that Ctrl-C does not reach it
+            )
+        try:
+            self._wait_until_it_listens(self._process)
+        except BaseException:
+            self.close()
+            raise
+
+    def wait(self) -> int:
+        """Waits until the server ends on its own, and returns its exit code."""
+        if self._process is None:
+            raise RemoteError("the server was not started")
+        return self._process.wait()
+
+    def close(self) -> None:
+        """Stops the server and everything it has started, politely at first; later calls do nothing."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.wait()
+        # If somebody has killed the process in between, this is still to be done.
+        stop(process.pid, self.environment[COOKIE], GRACE)
+
+    def __enter__(self) -> RspsServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait_until_it_listens(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self._start_timeout
+        while not _listens(self.port):
+            if process.poll() is not None:
+                raise RemoteError(self._failure(f"the server ended with exit code {process.returncode}"))
+            if time.monotonic() > deadline:
+                raise RemoteError(self._failure(f"the server did not listen within {self._start_timeout:g} s"))
+            time.sleep(POLL_SECONDS)
+
+    def _failure(self, what: str) -> str:
+        lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        said = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
+        return f"{what} before it listened on port {self.port} ({self.log_file}){said}"
+
+
+def _checked_port(port: object) -> int:
+    """The port; for 0 one that is free now."""
+    try:
+        number = int(str(port))
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**16:
+        raise ValueError(f"a port must be a number from 0 to 65535, got {port!r}")
+    if number:
+        return number
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _checked_command(
+    command: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
+) -> list[str]:
+    if isinstance(command, str) or not command:
+        raise ValueError(f'the command must be a list such as ["./gradlew", "run"], got {command!r}')
+    program = command[0]
+    if os.path.dirname(program):
+        found = shutil.which(os.path.join(cwd or ".", program))
+    else:
+        found = shutil.which(program, path=environment.get("PATH"))
+    if found is None:
+        raise ValueError(f"there is no such command: {program}")
+    return list(command)
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), 1.0):
+            return True
+    except OSError:
+        return False

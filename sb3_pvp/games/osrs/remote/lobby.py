@@ -1,0 +1,177 @@
+"""The agents of a server: who is logged in, who waits for whom, and who was not heard of for too long.
+
+When messages take effect is what the two kinds of lobbies differ in: `SynchronousLobby` and `TickedLobby`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from sb3_pvp.games.osrs.remote.agents import Agent, Reply, State
+from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.errors import (
+    ENVIRONMENT,
+    ILLEGAL_STATE,
+    RequestError,
+    different_types,
+    no_attackers,
+    not_logged_in,
+    own_target,
+)
+from sb3_pvp.games.osrs.remote.fights import Fight
+from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
+from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
+
+logger = logging.getLogger(__name__)
+
+
+class Lobby:
+    """All agents by id, and what `login`, `logout` and `debug` do (``protocol.md`` §2)."""
+
+    #: No fight waits for another one, nor for a clock; clients are told, since they may wait for their own fights then.
+    has_independent_fights = False
+
+    def __init__(self, arenas: Arenas) -> None:
+        self._arenas = arenas
+        self._agents: dict[str, Agent] = {}
+        self._now = 0.0
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Does what the request says; ``reply`` is called with the answer, once, now or in a later tick."""
+        raise NotImplementedError
+
+    def log_out_silent(self, now: float, timeout: float) -> None:
+        """Logs out whoever has sent nothing for ``timeout`` seconds although nobody owes it an answer.
+
+        Unlike the reference server, which waits for ever, this frees the opponents of clients that stay silent or are
+        gone. ``now`` is the time in seconds since any moment; how often this is called is how exact it is.
+        """
+        self._now = now
+        for agent in list(self._agents.values()):
+            if agent.message is not None and agent.message.reply is not _nobody:
+                agent.last_heard = now
+            elif now - agent.last_heard >= timeout:
+                logger.info("agent %s was silent for %g s", agent.id, now - agent.last_heard)
+                self._log_out(agent)
+
+    def hang_up(self, reply: Reply) -> None:
+        """Nobody listens to ``reply`` any more: a connection is gone. Its agents stay, and so do their messages."""
+        for agent in self._agents.values():
+            if agent.message is not None and agent.message.reply == reply:
+                agent.message.reply = _nobody
+
+    def _carry_out(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
+        try:
+            handler(request, reply)
+        except RequestError as error:
+            reply(error_reply(error, self.has_independent_fights))
+        except Exception as error:  # A client must never be able to end the server.
+            logger.exception("request failed: %s", request)
+            reply(error_reply(RequestError("RuntimeException", str(error))))
+
+    def _login(self, request: Request, reply: Reply) -> None:
+        agent_id = request.agent_id
+        agent_type = body_object(request.body, "body").get("agentType")
+        arena = self._arenas["" if agent_type is None else text(agent_type, "agentType")]
+        if agent_id in self._agents:
+            raise RequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
+        self._agents[agent_id] = Agent(agent_id, arena, last_heard=self._now)
+        reply(EMPTY_REPLY)
+
+    def _logout(self, request: Request, reply: Reply) -> None:
+        agent = self._agents.get(request.agent_id)
+        if agent is None:
+            raise RequestError(ILLEGAL_STATE, f"No player found for: {request.agent_id}")
+        self._log_out(agent)
+        reply(EMPTY_REPLY)
+
+    def _log_out(self, agent: Agent) -> None:
+        del self._agents[agent.id]
+        agent.refuse(RequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
+        self._leave(agent)
+
+    def _debug(self, request: Request, reply: Reply) -> None:
+        reply(body_reply([self._info(agent) for _, agent in sorted(self._agents.items())]))
+
+    def _info(self, agent: Agent) -> dict[str, Any]:
+        info = {
+            "id": agent.id,
+            "state": agent.state.value,
+            "pendingMessage": agent.message is not None,
+            "envType": f"{agent.arena.contract.name.removesuffix('Env')}EnvironmentDescriptor",
+            "currentEpisodeTicks": self._episode_ticks(agent),
+            "lastMessageTick": agent.last_message_tick,
+            "isLoaded": True,
+            "isTargetLoaded": agent.fight is not None and agent.fight.target_is_loaded(agent),
+        }
+        return info if agent.request is None else info | {"target": agent.request.target}
+
+    def _episode_ticks(self, agent: Agent) -> int:
+        return 0 if agent.fight is None else agent.fight.episode_ticks(agent)
+
+    def _agent(self, request: Request) -> Agent:
+        agent = self._agents.get(request.agent_id)
+        if agent is None:
+            raise not_logged_in(request.agent_id)
+        agent.last_heard = self._now
+        return agent
+
+    def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
+        """What the agent asks for; `RequestError` for what this server cannot do."""
+        request = parse_reset(body, agent.arena.contract.name)
+        if request.target == ATTACKER:
+            raise no_attackers()
+        if request.target == agent.id:
+            raise own_target(agent.id)
+        target = self._agents.get(request.target)
+        if target is not None and target.arena is not agent.arena:
+            types = agent.arena.contract.name, target.arena.contract.name
+            error = different_types(agent.id, types[0], target.id, types[1])
+            if self._waits_for(target, agent):
+                self._stop_waiting(target, error)
+            raise error
+        return request
+
+    def _waits_for(self, agent: Agent, target: Agent) -> bool:
+        return (
+            agent.state is State.PENDING_TARGET_MATCH
+            and agent.request is not None
+            and agent.request.target == target.id
+        )
+
+    def _stop_waiting(self, agent: Agent, error: RequestError) -> None:
+        agent.state = State.PENDING
+        agent.refuse(error)
+
+    def _match(self, agent: Agent, request: ResetRequest) -> None:
+        """Starts the agent's fight if its opponent is there and ready."""
+        if request.target == BASELINE:
+            self._start([agent])
+            return
+        target = self._agents.get(request.target)
+        if target is not None and self._waits_for(target, agent):
+            self._start([target, agent])
+
+    def _start(self, agents: list[Agent]) -> None:
+        try:
+            agents[0].arena.player.start(agents)
+        except RequestError as error:
+            for agent in agents:
+                self._stop_waiting(agent, error)
+
+    def _leave(self, agent: Agent) -> None:
+        fight = agent.fight
+        agent.arena.player.leave(agent)
+        agent.request, agent.last_message_tick = None, 0
+        if fight is not None:
+            # The opponent may have been waiting for this agent only.
+            self._play_soon(agent.arena, fight)
+
+    def _play_soon(self, arena: Arena, fight: Fight) -> None:
+        """Somebody of this fight has sent a message or left."""
+
+
+def _nobody(line: bytes) -> None:
+    """Takes the answers to those who have hung up."""

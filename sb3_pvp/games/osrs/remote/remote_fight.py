@@ -1,0 +1,436 @@
+"""One fight on a server: one agent against somebody whom the server knows, or two agents of ours.
+
+Of two agents one is answered a tick before the other, and the world then waits for its step (``protocol.md`` §5.5).
+So a fight begins with the first answer, which shows both sides; in the first tick only that agent acts, and what the
+other one is answered is what it sees after that tick.
+
+A synchronous world plays no tick before every agent has sent a message, and answers agent by agent. So an agent may be
+answered, and waited for, while the others' steps are under way: `RemoteFight.nudge` steps for it without an action.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.game import NUM_SEATS, DesyncReason, Outcome
+from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Refused, RemoteError, Silent
+from sb3_pvp.games.osrs.remote.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
+from sb3_pvp.games.osrs.remote.client_requests import Reset
+from sb3_pvp.games.osrs.remote.fight_setup import FightOptions, Surroundings
+from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent, retry_pause
+
+logger = logging.getLogger(__name__)
+
+#: Seconds without any reply after which a world is taken to wait for agents that are silent.
+QUIET_SECONDS = 0.05
+
+_T = TypeVar("_T")
+#: What decides a fight, in the values of a record.
+_DECISIVE = itemgetter(
+    *map(
+        POSITION.__getitem__,
+        ("current_health_percent", "current_target_health_percent", "food_count", "target_food_count"),
+    )
+)
+_OTHER_SIDE = {Outcome.WON: Outcome.LOST, Outcome.LOST: Outcome.WON}
+
+
+class RemoteFight:
+    """Two seats and their agents.
+
+    Attributes:
+        views: what each seat sees.
+        outcomes: of each seat.
+        reason: why a fight that broke off did.
+        agents: one for each seat that is ours; none while the fight has not started.
+        is_ready: the fight has started.
+        waits_for_server: a start is under way, and the server has what it needs for it.
+    """
+
+    def __init__(self, index: int, around: Surroundings) -> None:
+        self._index = index
+        self._around = around
+        self._random = random.Random()
+        self._used_first_ids = False
+        self._options = FightOptions()
+        self._starts: list[asyncio.Task[FightReply]] = []
+        self._late: int | None = None
+        #: By seat: steps without an action, sent because the world waited for them.
+        self._nudges: dict[int, asyncio.Task[FightReply]] = {}
+        self._farewell: asyncio.Task[None] | None = None
+        self._parting: asyncio.Task[None] | None = None
+        self._last_step: float | None = None
+        self.preparation: asyncio.Task[None] | None = None
+        self.agents: list[RemoteAgent] = []
+        self.is_ready = False
+        self.reason = DesyncReason.NONE
+        self.outcomes = [Outcome.RUNNING] * NUM_SEATS
+        self.views = [self._blank_view()] * NUM_SEATS
+
+    def seed(self, seed: int) -> None:
+        """Determines what the client draws, the ids of episodes; a server has its own random numbers."""
+        self._random.seed(seed)
+
+    def begin(self, options: FightOptions) -> None:
+        """Starts a new fight in the background: `preparation` ends when it is ready, or with a `RemoteError`."""
+        previous = self.preparation
+        if any(not task.done() for task in (*self._starts, previous) if task is not None):
+            self.leave()  # A request may still be unanswered, so these agents cannot be used for another one.
+        self.stop_listening()
+        self._options = options
+        self.is_ready = False
+        self.reason = DesyncReason.NONE
+        self.outcomes = [Outcome.RUNNING] * NUM_SEATS
+        self.views = [self._blank_view()] * NUM_SEATS
+        self.preparation = _task(self._prepare(previous))
+
+    async def tick(self, choices: NDArray[np.int64]) -> None:
+        """Plays a tick with ``(2, heads)`` choices; whatever goes wrong ends the fight, and is seen in `outcomes`."""
+        if self._is_too_late():
+            self._break_off(Outcome.DESYNC, "the steps came too late", DesyncReason.TIME)
+            return
+        await self.settle(0.0)
+        if not self.is_over:
+            await self._advance(self._exchange(choices))
+
+    @property
+    def is_over(self) -> bool:
+        """The fight has an outcome."""
+        return self.outcomes[0] is not Outcome.RUNNING
+
+    @property
+    def farewell(self) -> asyncio.Task[None] | None:
+        """The step that brings the server's word on a fight that is decided, while it is under way."""
+        return None if self._farewell is None or self._farewell.done() else self._farewell
+
+    @property
+    def parting(self) -> asyncio.Task[None] | None:
+        """The same step, also if nobody listens to it any more."""
+        return self.farewell or self._parting
+
+    def stop_listening(self) -> None:
+        """The outcome is taken as it is: what the server says of it from now on changes nothing."""
+        if self._farewell is not None:
+            self._parting, self._farewell = self._farewell, None
+
+    @property
+    def waits_for_server(self) -> bool:
+        """All agents are connected; what is missing is an answer."""
+        return bool(self.agents) and all(agent.is_logged_in for agent in self.agents)
+
+    def abandon(self, fault: str) -> bool:
+        """Nobody plays the fight any more: its agents log out, and it breaks off unless it is over. Returns whether it
+        broke off."""
+        begun = self.preparation is not None or bool(self.agents)
+        if begun and not self.is_over:
+            self._end_broken(Outcome.DESYNC, fault, DesyncReason.IDLE)
+            return True
+        self.leave()
+        return False
+
+    @property
+    def is_starting(self) -> bool:
+        """What it takes to start the fight is under way."""
+        return self.preparation is not None and not self.preparation.done()
+
+    def leave(self) -> None:
+        """Gives up the fight: its agents log out in the background."""
+        for task in (*self._starts, *self._nudges.values(), self.preparation, self._farewell, self._parting):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        self._starts, self.preparation, self._farewell, self._parting = [], None, None, None
+        self._nudges = {}
+        self.is_ready = False
+        for agent in self.take_agents():
+            departure = _task(agent.leave())
+            self._around.departures.add(departure)
+            departure.add_done_callback(self._around.departures.discard)
+
+    def take_agents(self) -> list[RemoteAgent]:
+        """Hands over the agents, for their log-out."""
+        agents, self.agents = self.agents, []
+        return agents
+
+    def _blank_view(self) -> View:
+        """What is shown before a fight has started: nothing, and only the first choice of each head."""
+        contract = self._around.contract
+        masks = np.zeros(contract.num_flat_actions, np.bool_)
+        masks[np.cumsum([0, *contract.head_sizes[:-1]])] = True
+        return View(np.zeros(contract.num_observations, np.float32), masks, quiet_meta())
+
+    # Starting
+
+    async def _prepare(self, previous: asyncio.Task[None] | None) -> None:
+        for task in (previous, self._parting):
+            if task is not None:
+                await asyncio.wait([task])
+        self._parting = None
+        failures: list[RemoteError] = []
+        for pauses in itertools.count():
+            try:
+                await self._start()
+                return
+            except NoServer as error:
+                self.leave_agents()
+                self._around.server_is_gone(error)
+            except (Lost, Refused) as error:
+                self.leave_agents()
+                failures.append(error)
+                self._check_hope(failures)
+                logger.info("fight %d: %s; attempt %d follows", self._index, error, len(failures) + 1)
+            await retry_pause(self._around.settings, pauses)
+
+    def _check_hope(self, failures: Sequence[RemoteError]) -> None:
+        """Raises the last error if another attempt is of no use."""
+        if len(failures) < self._around.settings.attempts:
+            return
+        error, hint = failures[-1], ""
+        if isinstance(error, Silent):
+            hint = (
+                "; a synchronous server starts no fight before all its agents have sent a step: "
+                "if several environments share it, add ?defer_resets=true to the address"
+            )
+        raise RemoteError(f"no fight could be started in {len(failures)} attempts: {error}{hint}") from error
+
+    def leave_agents(self) -> None:
+        """The agents log out, and whatever starts a fight has new ones."""
+        preparation, self.preparation = self.preparation, None
+        self.leave()
+        self.preparation = preparation
+
+    async def _start(self) -> None:
+        count = 1 if self._options.against_world else NUM_SEATS
+        if len(self.agents) != count:
+            # Also because a server may remember that an id fought somebody of another kind.
+            self.leave_agents()
+            self.agents = [self._new_agent(seat) for seat in range(count)]
+            self._used_first_ids = True
+        self._starts = [_task(agent.reset(self._request(seat))) for seat, agent in enumerate(self.agents)]
+        await asyncio.wait(self._starts, return_when=asyncio.FIRST_COMPLETED)
+        done = [seat for seat, start in enumerate(self._starts) if start.done()]
+        replies = {seat: self._starts[seat].result() for seat in done}
+        self._late = None if len(replies) == count else 1 - done[0]
+        self._last_step = None
+        self._show(replies)
+        self.is_ready = True
+
+    def _new_agent(self, seat: int) -> RemoteAgent:
+        ids = self._around.ids
+        agent_id = ids.fresh() if self._used_first_ids else ids.first(self._index, seat)
+        return RemoteAgent(agent_id, self._around)
+
+    def _request(self, seat: int) -> Reset:
+        options = self._options
+        target = self._around.settings.target if options.against_world else self.agents[1 - seat].id
+        return Reset(
+            target,
+            {
+                "agent": self.agents[seat].id,
+                "target": target,
+                "episodeId": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+                **options.seat_reset_params[seat],
+            },
+            options.training,
+            options.maintain_target_environment,
+            options.death_match,
+        )
+
+    # Playing
+
+    def nudge(self) -> bool:
+        """The world seems to wait: steps without an action for agents that were answered and have not stepped in this
+        call. Returns whether there were any. What they are answered is taken by `settle`, or by the next tick."""
+        silent = [
+            seat
+            for seat, (agent, start) in enumerate(zip(self.agents, self._starts, strict=False))
+            if start.done() and agent.is_silent and agent.last_call != self._around.num_calls
+        ]
+        if not silent or not self.is_ready or self.is_over:
+            return False
+        for seat in silent:
+            self._nudges[seat] = _task(self.agents[seat].step([0] * self._around.contract.num_heads))
+        return True
+
+    async def settle(self, timeout: float = QUIET_SECONDS) -> None:
+        """Takes what nudged agents were answered, if that comes within the time-out; else they are ahead by a step."""
+        nudges = self._nudges
+        if not nudges:
+            return
+        asked = [*self._nudges.values(), *(self._starts[self._late : self._late + 1] if self._late is not None else ())]
+        done, _ = await asyncio.wait(asked, timeout=timeout)
+        # Not if the fight broke off meanwhile, or somebody else took the answers.
+        if self._nudges is nudges and len(done) == len(asked):
+            await self._advance(self._nudged_replies())
+
+    async def _nudged_replies(self) -> dict[int, FightReply]:
+        replies = {seat: nudge.result() for seat, nudge in self._nudges.items()}
+        if self._late is not None:
+            replies[self._late] = self._starts[self._late].result()
+        self._nudges, self._late = {}, None
+        return replies
+
+    async def _advance(self, exchange: Awaitable[dict[int, FightReply]]) -> None:
+        """Takes the replies of a tick; whatever goes wrong ends the fight."""
+        try:
+            replies = await exchange
+        except RemoteError as error:
+            self._break_off(Outcome.DESYNC, str(error), _reason(error))
+            return
+        self._take(replies)
+        if not self.is_over:
+            self._foresee()
+
+    def _is_too_late(self) -> bool:
+        now, before = time.monotonic(), self._last_step
+        self._last_step = now
+        tolerance = self._around.settings.desync_tolerance_seconds
+        return tolerance > 0 and before is not None and now - before >= tolerance
+
+    async def _exchange(self, choices: NDArray[np.int64]) -> dict[int, FightReply]:
+        if self._late is not None:
+            return await self._first_exchange(choices)
+        if len(self.agents) == 1:
+            return {0: await self._step(0, choices)}
+        steps = [self._step(seat, choices) for seat in range(NUM_SEATS)]
+        return dict(enumerate(await asyncio.gather(*steps)))
+
+    async def _first_exchange(self, choices: NDArray[np.int64]) -> dict[int, FightReply]:
+        """The tick in which the later agent is still to be answered."""
+        assert self._late is not None
+        late, early, self._late = self._late, 1 - self._late, None
+        start = self._starts[late]
+        if start.done():
+            start.result()
+            return await self._exchange(choices)
+        replies = {early: await self._step(early, choices), late: await start}
+        # Nudged: both were reset in the same tick, and the world has waited for the later one as well.
+        nudge = self._nudges.get(late)
+        if nudge is not None:
+            await asyncio.wait([nudge], timeout=QUIET_SECONDS)
+            if nudge.done():
+                replies[late] = self._nudges.pop(late).result()
+        return replies
+
+    async def _step(self, seat: int, choices: NDArray[np.int64]) -> FightReply:
+        nudge = self._nudges.pop(seat, None)
+        if nudge is not None and not nudge.done():
+            return await nudge
+        return await self.agents[seat].step(choices[seat].tolist())
+
+    def _show(self, replies: Mapping[int, FightReply]) -> None:
+        """Takes over what was answered; a seat without an answer is shown what the other one's answer says of it."""
+        for seat in range(NUM_SEATS):
+            if seat in replies:
+                self.views[seat] = replies[seat].own
+            elif 1 - seat in replies:
+                self.views[seat] = replies[1 - seat].target or self._unknown_view(replies[1 - seat])
+
+    def _unknown_view(self, reply: FightReply) -> View:
+        blank = self._blank_view()
+        return View(blank.obs, blank.masks, mirrored_meta(reply.own.meta))
+
+    def _take(self, replies: dict[int, FightReply]) -> None:
+        outcomes = {seat: reply.outcome for seat, reply in replies.items()}
+        if Outcome.TARGET_LOST in outcomes.values() or Outcome.DESYNC in outcomes.values():
+            self._break_off(Outcome.TARGET_LOST, "the opponent is gone")
+        elif max(agent.extra_ticks for agent in self.agents) > self._around.settings.desync_tick_threshold:
+            self._break_off(Outcome.DESYNC, "the world played ticks without our steps", DesyncReason.TICK)
+        else:
+            self._show(replies)
+            self._end(outcomes)
+
+    def _end(self, outcomes: Mapping[int, Outcome]) -> None:
+        """Takes over the outcomes; who was told none has the other side of the opponent's."""
+        if any(outcome is not Outcome.RUNNING for outcome in outcomes.values()):
+            for seat in range(NUM_SEATS):
+                outcome = outcomes.get(seat, Outcome.RUNNING)
+                if outcome is Outcome.RUNNING:
+                    told = outcomes[1 - seat]
+                    outcome = _OTHER_SIDE.get(told, told)
+                self.outcomes[seat] = outcome
+
+    # Ending
+
+    def _foresee(self) -> None:
+        """Ends the fight in the tick that decides it; the wire says so only in the answer to one more step, whose
+        action has no effect (protocol.md §6.2 and §6.3)."""
+        decided = [self._decided(view) for view in self.views[: len(self.agents)]]
+        if any(outcome is not Outcome.RUNNING for outcome in decided):
+            self._end(dict(enumerate(decided)))
+            self._farewell = _task(self._hear_the_end())
+
+    def _decided(self, view: View) -> Outcome:
+        health, target_health, food, target_food = _DECISIVE(view.meta)
+        if target_health <= 0:
+            return Outcome.WON
+        if health <= 0:
+            return Outcome.LOST
+        if not self._options.death_match and min(food, target_food) == 0:
+            return Outcome.TIED
+        return Outcome.RUNNING
+
+    async def _hear_the_end(self) -> None:
+        no_op = np.zeros((NUM_SEATS, self._around.contract.num_heads), np.int64)
+        foreseen = list(self.outcomes)
+        try:
+            replies = await self._exchange(no_op)
+        except RemoteError as error:
+            if self._farewell is asyncio.current_task():
+                self._break_off(Outcome.DESYNC, str(error), _reason(error))
+            else:
+                # Nobody resets it before other fights have started, for which a synchronous world may wait for it.
+                self.leave_agents()
+            return
+        if self._farewell is not asyncio.current_task():
+            return
+        told = {seat: reply.outcome for seat, reply in replies.items()}
+        if all(outcome is Outcome.RUNNING for outcome in told.values()):
+            logger.warning("fight %d went on although somebody's health was 0", self._index)
+            self.outcomes = [Outcome.RUNNING] * NUM_SEATS
+            self._take(replies)
+        elif Outcome.TARGET_LOST in told.values():
+            self._break_off(Outcome.TARGET_LOST, "the opponent is gone")
+        else:
+            self._end(told)
+        if self.outcomes != foreseen:
+            logger.info("fight %d: foreseen was %s, the server says %s", self._index, foreseen, self.outcomes)
+
+    def _break_off(self, outcome: Outcome, fault: str, reason: DesyncReason = DesyncReason.NONE) -> None:
+        """Ends the fight as broken, or with an error where that is wanted."""
+        self._end_broken(outcome, fault, reason)
+        if not self._around.settings.truncate_on_desync:
+            raise RemoteError(f"a fight broke off: {fault}")
+
+    def _end_broken(self, outcome: Outcome, fault: str, reason: DesyncReason) -> None:
+        """Nobody has won, and nothing of the tick is rewarded (rewards.md §5)."""
+        logger.warning("fight %d broke off: %s", self._index, fault)
+        self.outcomes = [outcome] * NUM_SEATS
+        self.reason = reason
+        self.views = [
+            View(view.obs, view.masks, quiet_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
+        ]
+        self.leave()
+
+
+def _reason(error: RemoteError) -> DesyncReason:
+    if isinstance(error, HungUp):
+        return DesyncReason.CONNECTION
+    return DesyncReason.TICK if "Too many ticks since last step" in str(error) else DesyncReason.NONE
+
+
+def _task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """Does this in the background. Whoever needs the result also gets the error; nobody else has to."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return task

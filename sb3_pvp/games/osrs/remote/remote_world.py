@@ -1,0 +1,208 @@
+"""`RemoteWorld`: the fights of a server behind the `World` face."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.common.arguments import COUNT
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.contract.actions import fight_numbers, joint_actions
+from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.games.osrs.remote.address import RemoteSettings, parse_address
+from sb3_pvp.games.osrs.remote.client_errors import RemoteError
+from sb3_pvp.games.osrs.remote.client_replies import meta_record
+from sb3_pvp.games.osrs.remote.errors import RequestError
+from sb3_pvp.games.osrs.remote.fight_setup import FightOptions
+from sb3_pvp.games.osrs.remote.remote_runner import RemoteRunner
+from sb3_pvp.games.osrs.remote.reset_request import BASELINE, checked_reset_params
+from sb3_pvp.games.osrs.remote.step_actions import attack_details, sanitised
+from sb3_pvp.games.osrs.report import META_BYTES, META_DTYPE
+
+Options = Mapping[str, Any]
+
+_FLAGS = ("training", "death_match", "maintain_target_environment")
+OPTION_NAMES = ("seed", "reset_params", "seat_reset_params", "bots", *_FLAGS)
+
+
+class RemoteWorld:
+    """F fights on a server that speaks the protocol, each agent on a connection of its own.
+
+    It differs from the embedded world where a server is another one:
+
+    * A server has its own random numbers; a ``seed`` determines only what the client draws.
+    * A fight that breaks off, for whatever reason, has the outcome `DESYNC` or `TARGET_LOST`; `desync_reason` says
+      more where more is known. Its agents are logged out, and the next reset plays with new ones.
+    * With ``defer_resets`` (see `RemoteSettings`) a fight may start some steps after its reset.
+    * Where the server plays the second seat, that seat's ``meta`` holds what can be known of it.
+
+    Nothing is connected before the first reset. `close` logs everybody out; so does the end of the process, whatever
+    ends it (`sb3_pvp.games.osrs.remote.guard`). An error in `reset` or `step` closes the world; a reset opens it again.
+
+    Args:
+        address: ``rsps://host:port``, with options behind a question mark (`RemoteSettings`), or these settings.
+        num_fights: F.
+        seed: fight ``i`` is seeded with ``seed + i``.
+        reset_params: of both seats, by their names on the wire (protocol.md §3).
+        contract: what is played.
+
+    Raises:
+        ValueError: for a wrong address, unknown names and impossible values.
+    """
+
+    def __init__(
+        self,
+        address: str | RemoteSettings,
+        num_fights: int = 1,
+        seed: int = 0,
+        reset_params: Mapping[str, Any] | None = None,
+        contract: str = "NhEnv",
+    ) -> None:
+        if num_fights < 1:
+            raise ValueError("num_fights must be at least 1")
+        self.settings = parse_address(address) if isinstance(address, str) else address
+        self.contract: Contract = load_contract(contract)
+        self.num_fights = num_fights
+        self._reset_params = _checked_params(reset_params or {}, self.contract)
+        self._seeds = {fight: _checked_seed(seed) + fight for fight in range(num_fights)}
+        self._details = attack_details(self.contract)
+        self._runner: RemoteRunner | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        shape = (num_fights, NUM_SEATS)
+        self.obs: NDArray[np.float32] = np.zeros((*shape, self.contract.num_observations), np.float32)
+        self.masks: NDArray[np.bool_] = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
+        self.report: NDArray[np.void] = np.zeros(shape, META_DTYPE)
+        self.meta = self.report  # as the protocol calls it
+        self.ticks: NDArray[np.int32] = self.report["episode_ticks"][:, 0]
+        self._meta_bytes = self.meta.view(META_BYTES)
+        self.outcome: NDArray[np.uint8] = np.zeros(shape, np.uint8)
+        self.desync_reason: NDArray[np.uint8] = np.zeros(shape, np.uint8)
+
+    @property
+    def bot_name(self) -> str:
+        """Who plays the seat that is left to the world."""
+        return self.settings.target
+
+    def reset(self, fights: ArrayLike | None = None, options: Options | Sequence[Options] | None = None) -> None:
+        """Starts new episodes in these fights (all if ``None``).
+
+        Args:
+            fights: their numbers.
+            options: one mapping for all of them, or one for each: ``seed``, ``reset_params`` or ``seat_reset_params``,
+                ``bots`` (``(None, "baseline")``: the world plays seat 1), ``training``, ``death_match`` and
+                ``maintain_target_environment`` (booleans, default true).
+
+        Raises:
+            ValueError: for unknown or impossible options; nothing has changed then.
+            RemoteError: if nobody listens, or the server starts no fight; the world is closed then.
+        """
+        which = fight_numbers(fights, self.num_fights).tolist()
+        given = self._option_list(options, len(which))
+        starts = {fight: self._fight_options(each) for fight, each in zip(which, given, strict=True)}
+        seeds = {fight: _checked_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each}
+        runner = self._open()
+        first_seeds, self._seeds = self._seeds, {}
+        try:
+            runner.reset(starts, {**first_seeds, **seeds})
+        except BaseException:
+            self.close()
+            raise
+        self._show(which)
+
+    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
+        """Plays one tick in these fights (all if ``None``); fights that are over stay as they are.
+
+        Args:
+            actions: ints ``(len(fights), 2, heads)``; rows of seats that the world plays are ignored.
+            fights: their numbers.
+
+        Raises:
+            ValueError: for a wrong shape or kind of number, or a choice that does not exist; nothing has changed then.
+            RemoteError: if a fight cannot be started; the world is closed then. Also before the first reset.
+        """
+        which = fight_numbers(fights, self.num_fights).tolist()
+        choices = sanitised(joint_actions(actions, len(which), self.contract), self._details)
+        if self._runner is None:
+            raise RemoteError("no fights are running: reset the world first")
+        try:
+            changed = self._runner.step(dict(zip(which, choices, strict=True)))
+        except BaseException:
+            self.close()
+            raise
+        self._show(changed)
+
+    def leave(self, fights: ArrayLike) -> None:
+        """Nobody plays in these fights before their next reset: their agents log out, so that nobody waits for them."""
+        if self._runner is not None:
+            self._runner.leave(fight_numbers(fights, self.num_fights).tolist())
+
+    def close(self) -> None:
+        """Logs all agents out."""
+        if self._finalizer is not None:
+            self._finalizer()
+        self._runner = self._finalizer = None
+
+    def _open(self) -> RemoteRunner:
+        if self._runner is None:
+            self._runner = RemoteRunner(self.settings, self.contract, self.num_fights)
+            self._finalizer = weakref.finalize(self, self._runner.shut_down)
+        return self._runner
+
+    def _show(self, which: Any) -> None:
+        assert self._runner is not None
+        for index in which:
+            fight = self._runner.fights[index]
+            self.outcome[index] = fight.outcomes
+            self.desync_reason[index] = fight.reason if self.outcome[index, 0] == Outcome.DESYNC else 0
+            for seat, view in enumerate(fight.views):
+                self.obs[index, seat] = view.obs
+                self.masks[index, seat] = view.masks
+                self._meta_bytes[index, seat] = meta_record(view.meta)
+
+    def _option_list(self, options: Options | Sequence[Options] | None, count: int) -> list[Options]:
+        if options is None or isinstance(options, Mapping):
+            shared = dict(options or {})
+            if "seed" not in shared:
+                return [shared] * count
+            return [{**shared, "seed": _checked_seed(shared["seed"]) + place} for place in range(count)]
+        if len(options) != count:
+            raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset")
+        return list(options)
+
+    def _fight_options(self, options: Options) -> FightOptions:
+        require_all_known("reset option", options, OPTION_NAMES)
+        bots = tuple(options.get("bots") or (None, None))
+        if bots not in ((None, None), (None, BASELINE)):
+            raise ValueError(f'bots of a remote world are (None, None) or (None, "{BASELINE}"), not {bots!r}')
+        shared = options.get("reset_params", self._reset_params)
+        seats = tuple(options.get("seat_reset_params") or (shared, shared))
+        if len(seats) != NUM_SEATS:
+            raise ValueError(f"seat_reset_params must be a pair of mappings, not {seats!r}")
+        first, second = (_checked_params(params, self.contract) for params in seats)
+        flags = {name: _flag(name, options[name]) for name in _FLAGS if name in options}
+        return FightOptions((first, second), bots[1] is not None, **flags)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def _checked_seed(seed: object) -> int:
+    return COUNT.read("a seed", seed)
+
+
+def _checked_params(params: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
+    """A copy, as it goes onto the wire; what the server would refuse is refused here."""
+    if not isinstance(params, Mapping):
+        raise ValueError(f"reset_params must be a mapping of names to values, not {params!r}")
+    try:
+        return checked_reset_params(params, contract.name)
+    except RequestError as error:
+        raise ValueError(f"wrong reset parameter: {error}") from error

@@ -1,0 +1,153 @@
+"""The server: one event loop, the embedded world behind the wire protocol (``protocol.md``)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+
+from sb3_pvp.game import NUM_SEATS
+from sb3_pvp.games.osrs.remote.arena import AGENT_TYPES, Arenas
+from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
+from sb3_pvp.games.osrs.remote.gathering import Gathering
+from sb3_pvp.games.osrs.remote.lobby import Lobby
+from sb3_pvp.games.osrs.remote.server_connection import Connection
+from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
+from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
+from sb3_pvp.games.osrs.remote.ticker import Ticker
+
+#: Seconds after which an agent that sends nothing is logged out: as long as the reference server waits with a clock,
+#: 1000 ticks of 0.6 s. Learners that stop to learn need less.
+IDLE_TIMEOUT = 600.0
+#: How often silent agents are looked for, within that time.
+_LOOKS = 10
+#: Clients that may wait for being accepted.
+_BACKLOG = 4096
+
+
+async def serve(
+    host: str = "127.0.0.1",
+    port: int = 7070,
+    seed: int = 0,
+    make_world: WorldFactory | None = None,
+    on_listening: Callable[[int], object] | None = None,
+    tick_rate: float | None = None,
+    idle_timeout: float = IDLE_TIMEOUT,
+) -> None:
+    """Serves the embedded world until the task is cancelled.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 picks a free one.
+        seed: of the world.
+        make_world: makes the worlds, one for each type of agent; more when these are full.
+        on_listening: is called with the port as soon as clients can connect, which is after the world is compiled.
+        tick_rate: milliseconds between two ticks of the world, which then waits for nobody (protocol.md §6.4). None:
+            each fight ticks as soon as its agents have sent their messages, and waits for these.
+        idle_timeout: seconds after which an agent that sends nothing is logged out, so that a client that is silent or
+            gone keeps its opponent waiting no longer than that; 0: never, as the reference server.
+
+    Raises:
+        OSError: if the address cannot be bound.
+        ValueError: for a tick rate that is not above 0 or an idle timeout below 0.
+    """
+    check_times(tick_rate, idle_timeout)
+    arenas = Arenas(make_world or _sim_world, seed)
+    lobby, tickers = _lobby(arenas, tick_rate, idle_timeout)
+    connections: set[Connection] = set()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
+    )
+    try:
+        # Only now that the address is taken: one in use is noticed at once, and compiling takes time.
+        _ = arenas[AGENT_TYPES[0]]
+        await server.start_serving()
+        for ticker in tickers:
+            ticker.start()
+        if on_listening is not None:
+            on_listening(server.sockets[0].getsockname()[1])
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+        for ticker in tickers:
+            ticker.stop()
+        for connection in list(connections):
+            connection.close()
+        arenas.close()
+
+
+def check_times(tick_rate: float | None, idle_timeout: float) -> None:
+    """`ValueError` for times that `serve` refuses."""
+    if tick_rate is not None and not 0 < tick_rate < math.inf:
+        raise ValueError(f"the tick rate must be more than 0 milliseconds, got {tick_rate:g}")
+    if not 0 <= idle_timeout < math.inf:
+        raise ValueError(f"the idle timeout must be 0 seconds or more, got {idle_timeout:g}")
+
+
+def _lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
+    """The agents, and what moves them besides their own messages."""
+    loop = asyncio.get_running_loop()
+    lobby: Lobby
+    if tick_rate is None:
+        gathering = Gathering(lambda: synchronous.play(), loop)
+        lobby = synchronous = SynchronousLobby(arenas, gathering.add)
+        tickers = []
+    else:
+        lobby = ticked = TickedLobby(arenas)
+        tickers = [Ticker(tick_rate / 1000, ticked.tick, loop)]
+    if idle_timeout:
+        start = loop.time()
+        tickers.append(
+            Ticker(idle_timeout / _LOOKS, lambda: lobby.log_out_silent(loop.time() - start, idle_timeout), loop)
+        )
+    return lobby, tickers
+
+
+def run_server(
+    host: str = "127.0.0.1",
+    port: int = 7070,
+    seed: int = 0,
+    tick_rate: float | None = None,
+    idle_timeout: float = IDLE_TIMEOUT,
+) -> None:
+    """Serves the embedded world until SIGINT or SIGTERM, and says on standard output where it listens (see `serve`)."""
+    _allow_many_connections()
+
+    def announce(bound_port: int) -> None:
+        print(f"sb3-pvp sim-server listens on {host}:{bound_port}", flush=True)
+
+    main = serve(host, port, seed, on_listening=announce, tick_rate=tick_rate, idle_timeout=idle_timeout)
+    asyncio.run(_until_signal(main))
+
+
+async def _until_signal(main: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(main)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _allow_many_connections() -> None:
+    """As many open files as the system allows this process to have."""
+    import resource  # Not on every system, and only needed where a server runs.
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld:
+    # Imported here, so that importing this package does not load Numba.
+    from sb3_pvp.games.osrs.sim import SimWorld
+
+    world = SimWorld(num_fights=num_fights, seed=seed, contract=contract)
+    # A tick, so that the first client does not wait for the compiler.
+    world.reset()
+    world.step(np.zeros((num_fights, NUM_SEATS, world.contract.num_heads), np.int64))
+    return world

@@ -1,0 +1,142 @@
+"""The body of a `step` request: one sub-action per head, checked head by head as the game takes them.
+
+The reference server never holds actions against the masks. It refuses an index that does not exist and an attack
+without its kind of attack, at the head where it meets it: the heads before keep their effect and the tick is played
+(``nh-actions.md`` §3, ``protocol-observed.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
+from sb3_pvp.games.osrs.remote.messages import body_object
+
+#: The heads in the order in which the game takes them (nh-actions.md §3, contract.md §6.3).
+EXECUTION_ORDER = {
+    "NhEnv": ("prayer", "food", "potion", "karambwan", "gear", "veng", "attack", "movement"),
+    "DharokEnv": ("food", "potion", "karambwan", "gear", "vengeance", "attack"),
+}
+
+#: Sub-actions that need the choice of one more head; everywhere else that head is ignored.
+DETAIL_HEADS = {
+    "mage_attack": "mage_attack_type",
+    "ranged_attack": "ranged_attack_type",
+    "melee_attack": "melee_attack_type",
+    "move_to_farcast_tile": "farcast_distance",
+}
+
+
+#: Those of `DETAIL_HEADS` that a server refuses as long as that head is 0.
+ATTACKS = ("mage_attack", "ranged_attack", "melee_attack")
+
+
+def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
+    """Head and choice of each attack, and the head that says which kind of attack; none where there are no kinds."""
+    heads = {head.id for head in contract.heads}
+    attacks = [attack for attack in ATTACKS if DETAIL_HEADS[attack] in heads]
+    return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
+
+
+def sanitised(choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """The joint actions ``(F, 2, heads)`` without attacks whose kind is not chosen: these do nothing, but a server
+    refuses them (protocol-observed.md, surprise 5).
+
+    Args:
+        choices: what the seats chose.
+        details: head, choice of this head, and the head that must then not be 0.
+    """
+    allowed = choices.copy()
+    for head, choice, detail in details:
+        empty = (allowed[..., head] == choice) & (allowed[..., detail] == 0)
+        allowed[empty, head] = 0
+    return allowed
+
+
+def parse_actions(body: Any) -> list[int | None] | None:
+    """The numbers of ``body["action"]``, ``None`` where there are none; `RequestError` for what cannot be a number."""
+    if body is None:
+        return None
+    values = body_object(body, "body").get("action")
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise RequestError(JSON_SYNTAX, "action must be an array of numbers")
+    # The first case is what clients send, twelve times in every step.
+    return [value if type(value) is int and 0 <= value < 2**31 else _integer(value) for value in values]
+
+
+def _integer(value: Any) -> int | None:
+    """A 32-bit integer from any JSON number or numeric string: fractions are cut off, larger numbers wrap around."""
+    if value is None:
+        return None
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return (int(value) + 2**31) % 2**32 - 2**31
+        except (ValueError, OverflowError):
+            pass
+    raise RequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {value!r}")
+
+
+class ActionCheck:
+    """Turns what an agent sent into a joint action that the world can play."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._num_heads = contract.num_heads
+        self._sizes = contract.head_sizes
+        self._names = [head.id for head in contract.heads]
+        self._attack = contract.head_index("attack")
+        heads = {head.id for head in contract.heads}
+        details: dict[int, dict[int, int]] = {head: {} for head in range(contract.num_heads)}
+        for sub_action, detail in DETAIL_HEADS.items():
+            if detail in heads:
+                head, choice = contract.action_index(sub_action)
+                details[head][choice] = contract.head_index(detail)
+        order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
+        #: In the order of execution: the head, its size, and by choice the head that this choice needs as well.
+        self._order = [(head, self._sizes[head], details[head]) for head in order]
+
+    def no_op(self) -> list[int]:
+        """The joint action that does nothing."""
+        return [0] * self._num_heads
+
+    def playable(self, actions: list[int | None] | None) -> tuple[list[int], RequestError | None]:
+        """The part of ``actions`` that is executed, and the error that stopped the rest."""
+        played = self.no_op()
+        if actions is None:
+            return played, RequestError(NULL_POINTER, "action is missing")
+        if len(actions) != self._num_heads:
+            return played, RequestError(ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head")
+        try:
+            self._take(actions, played)
+        except RequestError as error:
+            return played, error
+        return played, None
+
+    def _take(self, actions: list[int | None], played: list[int]) -> None:
+        for head, size, details in self._order:
+            choice = actions[head]
+            if choice is None or not 0 <= choice < size:
+                raise self._no_choice(head, choice)
+            detail = details.get(choice)
+            if detail is not None:
+                played[detail] = self._detail(head, choice, detail, actions[detail])
+            played[head] = choice
+
+    def _detail(self, head: int, choice: int, detail: int, value: int | None) -> int:
+        if value is None or not 0 <= value < self._sizes[detail]:
+            raise self._no_choice(detail, value)
+        if head == self._attack and value == 0:
+            raise RequestError(ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0")
+        return value
+
+    def _no_choice(self, head: int, value: int | None) -> RequestError:
+        if value is None:
+            return RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
+        limit = self._sizes[head] - 1
+        return RequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")

@@ -1,0 +1,73 @@
+"""A world that waits for its agents. Unlike the reference server's, each fight waits for its own agents only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sb3_pvp.games.osrs.remote.agents import Message, Reply, State
+from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.errors import message_already_queued, no_transition
+from sb3_pvp.games.osrs.remote.fights import Fight
+from sb3_pvp.games.osrs.remote.lobby import Lobby
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.step_actions import parse_actions
+
+
+class SynchronousLobby(Lobby):
+    """A fight ticks soon after its agents have sent their messages; what else is asked is answered at once.
+
+    ``schedule`` is called whenever a fight is ready, with whether all others that are in play are ready as well; it has
+    to see to it that `play` is called (see `Gathering`).
+    """
+
+    has_independent_fights = True
+
+    def __init__(self, arenas: Arenas, schedule: Callable[[bool], object]) -> None:
+        super().__init__(arenas)
+        self._schedule = schedule
+        self._num_ready = 0
+        self._handlers: dict[str, Callable[[Request, Reply], None]] = {
+            "login": self._login,
+            "logout": self._logout,
+            "reset": self._reset,
+            "step": self._step,
+            "debug": self._debug,
+        }
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Does what the request says; ``reply`` is called with the answer, now or when the fight has ticked."""
+        self._carry_out(self._handlers[request.action], request, reply)
+
+    def play(self) -> None:
+        """Plays one tick of every fight whose agents are ready."""
+        self._num_ready = 0
+        for arena in self._arenas:
+            arena.play_ready()
+
+    def _reset(self, request: Request, reply: Reply) -> None:
+        agent = self._agent(request)
+        if agent.message is not None:
+            raise message_already_queued()
+        self._leave(agent)
+        agent.request = wanted = self._reset_request(agent, request.body)
+        agent.message = Message(reply)
+        agent.state = State.PENDING_TARGET_MATCH
+        self._match(agent, wanted)
+
+    def _step(self, request: Request, reply: Reply) -> None:
+        agent = self._agent(request)
+        sent = parse_actions(request.body)
+        if agent.message is not None:
+            raise message_already_queued()
+        if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
+            raise no_transition(agent.state.value, "STEP")
+        actions, error = agent.arena.action_check.playable(sent)
+        agent.message = Message(reply, actions, error)
+        agent.last_message_tick = agent.fight.episode_ticks(agent)
+        self._play_soon(agent.arena, agent.fight)
+
+    def _play_soon(self, arena: Arena, fight: Fight) -> None:
+        if fight.is_ready():
+            arena.ready.append(fight)
+            self._num_ready += 1
+            self._schedule(self._num_ready >= self._arenas.num_in_play)

@@ -1,0 +1,147 @@
+"""A world with a clock: it ticks whether its agents have sent something or not (``protocol.md`` §5 and §6.4).
+
+In a tick first come log-ins, log-outs and `debug`, then every agent's turn, then the fights, then those who were
+silent for too long. Everything that is asked is answered in the next tick; only what cannot be queued is refused at
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.remote.agents import Agent, Message, Reply, State
+from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.errors import RequestError, message_already_queued, no_transition, too_many_ticks
+from sb3_pvp.games.osrs.remote.fights import Fight
+from sb3_pvp.games.osrs.remote.lobby import Lobby
+from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.reset_request import BASELINE
+from sb3_pvp.games.osrs.remote.step_actions import parse_actions
+
+logger = logging.getLogger(__name__)
+
+#: Ticks without a step that are forgiven (protocol.md §6.5).
+MISSED_TICKS_ALLOWED = 3
+#: The tick, counted from the one of the death, in which the dead are gone, and the wait after that (§5.3).
+DYING_TICKS = 3
+WAIT_AFTER_DEATH = 5
+#: Every so many ticks those are logged out who sent nothing for so many ticks (§6.5).
+EXPIRY_INTERVAL = 10
+EXPIRY_TICKS = 1000
+
+_DEATHS = (Outcome.WON.name, Outcome.LOST.name)
+
+
+class TickedLobby(Lobby):
+    """`tick` is what the clock calls."""
+
+    def __init__(self, arenas: Arenas) -> None:
+        super().__init__(arenas)
+        self._tasks: list[tuple[Request, Reply]] = []
+        self._task_handlers = {"login": self._login, "logout": self._logout, "debug": self._debug}
+        #: The number of the tick that is being played, or comes next.
+        self._tick = 0
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Keeps the request for the next tick, or refuses it."""
+        if request.action in self._task_handlers:
+            self._tasks.append((request, reply))
+        else:
+            self._carry_out(self._queue, request, reply)
+
+    def tick(self) -> None:
+        """Plays one tick of the whole world."""
+        tasks, self._tasks = self._tasks, []
+        for request, reply in tasks:
+            self._carry_out(self._task_handlers[request.action], request, reply)
+        # A fight that starts in this tick plays its first tick in the next one.
+        fights = {agent.fight: agent.arena for agent in self._agents.values() if agent.fight is not None}
+        for agent in list(self._agents.values()):
+            self._take_turn(agent)
+        self._play({fight: arena for fight, arena in fights.items() if fight.agents})
+        if self._tick % EXPIRY_INTERVAL == 0:
+            self._log_out_expired()
+        self._tick += 1
+
+    def _login(self, request: Request, reply: Reply) -> None:
+        super()._login(request, reply)
+        self._agents[request.agent_id].counts.episode_start = self._tick
+
+    def _queue(self, request: Request, reply: Reply) -> None:
+        agent = self._agent(request)
+        if request.action == "step":
+            parse_actions(request.body)  # What is no list of numbers costs no tick.
+        if agent.message is not None:
+            raise message_already_queued()
+        agent.message = Message(reply, request=request)
+        agent.last_message_tick = self._episode_ticks(agent)
+
+    def _episode_ticks(self, agent: Agent) -> int:
+        return max(0, self._tick - agent.counts.episode_start)
+
+    def _take_turn(self, agent: Agent) -> None:
+        message = agent.message
+        try:
+            if message is None or message.request is None:
+                agent.counts.missed += agent.state is State.STEPPING
+            elif message.request.action == "step":
+                self._take_step(agent, message, message.request)
+            else:
+                self._go_on_with_reset(agent, message.request)
+        except RequestError as error:
+            agent.refuse(error)
+        except Exception as error:  # A client must never be able to end the server.
+            logger.exception("message failed: %s", message)
+            agent.refuse(RequestError("RuntimeException", str(error)))
+
+    def _take_step(self, agent: Agent, message: Message, request: Request) -> None:
+        if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
+            raise no_transition(agent.state.value, "STEP")
+        if agent.state is State.STEPPING and agent.counts.missed > MISSED_TICKS_ALLOWED:
+            raise too_many_ticks(agent.counts.missed, agent.id)
+        agent.counts.missed = 0
+        message.actions, message.error = agent.arena.action_check.playable(parse_actions(request.body))
+
+    def _go_on_with_reset(self, agent: Agent, request: Request) -> None:
+        if agent.request is None or agent.state in (State.PENDING, State.STEPPING, State.TERMINAL):
+            self._leave(agent)
+            agent.request = self._reset_request(agent, request.body)
+            agent.state = State.PROCESSING_RESET
+        if agent.state is State.PROCESSING_RESET and self._can_reset(agent):
+            agent.state = State.PENDING_TARGET_MATCH
+            agent.counts.missed, agent.counts.episode_start = 0, self._tick + 1
+        if agent.state is State.PENDING_TARGET_MATCH:
+            agent.last_message_tick = self._episode_ticks(agent)
+            # The world's bot comes one tick later.
+            if agent.request.target != BASELINE or agent.counts.episode_start <= self._tick:
+                self._match(agent, agent.request)
+
+    def _can_reset(self, agent: Agent) -> bool:
+        counts = agent.counts
+        if self._tick < counts.dying_until:
+            counts.wait = WAIT_AFTER_DEATH
+        elif counts.wait == 0:
+            return True
+        else:
+            counts.wait -= 1
+        return False
+
+    def _start(self, agents: list[Agent]) -> None:
+        for agent in agents:
+            agent.counts.waited = self._tick + 1 - agent.counts.episode_start if len(agents) > 1 else 0
+        super()._start(agents)
+
+    def _play(self, fights: dict[Fight, Arena]) -> None:
+        undecided = [agent for fight in fights for agent in fight.agents if agent.ending is None]
+        for arena in self._arenas:
+            arena.player.play([fight for fight, its_arena in fights.items() if its_arena is arena])
+        for agent in undecided:
+            if agent.ending is not None and agent.ending.outcome in _DEATHS:
+                agent.counts.dying_until = self._tick + DYING_TICKS
+
+    def _log_out_expired(self) -> None:
+        for agent in list(self._agents.values()):
+            if self._episode_ticks(agent) - agent.last_message_tick > EXPIRY_TICKS:
+                logger.info("agent %s sent nothing for %d ticks", agent.id, EXPIRY_TICKS)
+                self._log_out(agent)

@@ -1,0 +1,15 @@
+// The fighters of every tick.
+const fighter = (tick, seat) => moments[tick].scene.fighters[seat];
+const hitpoints = (tick, seat) => fighter(tick, seat).hitpoints;
+/** What food and brews still heal, in full health bars. */
+const healing = (tick, seat) => fighter(tick, seat).food_bars + fighter(tick, seat).brew_bars;
+/** Health and what heals together: what has to be broken down to win. */
+function life(tick, seat) {
+  const one = fighter(tick, seat);
+  return one.hitpoints > 0 ? one.hitpoints / Math.max(one.max_hitpoints, 1) + healing(tick, seat) : 0;
+}
+
+scene.charts = [
+  ["hitpoints", 72, hitpoints, (value) => value],
+  ["health, food and brews left, in health bars", 40, life, (value) => value.toFixed(1)],
+];

@@ -1,0 +1,24 @@
+"""What the observations of DharokEnv tell of a fighter (contract.md §6)."""
+
+from __future__ import annotations
+
+from sb3_pvp.games.osrs.rendering.fighter import SKILLS, Look
+
+#: Of every skill of both fighters (loadouts.md §6).
+BASE_LEVEL = 99
+
+LOOK = Look(
+    base_levels=dict.fromkeys((*SKILLS, "hitpoints", "prayer"), BASE_LEVEL),
+    full_energy=1.0,
+    food={"anglerfish": "food_count", "karambwan": "karambwan_count"},
+    potions={"brew": "brew_doses", "restore": "super_restore_doses", "combat": "combat_potion_doses"},
+    waits={
+        "attack": ("attack_cycle_ticks", 6),
+        "food": ("food_cycle_ticks", 2),
+        "karambwan": ("karambwan_cycle_ticks", 2),
+        "potion": ("potion_cycle_ticks", 2),
+    },
+    vengeance="player_has_veng_cast",
+    weapons={"tentacle": "player_using_whip", "greataxe": "player_using_axe", "maul": "player_using_maul"},
+    armor_off="player_armor_unequipped",
+)

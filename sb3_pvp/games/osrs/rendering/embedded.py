@@ -1,0 +1,84 @@
+"""What the embedded world knows of a fighter besides what fighters and servers are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sb3_pvp.game import World
+from sb3_pvp.games.osrs.rendering.fighter import STYLE_NAMES
+from sb3_pvp.games.osrs.report import Style
+
+#: The names of the equipment slots, in the order of `sb3_pvp.games.osrs.sim.state`.
+SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "feet", "ring", "ammo")
+
+
+@dataclass(frozen=True)
+class SeatFacts:
+    """See the attributes of the same names in `sb3_pvp.games.osrs.rendering.scene.FighterScene`.
+
+    ``uncounted_food`` is what observations leave out of the food (contract.md §4.4, entry 26); a hit in ``incoming``
+    is its style, the ticks until it lands, and its damage.
+    """
+
+    tile: tuple[int, int]
+    gear: dict[str, str]
+    uncounted_food: dict[str, int]
+    hitsplats: tuple[int, ...]
+    incoming: tuple[tuple[str, int, int], ...]
+
+
+def seat_facts(world: World, fight: int, seat: int) -> SeatFacts | None:
+    """What there is to know of a seat of a `SimWorld`; ``None`` in any other world."""
+    state = getattr(world, "state", None)
+    if not isinstance(state, np.ndarray) or "worn" not in (state.dtype.names or ()):
+        return None
+    record = state[fight, seat]
+    return SeatFacts(
+        tile=(int(record["x"]), int(record["y"])),
+        gear=_gear(record),
+        uncounted_food=_sharks(record),
+        hitsplats=_hitsplats(record),
+        incoming=_incoming(record),
+    )
+
+
+def _gear(record: Any) -> dict[str, str]:
+    from sb3_pvp.games.osrs.sim.items import ITEM_NAMES  # here, because it imports numba
+
+    worn = zip(SLOTS, record["worn"].tolist(), strict=True)
+    return {slot: _readable(ITEM_NAMES[item]) for slot, item in worn if item >= 0}
+
+
+def _readable(item: str) -> str:
+    """``AHRIMS_STAFF_100`` (fully repaired) is an Ahrims staff, ``OPAL_BOLTS_E`` are Opal bolts (e)."""
+    return item.removesuffix("_100").replace("_", " ").capitalize().replace(" bolts e", " bolts (e)")
+
+
+def _sharks(record: Any) -> dict[str, int]:
+    from sb3_pvp.games.osrs.sim.items import SHARK
+
+    sharks = int((record["inventory"] == SHARK).sum())
+    return {"shark": sharks} if sharks else {}
+
+
+def _hitsplats(record: Any) -> tuple[int, ...]:
+    """The numbers of this tick. The second splat is newer than the first one only if both came in one tick."""
+    if record["damage_on_me"] <= 0:
+        return ()
+    first, second = record["splat_damage"].tolist()
+    both = record["splat_serial"][1] > record["splat_serial"][0]
+    return (first, second) if both else (first,)
+
+
+def _incoming(record: Any) -> tuple[tuple[str, int, int], ...]:
+    """A hit lands in the tick after the one in which its delay is over (mechanics.md §5)."""
+    hits = range(int(record["num_hits"]))
+    arriving = [(_style(record, hit), int(record["hit_delay"][hit]) + 1, int(record["hit_total"][hit])) for hit in hits]
+    return tuple(sorted(arriving, key=lambda hit: hit[1]))
+
+
+def _style(record: Any, hit: int) -> str:
+    return STYLE_NAMES[Style(int(record["hit_style"][hit]))]

@@ -1,0 +1,33 @@
+"""A whole picture, on a surface or as an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pygame
+from numpy.typing import NDArray
+
+from sb3_pvp.games.osrs.rendering.picture.arena import draw_arena
+from sb3_pvp.games.osrs.rendering.picture.brush import prepare_fonts
+from sb3_pvp.games.osrs.rendering.picture.choices import draw_choices
+from sb3_pvp.games.osrs.rendering.picture.headline import draw_headline
+from sb3_pvp.games.osrs.rendering.picture.palette import HEIGHT, WIDTH
+from sb3_pvp.games.osrs.rendering.picture.status import draw_status
+from sb3_pvp.games.osrs.rendering.scene import Scene
+
+
+def draw_scene(scene: Scene) -> pygame.Surface:
+    """The picture of a scene, 960 x 640 pixels; the same scene gives the same pixels."""
+    prepare_fonts()
+    surface = pygame.Surface((WIDTH, HEIGHT))
+    draw_headline(surface, scene)
+    draw_arena(surface, scene)
+    for seat, fighter in enumerate(scene.fighters):
+        draw_status(surface, fighter, seat)
+        draw_choices(surface, fighter, seat, scene.tick)
+    return surface
+
+
+def scene_array(scene: Scene) -> NDArray[np.uint8]:
+    """The picture of a scene, uint8 ``(640, 960, 3)``: rows, columns, red-green-blue."""
+    pixels = pygame.image.tobytes(draw_scene(scene), "RGB")  # ten times as fast as `pygame.surfarray`
+    return np.frombuffer(pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).copy()

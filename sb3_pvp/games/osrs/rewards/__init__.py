@@ -1,0 +1,20 @@
+"""What a fighter is rewarded for (rewards.md §4): named components, computed for a whole batch of fights at once.
+
+`COMPONENTS` says what counts, `RewardWeights` how much, and `OsrsRewards` multiplies. A new component is an entry in
+`COMPONENTS` and, if it needs one, a weight.
+"""
+
+from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component
+from sb3_pvp.games.osrs.rewards.facts import Facts
+from sb3_pvp.games.osrs.rewards.rewards import OsrsRewards
+from sb3_pvp.games.osrs.rewards.weights import RewardWeights, reward_weights
+
+__all__ = [
+    "COMPONENTS",
+    "DESCRIPTIONS",
+    "Component",
+    "Facts",
+    "OsrsRewards",
+    "RewardWeights",
+    "reward_weights",
+]

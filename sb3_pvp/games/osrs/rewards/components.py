@@ -1,0 +1,226 @@
+"""The table of rewards (rewards.md §4): what is worth something, and which weights say how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.rewards.facts import Array, Facts
+from sb3_pvp.games.osrs.rewards.variables import ALL_VARIABLES, Variable
+
+
+@dataclass(frozen=True)
+class Component:
+    """One part of the reward of a tick: an amount, times its weights.
+
+    Attributes:
+        description: one sentence.
+        weights: names of `RewardWeights`; a flag counts as 1 or 0.
+        amount: numbers ``(N,)``, 0 in fights in which the event did not happen.
+        variables: what the schedules of the weights may use besides ``t``.
+    """
+
+    description: str
+    weights: tuple[str, ...]
+    amount: Callable[[Facts], Array]
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+
+
+def _always(facts: Facts) -> Array:
+    return np.ones(len(facts.meta), np.float32)
+
+
+def _level(name: str) -> dict[str, Variable]:
+    return {"level": Variable(lambda facts: facts.meta[f"{name}_level_scale"])}
+
+
+_EATEN = {"eat_at_food_scale": Variable(lambda facts: facts.meta["eat_at_food_scale"])}
+_WASTED = {"scale": Variable(lambda facts: facts.wasted_food + facts.wasted_brew)}
+_LEFT = {"scale": Variable(lambda facts: facts.meta["remaining_food_scale"] + facts.meta["remaining_brew_scale"])}
+_TARGET_LEFT = {
+    "scale": Variable(
+        lambda facts: facts.meta["target_remaining_food_scale"] + facts.meta["target_remaining_brew_scale"]
+    )
+}
+
+#: All components, in the order of the table; their names are the keys of the original's ``info["rewards"]``.
+COMPONENTS: dict[str, Component] = {
+    "default_step_reward": Component("Every tick.", ("default",), _always),
+    "custom_reward_fn": Component(
+        "What the custom function makes of the tick.", ("custom_reward_fn",), _always, ALL_VARIABLES
+    ),
+    "damage_dealt": Component("Damage of the own attacks.", ("damage_dealt",), lambda facts: facts.damage_dealt),
+    "damage_received": Component(
+        "Damage of the opponent's attacks.", ("damage_received",), lambda facts: facts.damage_received
+    ),
+    "extra_damage_dealt": Component(
+        "Damage dealt outside attacks: recoil, vengeance and the like.",
+        ("damage_dealt",),
+        lambda facts: facts.meta["extra_damage_dealt_on_target_scale"],
+    ),
+    "extra_damage_received": Component(
+        "Damage received outside attacks.",
+        ("damage_received",),
+        lambda facts: facts.meta["extra_damage_dealt_on_player_scale"],
+    ),
+    "smite_damage_dealt": Component(
+        "Damage of own attacks with smite up, which also drain prayer.",
+        ("smite_damage_dealt_reward_multiplier", "damage_dealt"),
+        lambda facts: facts.damage_dealt * facts.hit_with_smite,
+    ),
+    "smite_damage_received": Component(
+        "Damage of the opponent's attacks with smite up.",
+        ("smite_damage_received_reward_multiplier", "damage_received"),
+        lambda facts: facts.damage_received * facts.hit_by_smite,
+    ),
+    "player_healed": Component(
+        "Hitpoints gained without food and brews, as damage undone.",
+        ("reward_heals", "damage_received"),
+        lambda facts: -facts.meta["player_healed_scale"],
+    ),
+    "target_healed": Component(
+        "Hitpoints that the opponent gained without food and brews, if it is an agent, as damage undone.",
+        ("penalize_target_heals", "damage_dealt"),
+        lambda facts: -facts.meta["target_healed_scale"],
+    ),
+    "safe_penalty": Component(
+        "Eating, at the hitpoints where it was done.",
+        ("safe_penalty",),
+        lambda facts: -1.0 * facts.meta["eat_food_present"],
+        _EATEN,
+    ),
+    "no_prayer": Component(
+        "A tick without prayer points.", ("no_prayer_tick",), lambda facts: facts.meta["current_prayer_percent"] == 0
+    ),
+    "protected_correct_prayer": Component(
+        "Being attacked with the right protection prayer up.",
+        ("protected_correct_prayer",),
+        lambda facts: facts.foreign_attack * facts.meta["protected_prayer"],
+    ),
+    "protected_wrong_prayer": Component(
+        "Being attacked with a wrong protection prayer or none.",
+        ("protected_wrong_prayer",),
+        lambda facts: facts.foreign_attack * ~facts.meta["protected_prayer"],
+    ),
+    "hit_off_prayer": Component(
+        "Attacking in a style against which the opponent does not pray.",
+        ("attacked_correct_prayer",),
+        lambda facts: facts.own_attack * facts.meta["hit_off_prayer"],
+    ),
+    "hit_on_prayer": Component(
+        "Attacking in the style against which the opponent prays.",
+        ("attacked_wrong_prayer",),
+        lambda facts: facts.own_attack * ~facts.meta["hit_off_prayer"],
+    ),
+    "hit_off_prior_prayer": Component(
+        "Attacking in a style against which the opponent did not pray one tick ago.",
+        ("attacked_previous_correct_prayer",),
+        lambda facts: facts.own_attack_after_a_tick * facts.hit_off_prior_prayer,
+    ),
+    "hit_on_prior_prayer": Component(
+        "Attacking in the style against which the opponent prayed one tick ago.",
+        ("attacked_previous_wrong_prayer",),
+        lambda facts: facts.own_attack_after_a_tick * ~facts.hit_off_prior_prayer,
+    ),
+    "protected_correct_prior_prayer": Component(
+        "Being attacked with the prayer up that fits what the opponent wielded one tick ago.",
+        ("protected_previous_correct_prayer",),
+        lambda facts: facts.foreign_attack_on_prayer * facts.protected_prior,
+    ),
+    "protected_wrong_prior_prayer": Component(
+        "Being attacked with another prayer up.",
+        ("protected_previous_wrong_prayer",),
+        lambda facts: facts.foreign_attack_on_prayer * ~facts.protected_prior,
+    ),
+    "player_frozen": Component(
+        "Ticks for which this fighter was frozen anew.",
+        ("player_frozen_tick",),
+        lambda facts: facts.frozen("player_frozen_ticks"),
+    ),
+    "target_frozen": Component(
+        "Ticks for which the opponent was frozen anew.",
+        ("target_frozen_tick",),
+        lambda facts: facts.frozen("target_frozen_ticks"),
+    ),
+    "attack_level_scale": Component(
+        "The attack level above its base.", ("attack_level_scale",), lambda facts: facts.above_base("attack")
+    ),
+    "strength_level_scale": Component(
+        "The strength level above its base.", ("strength_level_scale",), lambda facts: facts.above_base("strength")
+    ),
+    "melee_boost_hit": Component(
+        "A melee attack with a boosted strength level.",
+        ("reward_on_hit_with_boost_scale",),
+        lambda facts: facts.boosted_hit(Style.MELEE, "strength"),
+        _level("strength"),
+    ),
+    "defence_level_scale": Component(
+        "The defence level above its base.", ("defense_level_scale",), lambda facts: facts.above_base("defence")
+    ),
+    "ranged_level_scale": Component(
+        "The ranged level above its base.", ("ranged_level_scale",), lambda facts: facts.above_base("ranged")
+    ),
+    "ranged_boost_hit": Component(
+        "A ranged attack with a boosted ranged level.",
+        ("reward_on_hit_with_boost_scale",),
+        lambda facts: facts.boosted_hit(Style.RANGED, "ranged"),
+        _level("ranged"),
+    ),
+    "magic_level_scale": Component(
+        "The magic level above its base.", ("magic_level_scale",), lambda facts: facts.above_base("magic")
+    ),
+    "magic_boost_hit": Component(
+        "A magic attack with a boosted magic level.",
+        ("reward_on_hit_with_boost_scale",),
+        lambda facts: facts.boosted_hit(Style.MAGIC, "magic"),
+        _level("magic"),
+    ),
+    "wasted_food": Component(
+        "Hitpoints that eating healed above the maximum, as damage received.",
+        ("penalize_wasted_food", "damage_received", "player_wasted_food_multiplier"),
+        lambda facts: facts.wasted_food,
+        _WASTED,
+    ),
+    "wasted_brews": Component(
+        "Hitpoints above the maximum at which a brew was drunk.",
+        ("penalize_wasted_food", "damage_received", "player_wasted_food_multiplier"),
+        lambda facts: facts.wasted_brew,
+        _WASTED,
+    ),
+    "win": Component("A fight won.", ("win",), lambda facts: facts.ended(Outcome.WON)),
+    "target_food_on_death": Component(
+        "Food that the beaten opponent did not eat.",
+        ("reward_target_food_on_death", "damage_dealt", "player_died_with_food_multiplier"),
+        lambda facts: facts.meta["target_remaining_food_scale"] * facts.ended(Outcome.WON),
+        _TARGET_LEFT,
+    ),
+    "target_brews_on_death": Component(
+        "Brews that the beaten opponent did not drink.",
+        ("reward_target_food_on_death", "damage_dealt", "player_died_with_food_multiplier"),
+        lambda facts: facts.meta["target_remaining_brew_scale"] * facts.ended(Outcome.WON),
+        _TARGET_LEFT,
+    ),
+    "lost": Component("A fight lost.", ("lose",), lambda facts: facts.ended(Outcome.LOST)),
+    "player_food_on_death": Component(
+        "Food that was not eaten before a defeat.",
+        ("penalize_food_on_death", "damage_received", "player_died_with_food_multiplier"),
+        lambda facts: facts.meta["remaining_food_scale"] * facts.ended(Outcome.LOST),
+        _LEFT,
+    ),
+    "player_brews_on_death": Component(
+        "Brews that were not drunk before a defeat.",
+        ("penalize_food_on_death", "damage_received", "player_died_with_food_multiplier"),
+        lambda facts: facts.meta["remaining_brew_scale"] * facts.ended(Outcome.LOST),
+        _LEFT,
+    ),
+    "tied": Component(
+        "A fight tied, which only fights without `death_match` are.", ("tie",), lambda facts: facts.ended(Outcome.TIED)
+    ),
+}
+
+#: What each component is for, one sentence each.
+DESCRIPTIONS = {name: component.description for name, component in COMPONENTS.items()}

@@ -1,0 +1,50 @@
+"""The weights of the reward as numbers, under the names of the log (self-play.md §11.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sb3_pvp.games.osrs.rewards.weights import RewardWeights
+from sb3_pvp.schedules import Schedule, drawing_from
+
+_PRAYERS = [
+    f"{event}_{previous}{right}_prayer"
+    for event in ("protected", "attacked")
+    for previous in ("", "previous_")
+    for right in ("correct", "wrong")
+]
+_LEVELS = [f"{skill}_level_scale" for skill in ("attack", "strength", "defense", "ranged", "magic")]
+
+#: The field of `RewardWeights` behind each ``env/pvp/`` tag.
+WEIGHT_TAGS = {
+    **{f"{name}_reward": name for name in ("default", "win", "lose", "tie", *_PRAYERS, *_LEVELS)},
+    **{f"{name}_reward": name for name in ("target_frozen_tick", "player_frozen_tick", "no_prayer_tick")},
+    "damage_dealt_reward_scale": "damage_dealt",
+    "damage_received_reward_scale": "damage_received",
+    "reward_on_hit_with_boost_scale": "reward_on_hit_with_boost_scale",
+    "smite_dealt_reward_scale": "smite_damage_dealt_reward_multiplier",
+    "smite_received_reward_scale": "smite_damage_received_reward_multiplier",
+    "player_died_with_food_scale": "player_died_with_food_multiplier",
+    "player_wasted_food_scale": "player_wasted_food_multiplier",
+    "safe_penalty": "safe_penalty",
+}
+
+
+def current_weights(weights: RewardWeights, t: int) -> dict[str, float]:
+    """The weights after ``t`` roll-outs by the names in `WEIGHT_TAGS`.
+
+    Schedules with variables are evaluated with their defaults; those that have none for a variable are left out.
+    """
+    values = {tag: _value(getattr(weights, field), t) for tag, field in WEIGHT_TAGS.items()}
+    return {tag: value for tag, value in values.items() if value is not None}
+
+
+def _value(weight: float | Schedule, t: int) -> float | None:
+    if not isinstance(weight, Schedule):
+        return weight
+    try:
+        # Looking at a weight must not take a random number away from the fights.
+        with drawing_from(np.random.default_rng(0)):
+            return float(weight(t))
+    except (ValueError, TypeError):
+        return None

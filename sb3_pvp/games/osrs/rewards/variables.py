@@ -1,0 +1,88 @@
+"""The variables that the schedule of a weight may use: fields of the meta record and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
+from sb3_pvp.games.osrs.rewards.facts import Array, Facts
+
+_FLAG_OF = {name: flag for flag, group in OPTIONAL_FIELDS.items() for name in group}
+_NAMES_OF_STYLES = np.array([STYLE_NAMES[number] for number in sorted(STYLE_NAMES)])  # `Style.NONE` comes first
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A quantity that every fight has a value of, or none.
+
+    Attributes:
+        read: the values ``(N,)``: numbers, booleans, or strings for styles.
+        present: bool ``(N,)``, where there is a value; ``None``: always.
+    """
+
+    read: Callable[[Facts], Array]
+    present: Callable[[Facts], Array] | None = None
+
+    def values(self, facts: Facts, default: Any = None) -> Array:
+        """The values, with ``default`` where there is none; without a default that is 0, false or "null"."""
+        values = self.read(facts)
+        if self.present is None:
+            return values
+        if default is None:
+            default = STYLE_NAMES[Style.NONE.value] if values.dtype.kind == "U" else values.dtype.type(0)
+        elif isinstance(default, str) != (values.dtype.kind == "U"):
+            values = values.astype(object)  # else NumPy would make strings of numbers
+        return np.where(self.present(facts), values, default)
+
+
+def _field(name: str) -> Variable:
+    flag = _FLAG_OF.get(name)
+    read = _style_reader(name) if name in STYLE_FIELDS else lambda facts: facts.meta[name]
+    return Variable(read, None if flag is None else _presence(name, flag))
+
+
+def _style_reader(name: str) -> Callable[[Facts], Array]:
+    return lambda facts: _NAMES_OF_STYLES[facts.meta[name] - Style.NONE.value]
+
+
+def _presence(name: str, flag: str) -> Callable[[Facts], Array]:
+    if name not in STYLE_FIELDS:
+        return lambda facts: facts.meta[flag]
+    # The wire does not have the prayer at a hit either if there was none.
+    return lambda facts: facts.meta[flag] & (facts.meta[name] != Style.NONE.value)
+
+
+def _of_style(style: Style, damage: str, flag: str, attack_type: str) -> Variable:
+    return Variable(lambda facts: facts.meta[damage] * (facts.meta[flag] & (facts.meta[attack_type] == style.value)))
+
+
+def _damage_by_style() -> dict[str, Variable]:
+    dealt = ("damage_generated_on_target_scale", "hit_present", "attack_type_hit")
+    received = ("damage_generated_on_player_scale", "received_present", "attack_type_received")
+    styles = {"melee": Style.MELEE, "ranged": Style.RANGED, "mage": Style.MAGIC}
+    both = {"dealt": dealt, "received": received}
+    return {
+        f"{word}_damage_{side}": _of_style(style, *fields)
+        for side, fields in both.items()
+        for word, style in styles.items()
+    }
+
+
+def _all_variables() -> dict[str, Variable]:
+    variables = {name: _field(name) for name in META_DTYPE.names or ()} | _damage_by_style()
+    wire_names = {camel_case(name): variable for name, variable in variables.items()}
+    return {
+        **variables,
+        **wire_names,
+        "smite_damage": Variable(lambda facts: facts.damage_dealt, lambda facts: facts.hit_with_smite),
+        "smite_damage_received": Variable(lambda facts: facts.damage_received, lambda facts: facts.hit_by_smite),
+    }
+
+
+#: What `custom_reward_fn` may use: all fields of the meta record, in snake_case and under the names of the wire, and
+#: the derived ones of rewards.md §4.
+ALL_VARIABLES = _all_variables()

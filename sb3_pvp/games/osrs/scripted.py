@@ -1,0 +1,72 @@
+"""Scripted fighters (scripted-bots.md, part B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sb3_pvp.contract.turn import Turn
+
+
+def _stayalive(turn: Turn) -> None:
+    """Shoots, and eats below 60 % of its health (B.2)."""
+    shoot = turn.can("ranged_attack") & turn.can("basic_ranged_attack")
+    turn.choose("ranged_attack", shoot)
+    turn.choose("basic_ranged_attack", shoot)
+    turn.choose("eat_primary_food", (turn.see("player_health_percent") < 0.6) & turn.can("eat_primary_food"))
+
+
+def _scripted(turn: Turn) -> None:
+    """Eats, drinks, prays against the wielded weapon and attacks off-prayer at random (B.3)."""
+    _eat(turn)
+    _drink(turn)
+    for style in ("mage", "ranged", "melee"):
+        turn.choose(f"{style}_prayer", (turn.see(f"target_using_{style}") > 0) & turn.can(f"{style}_prayer"))
+    _attack(turn)
+
+
+def _eat(turn: Turn) -> None:
+    health = turn.see("player_health_percent")
+    primary = turn.can("eat_primary_food")
+    turn.choose("eat_primary_food", (health < 0.6) & primary)
+    hungry = (health < 0.4) | ((health < 0.6) & ~primary)
+    turn.choose("eat_karambwan", hungry & turn.can("eat_karambwan"))
+
+
+def _drink(turn: Turn) -> None:
+    """The first potion that is needed and available."""
+    undecided = np.ones(len(turn.chance), bool)
+    for potion, level, threshold in (
+        ("use_restore_potion", "prayer_points", 0.6),
+        ("use_ranged_potion", "ranged_level", 0.95),
+        ("use_combat_potion", "strength_level", 0.95),
+    ):
+        drink = undecided & (turn.see(level) < threshold) & turn.can(potion)
+        turn.choose(potion, drink)
+        undecided &= ~drink
+
+
+_ATTACKS = (
+    ("mage_attack", "use_ice_spell", "target_magic_prayer"),
+    ("ranged_attack", "basic_ranged_attack", "target_ranged_prayer"),
+    ("melee_attack", "basic_melee_attack", "target_melee_prayer"),
+)
+
+
+def _attack(turn: Turn) -> None:
+    """A random style among those that are available and not protected against; ranged if that leaves none."""
+    available = np.stack([turn.can(style) & turn.can(kind) for style, kind, _ in _ATTACKS], axis=1)
+    unprotected = np.stack([turn.see(prayer) == 0 for *_, prayer in _ATTACKS], axis=1)
+    candidates = available & unprotected
+    candidates[:, 1] |= available[:, 1] & ~candidates.any(axis=1)
+    count = candidates.sum(axis=1)
+    wanted = np.floor(turn.chance * count) + 1
+    position = candidates.cumsum(axis=1)
+    for column, (style, kind, _) in enumerate(_ATTACKS):
+        chosen = candidates[:, column] & (position[:, column] == wanted)
+        turn.choose(style, chosen)
+        turn.choose(kind, chosen)
+
+
+SCRIPTS: dict[str, Callable[[Turn], None]] = {"stayalive": _stayalive, "scripted": _scripted}

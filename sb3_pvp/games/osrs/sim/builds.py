@@ -1,0 +1,70 @@
+"""The builds as data: levels, gear sets and supplies (``data/builds.json``; loadouts.md §1-3, nh-actions.md §B.1-2)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.games.osrs.sim import state
+from sb3_pvp.games.osrs.sim.items import DATA, item_named
+from sb3_pvp.games.osrs.sim.java_random import java_string_hash
+
+#: Names of the builds on the wire, in the order of state.py.
+BUILD_NAMES = ("PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED")
+_SKILLS = ("attack", "strength", "defence", "ranged", "magic", "prayer", "hitpoints")
+_SETS = ("mage", "ranged", "melee", "spec")
+_FIGHT_TYPES = {"NORMAL": state.NORMAL, "LMS": state.LMS}
+
+_data = json.loads((DATA / "builds.json").read_text(encoding="utf-8"))
+_builds: list[dict[str, Any]] = [_data[name] for name in BUILD_NAMES]
+
+
+def _padded(rows: Sequence[Sequence[str]], size: int) -> NDArray[np.int64]:
+    """Item indices of these names, ``(len(rows), size)``, NO_ITEM padded."""
+    table = np.full((len(rows), size), state.NO_ITEM, np.int64)
+    for row, names in zip(table, rows, strict=True):
+        row[: len(names)] = [item_named(name) for name in names]
+    return table
+
+
+#: (7,): the fight type of a build unless it is drawn.
+BUILD_FIGHT_TYPE = np.array([_FIGHT_TYPES[build["fight_type"]] for build in _builds], np.int64)
+#: (7, 7): base levels by build and skill (state.py).
+LEVELS = np.array([[build["levels"][skill] for skill in _SKILLS] for build in _builds], np.int64)
+#: (7, 4, SET_SIZE): gear sets in equip order, NO_ITEM padded.
+GEAR_SETS = np.stack([_padded([build["sets"][name] for name in _SETS], state.SET_SIZE) for build in _builds])
+#: (7, 4): number of items in each.
+SET_LENGTHS = (GEAR_SETS != state.NO_ITEM).sum(axis=2, dtype=np.int64)
+#: Places in a list of supplies: more than any script of `gear_randomisation` can fill.
+SUPPLIES_SIZE = 40
+#: (7, SUPPLIES_SIZE): what the inventory holds besides gear, NO_ITEM padded.
+SUPPLIES = _padded(
+    [[name for name, count in build["supplies"].items() for _ in range(count)] for build in _builds],
+    SUPPLIES_SIZE,
+)
+#: (7,): the food that fills the inventory.
+FILLERS = np.array([item_named(build["filler"]) for build in _builds], np.int64)
+
+
+def choose_build(agent: str, target: str, options: Sequence[str]) -> str:
+    """The build of a pair under ``randomizeBuild``, one of the names in ``options`` (protocol.md §3.1).
+
+    Both fighters get the same one. It follows the smallest number that is a name, else the smallest that is a word of
+    a name, else the Java hash of both names. `ValueError` when there are no options.
+    """
+    if not options:
+        raise ValueError("randomizeBuild needs at least one build in randomBuildOptions")
+    names = [agent, target]
+    words = [word for name in names for word in name.split(" ")]
+    numbers = [int(name) for name in names if _is_number(name)] or [int(word) for word in words if _is_number(word)]
+    key = min(numbers) if numbers else java_string_hash("".join(sorted(names)))
+    return options[abs(key) % len(options)]
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch("[0-9]+", text) is not None

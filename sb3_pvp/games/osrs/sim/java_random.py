@@ -1,0 +1,51 @@
+"""The random numbers that a Java server draws (`java.util.Random`), so that its gear rolls can be repeated exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.games.osrs.sim.compile import rule
+
+#: The one word of state of a generator, int64 ``(1,)``.
+Generator = NDArray[np.int64]
+
+_MULTIPLIER = 0x5DEECE66D
+_INCREMENT = 0xB
+_MASK = (1 << 48) - 1
+_MAX_INT = (1 << 31) - 1
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode()``: a signed 32-bit integer, computed over UTF-16 code units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8) + low) & 0xFFFFFFFF
+    return value - (1 << 32) if value > _MAX_INT else value
+
+
+@rule
+def seeded(seed: int) -> Generator:
+    """A generator in the state of ``new Random(seed)``."""
+    generator = np.empty(1, np.int64)
+    generator[0] = (seed ^ _MULTIPLIER) & _MASK
+    return generator
+
+
+@rule
+def _next_31_bits(generator: Generator) -> int:
+    # A 64-bit product that overflows is right in its low 48 bits, and no others are kept.
+    generator[0] = (generator[0] * _MULTIPLIER + _INCREMENT) & _MASK
+    return int(generator[0] >> 17)
+
+
+@rule
+def draw(generator: Generator, bound: int) -> int:
+    """``nextInt(bound)``: an integer from U{0..bound-1} for ``bound`` in 1..2**31-1 (protocol.md §3.1)."""
+    bits = _next_31_bits(generator)
+    if bound & (bound - 1) == 0:
+        return (bound * bits) >> 31
+    while bits - bits % bound > _MAX_INT - (bound - 1):
+        bits = _next_31_bits(generator)
+    return bits % bound

@@ -1,0 +1,64 @@
+"""Random legal actions: masks and dependencies hold (contract.md §2.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract
+from sb3_pvp.games.osrs.sim import rng
+from sb3_pvp.games.osrs.sim.compile import kernel, rule
+
+
+def requirements(contract: Contract) -> NDArray[np.int64]:
+    """(flat actions, 3): the sub-actions that must all, of which one must, and none of which may be chosen, as bits."""
+    rows = []
+    for head in contract.heads:
+        for sub_action in head.actions:
+            lists = (sub_action.require_all, sub_action.require_any, sub_action.require_none)
+            rows.append([sum(1 << contract.flat_index(name) for name in names) for names in lists])
+    return np.array(rows, np.int64)
+
+
+@rule
+def _is_legal(chosen: int, requirement: NDArray[np.int64]) -> bool:
+    every, some, none = requirement[0], requirement[1], requirement[2]
+    return bool(chosen & every == every and (some == 0 or chosen & some != 0) and chosen & none == 0)
+
+
+@kernel
+def choose_legal(
+    masks: NDArray[np.bool_],
+    head_sizes: NDArray[np.int64],
+    required: NDArray[np.int64],
+    states: NDArray[np.uint64],
+    actions: NDArray[np.int64],
+) -> None:
+    """Draws a legal joint action for every seat, head by head; entry 0 where a head has none (contract.md §2.3).
+
+    ``required`` are the `requirements` of the contract; ``states`` are one random state for each fight.
+    """
+    for f in range(masks.shape[0]):
+        for seat in range(masks.shape[1]):
+            chosen = 0
+            start = 0
+            for head in range(head_sizes.size):
+                pick, legal = 0, 0
+                for j in range(head_sizes[head]):
+                    if masks[f, seat, start + j] and _is_legal(chosen, required[start + j]):
+                        legal += 1
+                        states[f] += rng.GAMMA
+                        if np.int64(rng.mix(states[f]) >> np.uint64(33)) % legal == 0:
+                            pick = j
+                actions[f, seat, head] = pick
+                chosen |= 1 << (start + pick)
+                start += head_sizes[head]
+
+
+@kernel
+def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Initial random states from consecutive seeds."""
+    out = np.empty_like(seeds)
+    for k in range(seeds.size):
+        out[k] = rng.mix(seeds[k])
+    return out

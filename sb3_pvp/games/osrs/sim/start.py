@@ -1,0 +1,146 @@
+"""How an episode starts: builds, loadouts, places, first observation (mechanics.md §13.6, §17, protocol.md §5.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sb3_pvp.games.osrs.sim.compile import rule
+from sb3_pvp.games.osrs.sim.equipment import sum_bonuses
+from sb3_pvp.games.osrs.sim.loadouts import BUILD_FIGHT_TYPE, load
+from sb3_pvp.games.osrs.sim.movement import FULL_RUN_ENERGY, stop
+from sb3_pvp.games.osrs.sim.parameters import BY_CHANCE, BY_LOADOUT
+from sb3_pvp.games.osrs.sim.rng import below, between
+from sb3_pvp.games.osrs.sim.state import BASELINE, LMS, NEVER_ATTACKED, STAT_TIMER, Fight, Seat
+from sb3_pvp.games.osrs.sim.statistics import clear_tick, refresh_hitsplats, start_memory
+from sb3_pvp.games.osrs.sim.tick import RUNNING, STAT_PERIOD, draw_pid
+
+# The field of the training fights, and the tile of all others (mechanics.md §13.6).
+WEST, EAST, SOUTH, NORTH = 3041, 3101, 3530, 3557
+ARENA_X, ARENA_Y = 3096, 3530
+RECOIL_CHARGE = 40
+
+Reset = Any
+
+
+@rule
+def _choose_builds(fight: Fight, reset: Reset) -> None:
+    drawn = reset.build_options[below(fight, reset.num_build_options)]
+    for k in range(2):
+        if reset.seats[k].build < 0:
+            reset.seats[k].build = drawn
+
+
+@rule
+def _choose_fight_type(fight: Fight, reset: Reset) -> None:
+    if reset.fight_type == BY_CHANCE:
+        fight.fight_type = below(fight, 3)
+    elif reset.fight_type == BY_LOADOUT:
+        fight.fight_type = BUILD_FIGHT_TYPE[reset.seats[0].build]
+
+
+@rule
+def _gear_seed(fight: Fight, options: Reset) -> int:
+    if options.gear_seed_known:
+        return int(options.gear_seed)
+    return below(fight, 1 << 31)
+
+
+@rule
+def open_fight(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
+    """What a fight begins with; seat records are all zeros but for what a login keeps."""
+    fight.death_match = reset.death_match
+    fight.outcome[0] = RUNNING
+    fight.outcome[1] = RUNNING
+    fight.splat_counter = 0
+    for seat in (first, second):
+        for k in range(2):
+            fight.splat_counter = max(fight.splat_counter, seat.splat_serial[k])
+
+
+@rule
+def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
+    """Who drives a seat; a login that is not known yet draws its PID."""
+    seat.driver = options.driver
+    if not options.login_known:
+        draw_pid(fight, seat)
+        seat.running = 1
+    seat.run_energy = FULL_RUN_ENERGY
+
+
+@rule
+def make_fresh(seat: Seat) -> None:
+    """The body of a seat that has got its loadout, and empty memories."""
+    sum_bonuses(seat)
+    seat.attack_counter = NEVER_ATTACKED
+    seat.energy = 100
+    seat.recoil_left = RECOIL_CHARGE
+    seat.timer[STAT_TIMER] = STAT_PERIOD
+    start_memory(seat)
+    clear_tick(seat)
+
+
+@rule
+def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bool) -> None:
+    """One seat's parameters, loadout and body."""
+    seat.only_switch_prayer_when_about_to_attack = options.only_switch_prayer_when_about_to_attack
+    seat.only_switch_gear_when_attack_soon = options.only_switch_gear_when_attack_soon
+    seat.allow_smite = options.allow_smite
+    seat.allow_redemption = options.allow_redemption
+    seat.allow_moving_if_can_attack = options.allow_moving_if_can_attack
+    seat.lms_refill = 1 if fight.fight_type == LMS and refills else 0
+    log_in(fight, seat, options)
+    load(seat, options.build, options.randomize_gear != 0, gear_seed, options.driver == BASELINE)
+    make_fresh(seat)
+
+
+@rule
+def _place(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+    first.x, first.y, second.x, second.y = ARENA_X, ARENA_Y, ARENA_X, ARENA_Y
+    if training:
+        first.x, first.y = between(fight, WEST, EAST), between(fight, SOUTH, NORTH)
+        second.x = between(fight, max(WEST, first.x - 5), min(EAST, first.x + 4))
+        second.y = between(fight, max(SOUTH, first.y - 5), min(NORTH, first.y + 4))
+    if second.driver == BASELINE:
+        second.x, second.y = first.x - 1, first.y
+    elif first.driver == BASELINE:
+        first.x, first.y = second.x - 1, second.y
+    for seat in (first, second):
+        stop(seat)
+        seat.spawn_x, seat.spawn_y = seat.x, seat.y
+
+
+@rule
+def _meet_bot(agent: Seat, bot: Seat) -> None:
+    """A bot joins one tick after the agent's reset, so the agent's clock is one tick ahead (protocol.md §5.3)."""
+    if bot.driver == BASELINE and agent.driver != BASELINE:
+        agent.ticks = 1
+        agent.timer[STAT_TIMER] -= 1
+
+
+@rule
+def meet(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+    """Both fighters take their places and see each other."""
+    _place(fight, first, second, training)
+    _meet_bot(first, second)
+    _meet_bot(second, first)
+    refresh_hitsplats(first, second)
+    refresh_hitsplats(second, first)
+
+
+@rule
+def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
+    """Starts an episode; ``reset`` is a `parameters.RESET` record, of which drawn values are filled in."""
+    _choose_builds(fight, reset)
+    _choose_fight_type(fight, reset)
+    open_fight(fight, first, second, reset)
+    seats = reset.seats
+    gear_seed = _gear_seed(fight, seats[0])
+    other_gear_seed = _gear_seed(fight, seats[1])
+    if seats[1].driver == BASELINE:
+        other_gear_seed = gear_seed
+    elif seats[0].driver == BASELINE:
+        gear_seed = other_gear_seed
+    maintained = reset.maintain_target_environment != 0
+    _enter(fight, first, seats[0], gear_seed, maintained or seats[0].driver != BASELINE)
+    _enter(fight, second, seats[1], other_gear_seed, maintained or seats[1].driver != BASELINE)
+    meet(fight, first, second, reset.training)

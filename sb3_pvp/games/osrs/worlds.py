@@ -1,0 +1,33 @@
+"""Where fights take place: the embedded world, and servers by their address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sb3_pvp.common.names import require_known
+from sb3_pvp.game import World, WorldFactory, contract_of
+from sb3_pvp.games.osrs.remote.address import is_address, parse_address
+
+__all__ = ["EMBEDDED", "WorldFactory", "check_world_name", "contract_of", "make_world"]
+
+EMBEDDED = "sim"
+
+
+def check_world_name(world: str) -> None:
+    """Raises `ValueError` unless ``world`` is the embedded one or the address of a server."""
+    if isinstance(world, str) and is_address(world):
+        parse_address(world)
+    else:
+        require_known("world", world, (EMBEDDED, "rsps://host:port"))
+
+
+def make_world(world: str, **options: Any) -> World:
+    """The world of that name, with these arguments of `SimWorld` or `RemoteWorld`; `ValueError` for wrong ones."""
+    check_world_name(world)
+    if world != EMBEDDED:
+        from sb3_pvp.games.osrs.remote import RemoteWorld
+
+        return RemoteWorld(world, **options)
+    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports numba
+
+    return SimWorld(**options)

@@ -1,0 +1,1 @@
+"""Any two-player game of PettingZoo as a game."""

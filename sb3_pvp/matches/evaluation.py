@@ -1,0 +1,111 @@
+"""How often a model wins, and how sure one can be of that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_pvp.game import WorldError
+
+# A fight that reaches the limit of ticks is nobody's win; what is not named here is broken.
+FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
+
+
+@dataclass
+class Score:
+    """Counts of finished episodes from the model's point of view; broken ones count as neither won nor lost.
+
+    ``faults``: how the broken ones ended, and how often.
+    """
+
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+    broken: int = 0
+    ticks: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def decided(self) -> int:
+        """Episodes that say something about the model: all but the broken ones."""
+        return self.wins + self.losses + self.ties
+
+    @property
+    def win_rate(self) -> float:
+        """Share of the decided episodes that were won; 0 if there are none."""
+        return self.wins / max(self.decided, 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures that ``sb3-pvp evaluate --json`` prints."""
+        return {
+            "episodes": self.decided,
+            "wins": self.wins,
+            "losses": self.losses,
+            "ties": self.ties,
+            "broken": self.broken,
+            "win_rate": self.win_rate,
+            "ci95": list(wilson_interval(self.wins, self.decided)),
+            "mean_ticks": self.ticks / max(self.decided, 1),
+        }
+
+    def __str__(self) -> str:
+        low, high = wilson_interval(self.wins, self.decided)
+        counts = f"{self.wins} won, {self.losses} lost, {self.ties} tied"
+        if self.broken:
+            counts += f"; {self.broken} broke off and were played again"
+        return f"win rate {self.win_rate:.1%} (95 % interval {low:.1%} to {high:.1%}; {counts})"
+
+
+def wilson_interval(wins: int, episodes: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval for a share; ``z = 1.96`` covers 95 %. Without episodes anything is possible: (0, 1)."""
+    if not episodes:
+        return 0.0, 1.0
+    share, spread = wins / episodes, z * z / episodes
+    center = (share + spread / 2) / (1 + spread)
+    half = z * sqrt(share * (1 - share) / episodes + spread / (4 * episodes)) / (1 + spread)
+    return max(center - half, 0.0), min(center + half, 1.0)
+
+
+def evaluate_model(model: MaskablePPO, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:
+    """Lets the model play ``num_episodes`` in ``env``.
+
+    Every environment plays its fixed share: counting whichever episodes end first would favour short ones. An episode
+    that breaks off is played again.
+
+    Raises:
+        WorldError: if more break off than all environments at once, or than a tenth of the episodes: what is left
+            would favour those that break off less, such as short ones.
+    """
+    max_broken = max(env.num_envs, num_episodes // 10)
+    share = np.array([(num_episodes + i) // env.num_envs for i in range(env.num_envs)])
+    score, observations = Score(), env.reset()
+    while share.any():
+        actions, _ = model.predict(observations, deterministic=deterministic)  # type: ignore[arg-type]
+        observations, _, dones, infos = env.step(actions)
+        for index in np.flatnonzero(dones & (share > 0)):
+            share[index] -= _count(score, infos[index])
+            if score.broken > max_broken:
+                faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
+                raise WorldError(
+                    f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no win "
+                    "rate can be given. Check that the server runs, and that nobody else stops it"
+                )
+    return score
+
+
+def _count(score: Score, info: dict[str, Any]) -> bool:
+    """Whether the episode says something about the model."""
+    count = FIELDS.get(info["outcome"])
+    if count is None:
+        score.broken += 1
+        score.faults[info["outcome"]] += 1
+        return False
+    setattr(score, count, getattr(score, count) + 1)
+    score.ticks += info["episode"]["l"]
+    return True

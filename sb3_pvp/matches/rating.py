@@ -1,0 +1,222 @@
+"""Matches between the players of a league, for ratings and not for learning."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sb3_pvp.common.names import require_known
+from sb3_pvp.contract import Contract
+from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
+from sb3_pvp.game import Game, WorldFactory
+from sb3_pvp.matches.duels import Duels, Result
+from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import WORLD_BOT, known_opponents
+from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.selfplay.match_log import SCORES
+
+#: `rate` chooses pairs for so many fights at a time.
+FIGHTS_OF_A_CHOICE = 16
+#: Who has won, or lost, so many fights without exception cannot be measured with these partners.
+ONE_SIDED = 200
+
+Pair = tuple[Player, Player]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where matches are fought, by sampled actions on either side.
+
+    Attributes:
+        world: ``"sim"``, ``"rsps://host:port"`` or a factory (`sb3_pvp.game.make_world`).
+        contract: what is played; ``None``: NhEnv. A factory may bring its own.
+        reset_params: how fights start, under the names of the wire (protocol.md §3).
+        parallel_fights: how many at the same time.
+        max_episode_ticks: longer fights break off; ``None``: never.
+        game: what is played, if ``contract`` does not say it.
+    """
+
+    world: str | WorldFactory = "sim"
+    contract: str | Contract | None = None
+    reset_params: Mapping[str, Any] = field(default_factory=dict)
+    parallel_fights: int = 128
+    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+    game: str | Game | None = None
+
+    def settings(self) -> FightSettings:
+        """The same for an environment; raises `ValueError` for impossible values."""
+        return FightSettings(
+            world=self.world,
+            contract=self.contract,
+            reset_params=self.reset_params,
+            max_episode_ticks=self.max_episode_ticks,
+            game=self.game,
+        )
+
+
+def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
+    """Raises `ValueError` unless each of them has a model in the league, or is a bot or script of that name."""
+    for player in players:
+        if league.path(player).is_file():
+            continue
+        if player.step is not None:
+            raise ValueError(f"{player} has no model in {league.folder}: its file would be {league.path(player)}")
+        require_known("player", player.name, [*map(str, league.players()), *known_opponents(game=game)])
+
+
+def play_matches(league: League, schedule: Mapping[Pair, int], seed: int, arena: Arena) -> list[MatchRecord]:
+    """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
+
+    Half of a pair's fights are in either seat; the world's own bot can only sit in the second one. The n-th fight has
+    the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
+
+    Raises:
+        ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
+    """
+    game = arena.settings().game
+    planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, game)]
+    records: dict[int, MatchRecord] = {}
+    try:
+        for number, record in _play(league, planned, seed, arena):
+            records[number] = record
+    finally:
+        in_order = [records[number] for number in sorted(records)]
+        league.log.append(in_order)
+    return in_order
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far `rate` has come.
+
+    Attributes:
+        half_widths: half of the 95 % interval of each candidate, Elo points.
+        out_of_reach: uncertain candidates who have won, or lost, so many fights without exception that more of them
+            would tell next to nothing.
+        num_fights: how many fights were fought so far.
+    """
+
+    half_widths: dict[Player, float]
+    out_of_reach: tuple[Player, ...]
+    num_fights: int
+
+
+def rate(
+    league: League,
+    candidates: Collection[Player],
+    half_width: float,
+    arena: Arena,
+    fights_per_round: int = 256,
+    max_fights: int = 20_000,
+    seed: int = 0,
+) -> Iterator[Progress]:
+    """Lets the most informative pairs fight until every candidate is known well enough; yields before each round.
+
+    Nobody waits for those who are out of reach: whoever is uncertain although he has won, or lost, `ONE_SIDED` fights
+    without exception since this began, against partners who were chosen for being near, cannot be measured here. Pairs
+    whose fights do not count, as of two who never attack first, are left alone.
+
+    Args:
+        league: the matches go into its log, and its anchors are the fixed points.
+        candidates: who takes part, two at least.
+        half_width: Elo points; done when no 95 % interval is wider than this on either side.
+        arena: where.
+        fights_per_round: the ratings are fitted anew after so many fights.
+        max_fights: give up after so many.
+        seed: of the fights.
+
+    Raises:
+        ValueError: for unknown players, or fewer than two; nothing was played then.
+    """
+    players = tuple(sorted(set(candidates)))
+    check_players(league, players, arena.settings().game)
+    if len(players) < 2:
+        raise ValueError("rating needs two players at least, such as two models, or a model and the baseline")
+    fought, num_fights = Payoff(), 0
+    fruitless: set[Pair] = set()
+    while True:
+        fit = league.ratings().bradley_terry(players)
+        widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
+        uncertain = [player for player in players if widths[player] > half_width]
+        out_of_reach = tuple(player for player in uncertain if _is_one_sided(fought.total(player)))
+        yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
+        measurable = [player for player in players if player not in out_of_reach]
+        left = min(fights_per_round, max_fights - num_fights)
+        pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
+        if not pairs:
+            return
+        records = play_matches(league, pairs, seed + num_fights, arena)
+        counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
+        fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
+        fought.update(records)
+        num_fights += pairs.total()
+
+
+def _is_one_sided(counts: Counts) -> bool:
+    return counts.games >= ONE_SIDED and max(counts.wins, counts.losses) == counts.games
+
+
+def _next_pairs(
+    fit: BradleyTerry, players: list[Player], half_width: float, num_fights: int, excluded: set[Pair]
+) -> Counter[Pair]:
+    """How often which pairs fight next; nobody does when all are known well enough, or no fights are left."""
+    choices = -(-num_fights // FIGHTS_OF_A_CHOICE)
+    pairs = informative_pairs(fit, players, half_width, choices, FIGHTS_OF_A_CHOICE, excluded)
+    return Counter([pair for pair in pairs for _ in range(FIGHTS_OF_A_CHOICE)][: max(num_fights, 0)])
+
+
+def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
+    """The fights of a pair, whoever has the first seat in front."""
+    check_players(league, pair, game)
+    a, b = pair
+    seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
+    if a == b or not seatings:
+        raise ValueError(f"{a} cannot fight {b}: a match needs two players, of whom one at least is an agent")
+    return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
+
+
+def _play(league: League, planned: Sequence[Pair], seed: int, arena: Arena) -> Iterator[tuple[int, MatchRecord]]:
+    """The number and the record of each planned fight, as they end.
+
+    Which row plays what is settled before: if whoever is free took the next fight, short ones would prevail among
+    those that are over.
+    """
+    count, series = min(len(planned), arena.parallel_fights), uuid.uuid4().hex
+    choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
+    duels = Duels(count, arena.settings())
+
+    def begin(numbers: Collection[int]) -> None:
+        players = [(choices[first], choices[second]) for first, second in (planned[number] for number in numbers)]
+        duels.begin([number % count for number in numbers], players, [seed + number for number in numbers])
+
+    try:
+        playing = {row: row for row in range(count)}
+        begin(playing.values())
+        while playing:
+            results = duels.step()
+            ended = {row: playing.pop(row) for row in results}
+            for row, number in ended.items():
+                yield number, _record(planned[number], results[row], f"match/{series}/{number}")
+            following = {row: number + count for row, number in ended.items() if number + count < len(planned)}
+            if following:
+                playing.update(following)
+                begin(following.values())
+    finally:
+        duels.close()
+
+
+def _record(pair: Pair, result: Result, key: str) -> MatchRecord:
+    return MatchRecord(
+        *pair,
+        outcome=result.outcome,
+        seed=result.seed,
+        build=result.build,
+        ticks=result.ticks,
+        counted=result.outcome in SCORES,
+        finished_at=time.time(),
+        key=key,
+    )

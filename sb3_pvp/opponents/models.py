@@ -1,0 +1,175 @@
+"""Trained models as opponents."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch as th
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.common.checks import check_frame_ages
+from sb3_pvp.common.random_words import gumbel, words_from_seeds
+from sb3_pvp.contract import Contract
+from sb3_pvp.policies.actors import Actor, act_together, make_actor
+from sb3_pvp.policies.policy_files import PolicyFile, find_model, policy_file_of, read_policy_file
+
+_STREAM = 3  # of a fight's seed
+
+#: So many models stay in memory although nobody fights them just now.
+CACHED_MODELS = 32
+
+
+class ModelOpponent:
+    """A frozen policy that sits in the other seat; it remembers nothing but its random numbers.
+
+    Args:
+        actor: what it decides with.
+        content_hash: equal for equal actors.
+        frame_ages: the frames that it sees, in ticks before the newest one.
+    """
+
+    def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...]) -> None:
+        self.actor = actor
+        self.content_hash = content_hash
+        self.frame_ages = frame_ages
+
+    def check(self, contract: Contract) -> None:
+        """Raises `ValueError` unless the model was trained in that contract's fights."""
+        own, asked = (
+            (self.actor.frame_shape[1], self.actor.head_sizes),
+            (
+                contract.num_observations,
+                contract.head_sizes,
+            ),
+        )
+        if own != asked:
+            raise ValueError(
+                f"the model was trained in another game: it sees {own[0]} features and has the heads {own[1]}, "
+                f"but {contract.name} has {asked[0]} and {asked[1]}"
+            )
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Random state, uint64 ``(N,)``, one word for the seed of each fight."""
+        return words_from_seeds(seeds, _STREAM)
+
+    def predict(
+        self,
+        observation: NDArray[np.float32],
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+        action_masks: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See `sb3_pvp.opponents.opponents.Opponent.predict`."""
+        count, num_flat = len(observation), sum(self.actor.head_sizes)
+        if state is None:
+            state = self.initial_state([secrets.randbits(64) for _ in range(count)])
+        masks = np.ones((count, num_flat), bool) if action_masks is None else action_masks
+        return self.predict_together([self], [observation], state, None, np.full(count, deterministic), masks)
+
+    @staticmethod
+    def predict_together(
+        opponents: Sequence[ModelOpponent],
+        observations: Sequence[NDArray[np.float32]],
+        state: NDArray[np.uint64],
+        episode_start: NDArray[np.bool_] | None,
+        deterministic: NDArray[np.bool_],
+        action_masks: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
+        noise, state = gumbel(state, action_masks.shape[1])
+        noise[deterministic] = 0.0
+        frames = [
+            th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *opponent.actor.frame_shape))
+            for opponent, seen in zip(opponents, observations, strict=True)
+        ]
+        masks = np.ascontiguousarray(action_masks)
+        actors = [opponent.actor for opponent in opponents]
+        return act_together(actors, frames, th.from_numpy(masks), th.from_numpy(noise)).numpy(), state
+
+
+class ModelCache:
+    """One `ModelOpponent` for each content, however many fights and files share it.
+
+    A file is read again only if it has changed.
+
+    Args:
+        capacity: how many stay although nobody uses them.
+    """
+
+    def __init__(self, capacity: int = CACHED_MODELS) -> None:
+        self._capacity = capacity
+        self._recent: OrderedDict[str, ModelOpponent] = OrderedDict()
+        self._alive: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
+        self._contents: dict[tuple[str, int, int, int], str] = {}
+
+    def of_file(self, path: Path, make: Callable[[], ModelOpponent]) -> ModelOpponent:
+        """The opponent in that file, made if it was not read yet."""
+        status = path.stat()
+        version = (str(path.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._alive.get(self._contents.get(version, ""))
+        if known is not None:
+            return self.get(known.content_hash, make)
+        opponent = make()
+        self._contents[version] = opponent.content_hash
+        return opponent
+
+    def get(self, content_hash: str, make: Callable[[], ModelOpponent]) -> ModelOpponent:
+        """The opponent with that content, made if there is none."""
+        opponent = self._alive.get(content_hash)
+        if opponent is None:
+            opponent = self._alive[content_hash] = make()
+        self._recent[content_hash] = opponent
+        self._recent.move_to_end(content_hash)
+        while len(self._recent) > self._capacity:
+            self._recent.popitem(last=False)
+        return opponent
+
+
+_CACHE = ModelCache()
+
+
+def load_opponent(path: str | Path) -> ModelOpponent:
+    """The model in that file as an opponent; only its weights are read, and the global random generators left alone.
+
+    Files with the same policy share one copy. A model of `PvpPPO` tells which frames it was trained with; of another
+    one it is assumed that it saw the newest ones.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is no model of MaskablePPO, or one that sees no frames of features.
+    """
+    file = find_model(path)
+    return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
+
+
+def model_opponent(model: Any) -> ModelOpponent:
+    """A model as an opponent, as it is now: what it learns later changes nothing.
+
+    Raises `ValueError` unless it is a model of MaskablePPO that sees frames of features.
+    """
+    if not isinstance(model, BaseAlgorithm):
+        raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
+    return _opponent(policy_file_of(model))
+
+
+def _opponent(file: PolicyFile) -> ModelOpponent:
+    try:
+        return _CACHE.get(file.content_hash, lambda: _made_of(file))
+    except ValueError as error:
+        raise ValueError(f"{file.name} cannot be an opponent: {error}") from error
+
+
+def _made_of(file: PolicyFile) -> ModelOpponent:
+    actor = make_actor(file.policy())
+    ages = check_frame_ages(actor.frame_shape[0] if file.frame_ages is None else file.frame_ages)
+    if len(ages) != actor.frame_shape[0]:
+        raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
+    return ModelOpponent(actor, file.content_hash, ages)

@@ -1,0 +1,1 @@
+"""Hyperparameter files: import, merge, validate."""

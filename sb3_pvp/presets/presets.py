@@ -1,0 +1,208 @@
+"""Where the hyperparameters are, and presets by name: ``hyperparams/`` in a checkout, package data in a wheel.
+
+The hyperparameters of an environment may begin with those of other presets (cli-config.md §4)::
+
+    NhEnv:
+      import: [PastSelfPlay, Core]
+      gamma: 0.99
+
+Own values come first, then those of the first preset that has them; values are replaced as a whole. An environment that
+is not in a file has those of ``default``, as in rl-zoo3. rl-zoo3 knows no imports: it reads what `plain_config` writes.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sb3_pvp.common.names import unknown_name
+
+#: The algorithm of all presets; the environments in its file are presets of that name.
+ALGO = "maskable_ppo"
+
+#: The key whose value names the presets to begin with.
+IMPORT = "import"
+
+#: Whose hyperparameters an environment has that is not in a file.
+DEFAULT = "default"
+
+#: Dotted names of earlier versions, which stand in users' files, and what is called so today.
+RENAMED = {"sb3_pvp.callbacks.ExploiterCallback": "sb3_pvp.exploiters.ExploiterCallback"}
+
+_SUFFIXES = (".yml", ".yaml")
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Hyperparameters with a name.
+
+    Attributes:
+        name: what ``--preset`` calls it.
+        path: its file, in rl-zoo3's format.
+        env_id: the environment that it is for.
+    """
+
+    name: str
+    path: Path
+    env_id: str
+
+    def hyperparams(self) -> dict[str, Any]:
+        """What the file says for the environment, with all that it imports: a new dict each time.
+
+        Raises `ValueError` if they are no mapping, and for an import of a preset that is unknown, for another
+        environment, or imports this one.
+        """
+        return resolve(_block(self.path, self.env_id), self.env_id, (self.name,))
+
+
+def hyperparams_path(name: str) -> Path | None:
+    """The yaml file of this rl-zoo3 algorithm or preset, or ``None`` if this package has no such file."""
+    files = (folder / f"{name}.yml" for folder in _FOLDERS)
+    return next((file for file in files if file.is_file()), None)
+
+
+def presets() -> dict[str, Preset]:
+    """All presets by name: the environments in ``maskable_ppo.yml``, and every other file under its own name."""
+    folder = next(folder for folder in _FOLDERS if folder.is_dir())
+    found: dict[str, Preset] = {}
+    for path in sorted(folder.glob("*.yml")):
+        for env_id in _read(path):
+            name = env_id if path.stem == ALGO else path.stem
+            found[name] = Preset(name, path, env_id)
+    return found
+
+
+def find_preset(name: str) -> Preset:
+    """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
+
+    That of a file is for the first environment in it; with nothing but ``default`` in it, for ``NhEnv``.
+    """
+    path = Path(name)
+    if path.suffix in _SUFFIXES and path.is_file():
+        return Preset(path.stem, path, next((env_id for env_id in _read(path) if env_id != DEFAULT), "NhEnv"))
+    known = presets()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return known[name]
+
+
+def resolve(hyperparams: Mapping[str, Any], env_id: str, importers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The hyperparameters of an environment with those that they import, in a new dict.
+
+    Args:
+        hyperparams: what a file says for the environment.
+        env_id: the environment.
+        importers: presets that are being resolved, outermost first.
+
+    Raises:
+        ValueError: for an import of a preset that is unknown, for another environment, or one of ``importers``.
+    """
+    own = dict(hyperparams)
+    resolved: dict[str, Any] = {}
+    for name in reversed(_imports(own.pop(IMPORT, []))):
+        if name in importers:
+            raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
+        resolved |= resolve(_imported(name, env_id), env_id, (*importers, name))
+    return resolved | own
+
+
+def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
+    """What a yaml file says for an environment, with all that it imports: a new dict.
+
+    It is empty where rl-zoo3 looks elsewhere: for a configuration in Python, and for an environment that is not there.
+    Raises `ValueError` for a file that is no mapping of mappings, and as `resolve` does.
+    """
+    path = Path(config)
+    if path.suffix not in _SUFFIXES or not {env_id, DEFAULT} & _read(path).keys():
+        return {}
+    return resolve(_block(path, env_id), env_id)
+
+
+@contextmanager
+def plain_config(config: str, env_id: str) -> Iterator[str]:
+    """The configuration itself, or if presets are imported for the environment a yaml file with their hyperparameters.
+
+    Raises as `hyperparams_in` does.
+    """
+    hyperparams = hyperparams_in(config, env_id)
+    if not hyperparams or IMPORT not in _block(Path(config), env_id):
+        yield config
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / Path(config).name
+        written.write_text(yaml.safe_dump({env_id: hyperparams}, sort_keys=False))
+        yield str(written)
+
+
+def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what names like ``policy_kwargs.net_arch`` say in its place, in a new dict.
+
+    Raises:
+        ValueError: if there is no mapping in that place.
+    """
+    nested = {name: value for name, value in hyperparams.items() if "." in name}
+    result = copy.deepcopy({name: value for name, value in hyperparams.items() if name not in nested})
+    for name, value in nested.items():
+        *outer, last = name.split(".")
+        place = result
+        for key in outer:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"cannot set {name}: {key} is no mapping, but {place!r}")
+        place[last] = value
+    return result
+
+
+def renamed(value: Any) -> Any:
+    """The same text, list or mapping with today's names in the place of those that are `RENAMED`."""
+    if isinstance(value, str):
+        for before, now in RENAMED.items():
+            value = value.replace(before, now)
+    elif isinstance(value, list):
+        return [renamed(each) for each in value]
+    elif isinstance(value, Mapping):
+        return {renamed(key): renamed(each) for key, each in value.items()}
+    return value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(renamed(path.read_text()))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
+        raise ValueError(f"{path} must map environments to their hyperparameters, such as NhEnv: {{import: Core}}")
+    return content
+
+
+def _block(path: Path, env_id: str) -> dict[str, Any]:
+    """What stands in a file for the environment."""
+    content = _read(path)
+    block = content.get(env_id, content.get(DEFAULT))
+    if not isinstance(block, dict):
+        raise ValueError(f"{path}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
+    return block
+
+
+def _imports(value: Any) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {value!r}")
+    return names
+
+
+def _imported(name: str, env_id: str) -> dict[str, Any]:
+    preset = find_preset(name)
+    if preset.env_id != env_id:
+        raise ValueError(f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}")
+    return _block(preset.path, env_id)

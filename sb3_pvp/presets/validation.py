@@ -1,0 +1,199 @@
+"""Hyperparameters checked before a run has a folder: what is misspelled is one line with the nearest name.
+
+For environments of this package only; those of others are rl-zoo3's business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from rl_zoo3 import exp_manager
+from rl_zoo3.utils import get_class_by_name
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.policy_files import read_policy_file
+from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
+from sb3_pvp.presets.environment_checks import check_env_kwargs, check_wrappers, spaces_of
+
+#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
+ZOO_KEYS = (
+    *("callback", "env_kwargs", "env_wrapper", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "normalize"),
+    *("policy", "vec_env_wrapper"),
+)
+#: What rl-zoo3 cannot do without.
+_REQUIRED = ("n_timesteps", "policy")
+#: What may change the spaces of an environment.
+_WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
+#: Arguments of the algorithm that rl-zoo3 gives itself, from options of its own.
+_GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
+#: A rate of rl-zoo3 that falls to zero.
+_LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
+#: Where callbacks of this package are; only named, because they are made of what stands above presets.
+_CALLBACKS = ("sb3_pvp.callbacks", "sb3_pvp.exploiters")
+#: Arguments of a policy that the algorithm gives.
+_SPACES = ("observation_space", "action_space", "lr_schedule")
+
+
+def check_hyperparams(
+    hyperparams: Mapping[str, Any],
+    algorithm: type[BaseAlgorithm],
+    env_id: str,
+    environments: Sequence[Any],
+    one_world: bool = False,
+    trained_agent: str = "",
+) -> None:
+    """Checks names, and values as far as they can be checked without training.
+
+    Args:
+        hyperparams: what rl-zoo3 has read, with all that the command line says.
+        algorithm: the class that will be trained.
+        env_id: an environment of this package.
+        environments: arguments of the environments for training and evaluation.
+        one_world: whether they will be those of an `NhVecEnv`, which cannot have every wrapper.
+        trained_agent: file of the model that the training goes on with, if there is one.
+
+    Raises:
+        ValueError: for the first thing that is wrong.
+    """
+    check_names(hyperparams, algorithm)
+    for name in _REQUIRED:
+        if hyperparams.get(name) is None:
+            raise ValueError(f"there is no {name} among the hyperparameters for {env_id}: begin with import: {env_id}")
+    if hyperparams.get("frame_stack") is not None:
+        raise ValueError(
+            'frame_stack would stack masks as well; for frames of observations: -params "env_kwargs.frame_ages:[0, 1]"'
+        )
+    check_settings(hyperparams)
+    training, *_ = [check_env_kwargs(env_kwargs or {}, env_id) for env_kwargs in environments]
+    check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
+    if not any(hyperparams.get(name) for name in _WRAPPERS):
+        _check_model(hyperparams, algorithm, trained_agent, *spaces_of(training))
+
+
+def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
+    """Raises `ValueError` for a hyperparameter that neither rl-zoo3 nor the algorithm knows."""
+    arguments = arguments_of(algorithm, without=_GIVEN)
+    require_all_known("hyperparameter", hyperparams, arguments and arguments.union(ZOO_KEYS))
+
+
+def check_settings(hyperparams: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for what is wrong with any algorithm and environment: values, the policy, callbacks."""
+    _check_values(hyperparams)
+    _check_policy(hyperparams.get("policy"), _policy_kwargs(hyperparams))
+    given = hyperparams.get("callback") or []
+    for callback in given if isinstance(given, list) else [given]:
+        _check_callback(callback)
+
+
+def _check_values(hyperparams: Mapping[str, Any]) -> None:
+    for name in RANGES.keys() & hyperparams.keys():
+        value = hyperparams[name]
+        if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
+            continue
+        schedule = read_schedule(value)
+        if schedule is None:
+            read_constant(name, value)
+        else:
+            scheduled_number(name, schedule, 0)
+    AT_LEAST_1.read("n_timesteps", hyperparams.get("n_timesteps", 1), " (in YAML, !!float 1e6)")
+    for name in {"n_envs", "n_steps"} & hyperparams.keys():
+        POSITIVE.read(name, hyperparams[name])
+
+
+def _policy_kwargs(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the policy, which may be a text in Python."""
+    given = value = hyperparams.get("policy_kwargs") or {}
+    reason = ""
+    if isinstance(given, str):
+        try:
+            value = eval(given, dict(vars(exp_manager)))  # as rl-zoo3 does it
+        except Exception as error:  # whatever Python says about it
+            reason = f": {error}"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}{reason}")
+    return value
+
+
+def _check_model(
+    hyperparams: Mapping[str, Any],
+    algorithm: type[BaseAlgorithm],
+    trained_agent: str,
+    observations: Any,
+    actions: Any,
+) -> None:
+    """Whether the model that the training begins with can be made, and fits these spaces."""
+    if trained_agent:
+        _check_saved_model(trained_agent, observations, actions)
+        return
+    policy = hyperparams["policy"]
+    if not isinstance(policy, str) or "." not in policy:
+        require_known("policy", policy, {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})  # not for mappings
+        return
+    policy_class: Any = get_class_by_name(policy)
+    if not (isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy)):
+        return
+    try:
+        with torch.random.fork_rng(devices=[]):
+            policy_class(observations, actions, lambda _: 0.0, **_policy_kwargs(hyperparams))
+    except Exception as error:  # whatever a policy says to arguments of other types
+        raise ValueError(f"impossible policy_kwargs: {error}") from error
+
+
+def _check_saved_model(path: str, observations: Any, actions: Any) -> None:
+    file = read_policy_file(path)
+    for kind, found, needed in (
+        ("Observation", file.observation_space, observations),
+        ("Action", file.action_space, actions),
+    ):
+        if found != needed:
+            raise ValueError(f"{kind} spaces do not match: {found} in {path}, {needed} in the environment")
+
+
+def _check_policy(policy: Any, policy_kwargs: Mapping[str, Any]) -> None:
+    """Names in ``policy_kwargs``, if the policy is given by its class and not by one of SB3's short names."""
+    if not isinstance(policy, str) or "." not in policy:
+        return
+    try:
+        policy_class = get_class_by_name(policy)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"unknown policy {policy!r}: {error}") from error
+    known = arguments_of(policy_class, without=_SPACES)
+    require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
+
+
+def _check_callback(callback: Any) -> None:
+    """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
+    if isinstance(callback, Mapping):
+        if len(callback) != 1:
+            raise ValueError(
+                f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}"
+            )
+        ((name, arguments),) = callback.items()
+    else:
+        name, arguments = callback, {}
+    if not isinstance(name, str):  # the object itself, from a configuration in Python
+        return
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"the arguments of {name} must be a mapping, got {arguments!r}")
+    callback_class = _callback_class(name)
+    require_all_known(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))
+
+
+def _callback_class(name: str) -> Any:
+    module, _, class_name = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), class_name)
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
+        known = {each: f"{ours}.{each}" for ours in _CALLBACKS for each in importlib.import_module(ours).__all__}
+        close = difflib.get_close_matches(class_name, known, n=1) if module in ("", *_CALLBACKS) else []
+        hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
+        raise ValueError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error

@@ -1,0 +1,207 @@
+"""Parts that most games can use: a world's arrays and the options of its resets, a reward for outcomes, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.common.checks import check_seed
+from sb3_pvp.common.names import require_known
+from sb3_pvp.contract import Contract
+from sb3_pvp.contract.actions import fight_numbers, joint_actions
+from sb3_pvp.game import NUM_SEATS, Outcome, Rewards, Transition
+from sb3_pvp.schedules import Schedule, parse_schedule
+
+_OPTIONS = ("seed", "bots", "reset_params", "seat_reset_params")
+
+
+class ArrayWorld:
+    """The arrays of a `sb3_pvp.game.World`, and one random generator for each fight.
+
+    A game's world is what it does in `begin` and `play_fight`; worlds that play all fights at once override `step`.
+    Its own bot, ``"baseline"``, plays at random.
+
+    Args:
+        contract: what is seen and done.
+        num_fights: F.
+        seed: fight ``i`` is seeded with ``seed + i``.
+        report: the fields of the report, as NumPy's dtypes take them.
+    """
+
+    bot_name = "random"
+
+    def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
+        if num_fights < 1:
+            raise ValueError(f"num_fights must be at least 1, got {num_fights!r}")
+        self.contract, self.num_fights = contract, num_fights
+        shape = (num_fights, NUM_SEATS)
+        self.obs = np.zeros((*shape, contract.num_observations), np.float32)
+        self.masks = np.ones((*shape, contract.num_flat_actions), np.bool_)
+        self.outcome = np.zeros(shape, np.uint8)
+        self.ticks = np.zeros(num_fights, np.int64)
+        self.report: NDArray[np.void] = np.zeros(shape, np.dtype(list(report)))
+        self.bots = np.zeros(shape, np.bool_)
+        self.random = [np.random.default_rng(seed + fight) for fight in range(num_fights)]
+
+    def reset(
+        self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """See `sb3_pvp.game.World.reset`."""
+        for fight, given in list(self._starts(fights, options)):
+            if given.get("seed") is not None:
+                self.random[fight] = np.random.default_rng(given["seed"])
+            self.outcome[fight], self.ticks[fight] = Outcome.RUNNING, 0
+            self.bots[fight] = [each is not None for each in given.get("bots") or (None, None)]
+            self.begin(fight, given)
+
+    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
+        """See `sb3_pvp.game.World.step`; nothing happens in fights that are over."""
+        which = fight_numbers(fights, self.num_fights)
+        for fight, pair in zip(which.tolist(), joint_actions(actions, len(which), self.contract), strict=True):
+            if not self.outcome[fight].any():
+                self.ticks[fight] += 1
+                for seat in np.flatnonzero(self.bots[fight]):
+                    pair[seat] = self.contract.random_action(self.masks[fight, seat], self.random[fight])
+                self.play_fight(fight, pair)
+
+    def begin(self, fight: int, options: Mapping[str, Any]) -> None:
+        """Shows the start of a fight."""
+
+    def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
+        """Plays a tick of one fight with the actions ``(2, heads)``."""
+        raise NotImplementedError
+
+    def end(self, fight: int, first: float, second: float) -> None:
+        """The fight is over; whoever has more points has won."""
+        ends = (Outcome.TIED, Outcome.TIED) if first == second else (Outcome.WON, Outcome.LOST)
+        self.outcome[fight] = ends if first >= second else ends[::-1]
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _starts(self, fights: ArrayLike | None, options: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Every fight with its options, all of them checked."""
+        which = fight_numbers(fights, self.num_fights).tolist()
+        shared = isinstance(options, Mapping) or options is None
+        listed = [dict(options or {}) for _ in which] if shared else list(options)
+        if len(listed) != len(which):
+            raise ValueError(f"{len(listed)} mappings of options were given for {len(which)} fights")
+        for number, (fight, each) in enumerate(zip(which, listed, strict=True)):
+            for name in each:
+                require_known("reset option", name, _OPTIONS)
+            seed = check_seed(each.get("seed"))
+            yield fight, {**each, "seed": seed + number if shared and seed is not None else seed}
+
+
+@dataclass(frozen=True)
+class OutcomeWeights:
+    """What the end of a fight is worth: numbers, or schedules of finished roll-outs."""
+
+    win: Any = 1.0
+    lose: Any = -1.0
+    tie: Any = 0.0
+
+
+class OutcomeRewards:
+    """A reward for the outcome of a fight, and for nothing else.
+
+    Args:
+        defaults: what `weights` changes.
+    """
+
+    terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
+    tags: ClassVar[Mapping[str, str]] = {f"{name}_reward": name for name in terms}
+    _ends: ClassVar = np.array([[Outcome.WON], [Outcome.LOST], [Outcome.TIED]], np.uint8)
+
+    def __init__(self, defaults: OutcomeWeights | None = None) -> None:
+        self._defaults = defaults or OutcomeWeights()
+
+    def weights(self, changes: Any = None) -> OutcomeWeights:
+        """See `sb3_pvp.game.Rewards.weights`."""
+        if isinstance(changes, OutcomeWeights):
+            return changes
+        for name in changes or {}:
+            require_known("reward", name, self.terms)
+        return replace(self._defaults, **{name: parse_schedule(value) for name, value in (changes or {}).items()})
+
+    def at(self, weights: OutcomeWeights, trained_rollouts: int) -> NDArray[np.float32]:
+        """The three weights ``(3, 1)``."""
+        return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
+
+    def figures(self, weights: OutcomeWeights, trained_rollouts: int) -> dict[str, float]:
+        """See `sb3_pvp.game.Rewards.figures`."""
+        values = [(tag, getattr(weights, name)) for tag, name in self.tags.items()]
+        return {tag: float(each(trained_rollouts) if isinstance(each, Schedule) else each) for tag, each in values}
+
+    def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `sb3_pvp.game.Rewards.compute`."""
+        return np.where(transition.outcome == self._ends, weights, np.float32(0.0))
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them.
+
+    Attributes:
+        report: records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
+        previous: of the tick before each of them, the fields that `sb3_pvp.game.Metrics.previous` names.
+        has_previous: bool ``(M,)``, false at the start of an episode.
+        outcome: `Outcome` numbers ``(M,)``.
+        endings: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
+        reasons: `DesyncReason` numbers ``(E,)``.
+        last: the records of the last tick of the K fights that were decided.
+        lengths: how many ticks of these fights the learner has played, int64 ``(K,)``.
+        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.durations`.
+    """
+
+    report: NDArray[np.void]
+    previous: NDArray[np.void]
+    has_previous: NDArray[np.bool_]
+    outcome: NDArray[np.uint8]
+    endings: NDArray[np.uint8]
+    reasons: NDArray[np.uint8]
+    last: NDArray[np.void]
+    lengths: NDArray[np.int64]
+    durations: NDArray[np.float64]
+
+
+#: The values that a metric is made of; where there is nothing to tell, there is no value.
+Series = Callable[[Ticks], NDArray[Any]]
+Statistic = Literal["mean", "sum", "std", "count", "number"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number per roll-out.
+
+    Attributes:
+        tag: its name in the log.
+        statistic: of the values; ``"number"``: how many of them are true, left out if none is.
+        series: the values.
+        meaning: one sentence.
+    """
+
+    tag: str
+    statistic: Statistic
+    series: Series
+    meaning: str
+
+
+@dataclass
+class ReportMetrics:
+    """What is logged of a game's reports, see `sb3_pvp.game.Metrics`."""
+
+    table: Sequence[Metric] = ()
+    previous: Sequence[str] = ()
+    values: Sequence[str] = ()
+    optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def named_terms(rewards: Rewards, values: NDArray[np.float32]) -> dict[str, float]:
+    """The terms of one fight's reward, ``(terms,)``, by name; only those that are not zero."""
+    names = tuple(rewards.terms)
+    return {names[row]: float(values[row]) for row in np.flatnonzero(values)}

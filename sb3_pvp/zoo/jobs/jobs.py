@@ -1,0 +1,160 @@
+"""`Jobs`: starts commands in the background, knows how they are, and stops them with all that they have started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import filelock
+
+from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.process_trees import GRACE, MARK, ProcessId, marks, members, stop
+from sb3_pvp.zoo.jobs.job import ALL, Job, JobError, Status, checked_name, read_jobs, status_of, write_jobs
+
+#: Where jobs are kept unless another place is given.
+DEFAULT_FOLDER = Path("logs/jobs")
+
+_LOCK_SECONDS = 60.0
+
+
+class Jobs:
+    """The jobs of a folder (cli-config.md §2). Several processes may use the same folder.
+
+    A job lives in a session of its own, with its input closed and its output in a log file, and goes on when the
+    process that has started it ends. It is over when its command is: what the command leaves running is ended then.
+
+    Args:
+        folder: for ``jobs.json``, logs and results; made if it is missing.
+    """
+
+    def __init__(self, folder: str | Path = DEFAULT_FOLDER) -> None:
+        self.folder = Path(folder).absolute()
+        self._file = self.folder / "jobs.json"
+        self._lock = filelock.FileLock(self.folder / ".jobs.lock", timeout=_LOCK_SECONDS)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from changing the jobs; raises `JobError` if that takes too long."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._lock:
+                yield
+        except filelock.Timeout as error:
+            raise JobError(f"another process has not let go of {self._lock.lock_file} in a minute") from error
+
+    def start(self, command: Sequence[str], name: str | None = None, details: Mapping[str, str] | None = None) -> Job:
+        """Starts a command in the working directory of this process, and returns at once.
+
+        Args:
+            command: program and arguments.
+            name: what to call the job; default: the program's name.
+            details: see `Job`.
+
+        Raises:
+            JobError: for a command that does not exist, or an impossible name; nothing was started then.
+        """
+        program = _checked_program(command)
+        name = checked_name(Path(program).stem if name is None else name)
+        with self.locked():
+            jobs = read_jobs(self._file)
+            number = next(number for number in range(1, len(jobs) + 2) if all(job.id != number for job in jobs))
+            log = self.folder / f"{number}-{name}.log"
+            now, mark = time.time(), secrets.token_hex(16)
+            job = Job(number, name, tuple(command), os.getcwd(), str(log), mark, now, details=dict(details or {}))
+            # Written before it runs: whatever happens from now on, nobody runs of whom there is no record.
+            write_jobs(self._file, [*jobs, job])
+            job = replace(job, supervisor=_supervise(job))
+            write_jobs(self._file, [*jobs, job])
+        return job
+
+    def all(self) -> list[Status]:
+        """How all jobs are, by number."""
+        jobs = read_jobs(self._file)
+        present = marks() if jobs else set()
+        return [status_of(job, job.mark in present or _is_supervised(job)) for job in jobs]
+
+    def status(self, job: Job) -> Status:
+        """How one of them is now."""
+        known = next((each for each in read_jobs(self._file) if each.mark == job.mark), job)
+        return status_of(known, self.is_running(job))
+
+    def is_running(self, job: Job) -> bool:
+        """Whether anything of the job still runs."""
+        return _is_supervised(job) or bool(members(job.mark))
+
+    def find(self, name: str) -> list[Status]:
+        """The jobs with this name, the one with this number, or `ALL`; raises `ValueError` if there is none."""
+        jobs = self.all()
+        if name == ALL:
+            return jobs
+        found = [each for each in jobs if name in (each.job.name, str(each.job.id))]
+        if not found:
+            raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
+        return found
+
+    def stop(self, jobs: Iterable[Job], grace: float = GRACE) -> None:
+        """Ends jobs with all that they have started: politely for ``grace`` seconds, then for certain."""
+        running = {job.mark for job in jobs if self.is_running(job)}
+        now = time.time()
+        with self.locked():
+            known = read_jobs(self._file)
+            write_jobs(self._file, [replace(job, stopped_at=now) if job.mark in running else job for job in known])
+        for job in known:
+            if job.mark in running:
+                stop(job.mark, grace, None if job.supervisor is None else job.supervisor.pid)
+
+    def forget(self, jobs: Iterable[Job]) -> None:
+        """Removes jobs that are over, with their logs; raises `JobError`, and changes nothing, if one runs."""
+        with self.locked():
+            gone = {job.mark: job for job in jobs}
+            for job in gone.values():
+                if self.is_running(job):
+                    raise JobError(f"job {job.id} ({job.name}) still runs: stop it first")
+            write_jobs(self._file, [job for job in read_jobs(self._file) if job.mark not in gone])
+            for job in gone.values():
+                job.result.unlink(missing_ok=True)
+                Path(job.log).unlink(missing_ok=True)
+
+    def wait(self, job: Job, seconds: float = float("inf")) -> Status:
+        """Waits until a job is over, or for so many seconds, and tells how it is then."""
+        deadline = time.monotonic() + seconds
+        while self.is_running(job) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return self.status(job)
+
+
+def _is_supervised(job: Job) -> bool:
+    return job.supervisor is not None and job.supervisor.is_alive()
+
+
+def _supervise(job: Job) -> ProcessId:
+    arguments = [sys.executable, "-m", "sb3_pvp.zoo.jobs.supervisor", str(job.result), *job.command]
+    # Without buffers the log tells at once what is said.
+    with open(job.log, "wb") as log:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, MARK: job.mark, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+    found = ProcessId.of(process.pid)
+    process.returncode = 0  # nobody waits for it: it goes on when this process ends
+    return found
+
+
+def _checked_program(command: Sequence[str]) -> str:
+    if isinstance(command, str) or not command:
+        raise JobError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
+    if shutil.which(command[0]) is None:
+        raise JobError(f"there is no such command: {command[0]}")
+    return command[0]

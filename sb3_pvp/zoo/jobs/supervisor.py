@@ -1,0 +1,56 @@
+"""``python -m sb3_pvp.zoo.jobs.supervisor RESULT COMMAND...`` runs a job's command and writes down how it ended.
+
+Whatever the command leaves running is ended with it. Told to end, the supervisor ends the command first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sb3_pvp.common.process_trees import GRACE, MARK, stop
+from sb3_pvp.zoo.jobs.job import write_result
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _ToldToEndError(Exception):
+    pass
+
+
+def main(result: Path, command: Sequence[str]) -> None:
+    """Runs the command to its end."""
+    mark = os.environ[MARK]
+    for number in _SIGNALS:
+        signal.signal(number, _told_to_end)
+    write_result(result, mark, _run(mark, command), time.time())
+
+
+def _run(mark: str, command: Sequence[str]) -> int:
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        print(f"the command cannot be started: {error}", flush=True)
+        return 127
+    try:
+        process.wait()
+    except _ToldToEndError:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+    stop(mark, GRACE)
+    code = process.wait()
+    return code if code >= 0 else 128 - code  # as shells say that a signal ended it
+
+
+def _told_to_end(number: int, frame: Any) -> None:
+    raise _ToldToEndError
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

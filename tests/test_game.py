@@ -1,0 +1,147 @@
+"""Games by name, by entry point and by module: the registry of `sb3_pvp.game`."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from sb3_pvp import game as registry
+from sb3_pvp import register_game
+from sb3_pvp.contract import Contract, Head, Observation, SubAction, load_contract
+from sb3_pvp.envs import NhEnv, NhVecEnv, PvpEnv, PvpVecEnv
+from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.game import Game, Outcome, Transition, find_game, make_world
+from sb3_pvp.simple_game import ArrayWorld, OutcomeRewards
+
+CONTRACT = Contract(
+    "Higher", (Head("card", "A card.", (SubAction("low", "1."), SubAction("high", "2."))),), (Observation("one", "1."),)
+)
+
+
+class HigherWorld(ArrayWorld):
+    def play_fight(self, fight: int, actions: Any) -> None:
+        self.end(fight, *actions[:, 0].tolist())
+
+
+class Higher(Game):
+    name = CONTRACT.name
+    contract = CONTRACT
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Any) -> HigherWorld:
+        return HigherWorld(self.contract, num_fights, seed)
+
+
+def test_the_games_of_the_package_are_found_without_being_loaded() -> None:
+    code = (
+        "import sys, sb3_pvp, sb3_pvp.envs, sb3_pvp.game, gymnasium; "
+        "assert sb3_pvp.game.game_names()[:2] == ('NhEnv', 'DharokEnv'); gymnasium.spec('DharokEnv'); "
+        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games', 'numba', 'torch', 'rl_zoo3'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_contract_is_had_without_compiled_rules_and_sockets() -> None:
+    code = (
+        "import sys; from sb3_pvp.contract import load_contract; assert load_contract('NhEnv').num_heads == 12; "
+        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games.osrs.', 'numba', 'asyncio'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["NhEnv", "DharokEnv"])
+def test_every_way_to_name_a_game_of_the_package(name: str) -> None:
+    game = find_game(name)
+    assert find_game(game) is game and pickle.loads(pickle.dumps(game)) is game
+    assert game.contract is load_contract(name)
+    for env in (NhEnv(game=name), NhEnv(contract=name), NhEnv(game=game), NhVecEnv(2, game=name)):
+        assert env.fights.settings.game is game and env.fights.contract is game.contract
+        env.close()
+
+
+def test_a_name_that_is_no_game_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"unknown game 'NhENV' \(did you mean 'NhEnv'\?\)"):
+        find_game("NhENV")
+    for wrong in ("no_such_module:Game", "sb3_pvp.games.osrs:Nothing", "numpy:"):
+        with pytest.raises(ValueError, match="no game .*module:object"):
+            find_game(wrong)
+
+
+def test_a_game_by_module_and_object_is_made_once() -> None:
+    game = find_game(f"{__name__}:Higher")
+    assert game is find_game(f"{__name__}:Higher") and game.contract is CONTRACT
+    world = make_world(f"{__name__}:Higher", "sim", 3)
+    world.reset()
+    world.step(np.array([[[1], [0]], [[0], [1]], [[1], [1]]]))
+    assert world.outcome.tolist() == [[Outcome.WON, Outcome.LOST], [Outcome.LOST, Outcome.WON], [Outcome.TIED] * 2]
+
+
+def test_a_registered_game_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.registry)
+    game = register_game(Higher())
+    try:
+        assert find_game("Higher") is game and register_game(game) is game
+        assert load_contract("Higher") is CONTRACT
+        assert gymnasium.spec("Higher").kwargs == {"game": "Higher"}
+        for taken in ("Higher", "NhEnv"):
+            other = Higher()
+            other.name = taken
+            with pytest.raises(ValueError, match="there is a game .* already"):
+                register_game(other)
+    finally:
+        del gymnasium.registry["Higher"]
+
+
+def test_a_world_with_another_contract_is_refused() -> None:
+    with pytest.raises(ValueError, match="plays Higher, but the contract is 'DharokEnv'"):
+        make_world("DharokEnv", lambda **options: HigherWorld(CONTRACT, 1), 1)
+
+
+def test_outcomes_are_worth_what_the_weights_say() -> None:
+    rewards = OutcomeRewards()
+    outcome = np.array([Outcome.WON, Outcome.LOST, Outcome.TIED, Outcome.RUNNING, Outcome.DESYNC], np.uint8)
+    tick = Transition(*(np.zeros(5, []) for _ in range(2)), np.zeros(5, bool), outcome)
+    weights = rewards.weights(
+        {"tie": {"type": "linear", "initial_value": 0.5, "final_value": 0.0, "change_over_time_steps": 10}, "win": 2}
+    )
+    parts = rewards.compute(tick, rewards.at(weights, 0))
+    assert parts.sum(axis=0).tolist() == [2.0, -1.0, 0.5, 0.0, 0.0] and parts.shape == (len(rewards.terms), 5)
+    assert rewards.figures(weights, 0) == {"win_reward": 2.0, "lose_reward": -1.0, "tie_reward": 0.5}
+    assert rewards.weights(weights) is weights
+    with pytest.raises(ValueError, match="did you mean 'win'"):
+        rewards.weights({"wins": 1.0})
+
+
+def test_a_game_without_anything_of_the_fights_is_played_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples"))
+    for opponent in ("baseline", "self", "noop"):
+        env = PvpVecEnv(8, game="rock_paper_scissors:RockPaperScissors", opponent=opponent, episode_statistics=True)
+        env.env_method("enable_metrics")
+        env.reset()
+        for choice in range(3):
+            _, rewards, dones, infos = env.step(np.full((8, 1), choice))
+            assert dones.all() and set(rewards) <= {-1.0, 0.0, 1.0}
+            assert {info["episode_ticks"] for info in infos} == {1}
+        summary = summarize(env.env_method("pop_metrics")[0], env.env_method("measures")[0])
+        assert summary["terminal/terminal_state_count"] == 24
+        assert env.env_method("reward_weights")[0] == {"win_reward": 1.0, "lose_reward": -1.0, "tie_reward": 0.0}
+        env.close()
+    with pytest.raises(ValueError, match="no viewer"):
+        drawn = PvpEnv(game="rock_paper_scissors:RockPaperScissors", render_mode="ansi")
+        drawn.reset(seed=0)
+        drawn.render()
+
+
+def test_somebody_has_to_say_the_game() -> None:
+    for env in (PvpEnv, PvpVecEnv):
+        with pytest.raises(ValueError, match="which game is played"):
+            env()
