@@ -20,6 +20,8 @@ from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
 LOGOUT_TIMEOUT = 5.0
 #: In the errors with which a server refuses a log-in: it knows the name already, or does not know the contract.
 _ANSWERS_TO_LOGIN = ("Agent already exists", "No value present")
+#: Seconds between two log-outs of an agent: a synchronous world may stand still for that long.
+LONGEST_DEPARTURE_PAUSE = 0.5
 #: How long an agent whose log-in is still to be carried out is logged out again and again.
 DEPARTURE_LIMIT = 600.0
 
@@ -87,7 +89,7 @@ class RemoteAgent:
         attempt = 0
         while self._logged_in and time.monotonic() < deadline:
             if attempt:
-                await retry_pause(self._settings, attempt)
+                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE)
             attempt += 1
             await log_out(self._settings, self)
 
@@ -193,6 +195,6 @@ async def log_out_orphans(settings: RemoteSettings, agent_ids: Iterable[str]) ->
     await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
 
 
-async def retry_pause(settings: RemoteSettings, attempt: int) -> None:
+async def retry_pause(settings: RemoteSettings, attempt: int, longest: float = 5.0) -> None:
     """The wait before the next attempt."""
-    await asyncio.sleep(min(settings.backoff * 2 ** min(attempt, 20), 5.0))
+    await asyncio.sleep(min(settings.backoff * 2 ** min(attempt, 20), longest))
