@@ -26,11 +26,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp import PvpPPO
-from sb3_pvp.callbacks import FightMetricsCallback, WinRateEvalCallback
+from sb3_pvp.callbacks import FightMetricsCallback, LeagueCallback, SelfPlayCallback, WinRateEvalCallback
 from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.exploiters import ExploiterCallback
 from sb3_pvp.game import DesyncReason, Outcome
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.selfplay import League
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.replay import Recording
 from tests.rsps.served import ask, handler_server, in_thread, logged_in
@@ -306,6 +308,31 @@ def test_cell_of_trainings_side_by_side() -> None:
             thread.join()
         for each in played:
             each.check(server, least=CELL // 300)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="starts processes")
+def test_cell_of_exploiters(tmp_path: Path) -> None:
+    """A run and its exploiters, each in a process of its own, on one server."""
+    with synchronous() as (_, address):
+        env, endings = NhVecEnv(10, world=address), _Endings()
+        model = PvpPPO(AutoregressivePolicy, env, n_steps=32, batch_size=256, n_epochs=1, seed=0)
+        model.run_folder = tmp_path
+        log = tmp_path / "exploiters.jsonl"
+        preset = {"n_envs": 8, "callback": [{"sb3_pvp.callbacks.EpisodeLogCallback": {"path": str(log)}}]}
+        exploiters = ExploiterCallback(1, 1, preset, rollouts=5, max_restarts=0, nice=0)
+        callbacks = [endings, LeagueCallback(), SelfPlayCallback(past=0.5), exploiters, FightMetricsCallback()]
+        model.learn(CELL, callbacks)
+        env.close()
+        assert model.logger.name_to_value["exploiters/failures"] == 0
+    episodes = [json.loads(line) for line in log.read_text().splitlines()]
+    played = Counter(episode["outcome"] for episode in episodes)
+    assert {episode["opponent"].partition("@")[0] for episode in episodes} == {"main"}
+    names = {player.name for player in League.existing(tmp_path / "league").players()}
+    assert {name.rpartition("-")[0] for name in names} >= {"main-exploiter-0", "league-exploiter-0"}
+    for each in (endings.endings, played):
+        assert not any(each[outcome] for outcome in BROKEN), each
+        assert each["won"] + each["lost"] >= CELL // 100
 
 
 @pytest.mark.slow
