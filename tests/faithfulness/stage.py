@@ -59,7 +59,7 @@ class Client:
         message = {"action": request, "body": body, "meta": {"id": self.agent}}
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> Json:
+    def receive(self) -> Any:
         """The body of the next reply, or ``{"error": ...}``."""
         reply = json.loads(self._lines.readline())
         return {"error": reply["message"]} if reply.get("error") else reply.get("body") or {}
@@ -94,8 +94,9 @@ class Stage:
 
     def reset(self) -> None:
         """A new fight: one agent is answered at once, and steps; in that tick the other one is answered."""
-        for client, body in zip(self.clients, self._resets, strict=True):
-            client.send("reset", body)
+        self.clients[0].send("reset", self._resets[0])
+        self._await_message_of_a()  # Two lines on two connections may overtake each other.
+        self.clients[1].send("reset", self._resets[1])
         (readable,), *_ = select.select([client.socket for client in self.clients], [], [], TIMEOUT)
         first = [client.socket for client in self.clients].index(readable)
         self.clients[first].receive()
@@ -103,6 +104,13 @@ class Stage:
         self.replies = [client.receive() for client in self.clients]
         self._tick = 0
         self._note([action(WAIT) if side == first else None for side in (0, 1)])
+
+    def _await_message_of_a(self) -> None:
+        a, b = self.clients
+        is_there = False
+        while not is_there:
+            b.send("debug")
+            is_there = any(info["pendingMessage"] for info in b.receive() if info["id"] == a.agent)
 
     def phase(self, name: str) -> None:
         """Ticks are counted from here."""
