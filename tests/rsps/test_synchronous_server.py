@@ -329,7 +329,6 @@ def test_cell_of_exploiters(tmp_path: Path) -> None:
         assert model.logger.name_to_value["exploiters/failures"] == 0
     episodes = [json.loads(line) for line in log.read_text().splitlines()]
     played = Counter(episode["outcome"] for episode in episodes)
-    assert {episode["opponent"].partition("@")[0] for episode in episodes} == {"main"}
     names = {player.name for player in League.existing(tmp_path / "league").players()}
     assert {name.rpartition("-")[0] for name in names} >= {"main-exploiter-0", "league-exploiter-0"}
     for each in (endings.endings, played):
