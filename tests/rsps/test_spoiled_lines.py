@@ -166,11 +166,18 @@ def test_what_the_guard_makes_of_the_answer_to_a_logout(reply: bytes, is_gone: b
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"message":"No player found for: 7"}', b'{"error":null,"message":"x"}', b'{"error":0}']
+    "line",
+    [
+        b'{"message":"No player found for: 7"}',
+        b'{"error":null,"message":"x"}',
+        b'{"error":0}',
+        b'{"action":"step"}',
+        b'{"body":1}',
+    ],
 )
 def test_half_an_error_is_no_answer(line: bytes) -> None:
     """Taken for a log-out that was carried out, it would leave an agent on the server."""
-    with pytest.raises(Lost, match="neither an error nor none"):
+    with pytest.raises(Lost, match="neither an error nor empty"):
         parse_reply(line, "logout")
 
     async def handle(reader: Any, writer: Any) -> None:

@@ -85,13 +85,10 @@ def log_out(place: tuple[str, int], agent: str, inside: bool) -> bool:
         return True
     except (OSError, ValueError, RecursionError):
         return False
-    if not isinstance(reply, dict):
-        return False
-    if "error" not in reply and "message" not in reply:
+    if reply == {}:
         return True
-    # The server does not know the agent, or does not know it yet; any other error is no word on the agent, and neither
-    # is half an error.
-    return bool(reply.get("error")) and inside and "No player found" in str(reply.get("message"))
+    # The server does not know the agent, or does not know it yet; any other answer is no word on the agent.
+    return isinstance(reply, dict) and bool(reply.get("error")) and inside and "No player found" in str(reply)
 
 
 if __name__ == "__main__":
