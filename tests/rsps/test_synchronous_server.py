@@ -210,6 +210,56 @@ def test_a_pair_that_is_reset_in_one_tick() -> None:
         world.close()
 
 
+class _HangsUpOnTheSecond:
+    """Starts the second of two fights while the step of the first is under way, hangs up when the agent steps, and
+    then waits for it, as a world does."""
+
+    def __init__(self) -> None:
+        self._body = Recording(FOLDER / "baseline-07-core_random1.jsonl.gz").bodies("114")[0]
+        self._agents: list[str] = []
+        self._is_stepped, self._is_alone = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line)
+            is_second = request["meta"]["id"] in self._agents[1:]
+            reply = b"{}"
+            if request["action"] == "logout" and request["meta"]["id"] not in self._agents:
+                reply = b'{"error":true,"message":"IllegalStateException: No player found for: it"}'
+            elif request["action"] == "logout":
+                self._agents.remove(request["meta"]["id"])
+                self._is_alone.set()
+            elif request["action"] == "login":
+                self._agents.append(request["meta"]["id"])
+            elif request["action"] == "step" and is_second:
+                break
+            elif request["action"] == "step":
+                self._is_stepped.set()
+                await self._is_alone.wait()
+                reply = self._shown(1)
+            else:
+                if is_second:
+                    await self._is_stepped.wait()
+                reply = self._shown(0)
+            writer.write(reply + b"\n")
+        writer.close()
+
+    def _shown(self, ticks: int) -> bytes:
+        self._body["meta"]["episodeTicks"] = ticks
+        return json.dumps({"body": self._body}).encode()
+
+
+def test_an_agent_that_is_lost_while_it_is_nudged_leaves_at_once() -> None:
+    with handler_server(_HangsUpOnTheSecond().handle) as port:
+        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=20", 2)
+        world.reset(options=BOT)
+        start = time.monotonic()
+        world.step(np.zeros((2, 2, 12), np.int64))
+        assert time.monotonic() - start < 10
+        assert sorted(world.outcome[:, 0]) == [Outcome.RUNNING, Outcome.DESYNC]
+        world.close()
+
+
 def test_environments_cannot_be_stepped_one_after_another() -> None:
     with synchronous(0.2) as (_, address):
         env = DummyVecEnv([partial(NhEnv, world=address)] * 2)

@@ -39,6 +39,7 @@ class Surroundings:
         fights_wait: set as soon as the server has shown that it is none whose fights are independent: in a synchronous
             world they wait for each other, and a world with a clock waits for nobody. Cleared as soon as it says that
             they are.
+        broken_off: numbers of fights that broke off, or were given up, of which the learner does not know yet.
         num_calls: how often the world was stepped.
         num_replies: how many replies to resets and steps came.
     """
@@ -49,6 +50,7 @@ class Surroundings:
     guard: Guard
     departures: set[asyncio.Task[None]] = field(default_factory=set)
     fights_wait: asyncio.Event = field(default_factory=asyncio.Event)
+    broken_off: set[int] = field(default_factory=set)
     num_calls: int = 0
     num_replies: int = 0
     _was_there: bool = False

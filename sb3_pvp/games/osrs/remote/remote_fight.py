@@ -259,8 +259,18 @@ class RemoteFight:
         if not silent or not self.is_ready or self.is_over:
             return False
         for seat in silent:
-            self._nudges[seat] = _task(self.agents[seat].step([0] * self._around.contract.num_heads))
+            self._nudges[seat] = _task(self._nudged_step(seat))
         return True
+
+    async def _nudged_step(self, seat: int) -> FightReply:
+        """If it fails before anybody asks for it, the fight breaks off at once: the world may wait for this agent."""
+        try:
+            return await self.agents[seat].step([0] * self._around.contract.num_heads)
+        except RemoteError as error:
+            if self._nudges.get(seat) is asyncio.current_task():
+                self._end_broken(Outcome.DESYNC, str(error), _reason(error))
+                self._around.broken_off.add(self._index)
+            raise
 
     async def settle(self, timeout: float = QUIET_SECONDS) -> None:
         """Takes what nudged agents were answered, if that comes within the time-out; else they are ahead by a step."""
@@ -315,18 +325,20 @@ class RemoteFight:
             return await self._exchange(choices)
         replies = {early: await self._step(early, choices), late: await start}
         # Nudged: both were reset in the same tick, and the world has waited for the later one as well.
-        nudge = self._nudges.get(late)
+        nudge = self._nudges.pop(late, None)
         if nudge is not None:
             await asyncio.wait([nudge], timeout=QUIET_SECONDS)
             if nudge.done():
-                replies[late] = self._nudges.pop(late).result()
+                replies[late] = nudge.result()
+            else:
+                self._nudges[late] = nudge
         return replies
 
-    async def _step(self, seat: int, choices: NDArray[np.int64]) -> FightReply:
+    def _step(self, seat: int, choices: NDArray[np.int64]) -> Awaitable[FightReply]:
         nudge = self._nudges.pop(seat, None)
         if nudge is not None and not nudge.done():
-            return await nudge
-        return await self.agents[seat].step(choices[seat].tolist())
+            return nudge
+        return self.agents[seat].step(choices[seat].tolist())
 
     def _show(self, replies: Mapping[int, FightReply]) -> None:
         """Takes over what was answered; a seat without an answer is shown what the other one's answer says of it."""

@@ -67,7 +67,6 @@ class RemoteRunner:
         self._patience = PATIENCE if settings.defer_resets is None else SHARED_PATIENCE
         self._idle_timer: asyncio.TimerHandle | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
-        self._abandoned: set[int] = set()
         self._has_cleaned_up = False
         self._process = os.getpid()
         self._start_patience = SHARED_PATIENCE if settings.defer_resets else START_SECONDS
@@ -131,7 +130,7 @@ class RemoteRunner:
         return result
 
     def _abandon(self, fault: str) -> None:
-        self._abandoned |= {index for index, fight in enumerate(self.fights) if fight.abandon(fault)}
+        self._around.broken_off |= {index for index, fight in enumerate(self.fights) if fight.abandon(fault)}
 
     async def _reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:
         if not self._has_cleaned_up:
@@ -140,7 +139,7 @@ class RemoteRunner:
             if index in seeds:
                 self.fights[index].seed(seeds[index])
             self.fights[index].begin(fight_options)
-        self._abandoned -= set(options)
+        self._around.broken_off -= set(options)
         await self._wait_for_starts([self.fights[index] for index in options])
 
     async def _clean_up(self) -> None:
@@ -160,10 +159,6 @@ class RemoteRunner:
     async def _step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
         self._around.num_calls += 1
         fights = {index: self.fights[index] for index in choices}
-        abandoned = self._abandoned & set(choices)
-        self._abandoned -= abandoned
-        if abandoned and not self._settings.truncate_on_desync:
-            raise RemoteError("a fight broke off: no step came for too long")
         playing = {index: fight for index, fight in fights.items() if fight.is_ready and not fight.is_over}
         waiting = {index: fight for index, fight in fights.items() if not fight.is_ready and not fight.is_over}
         for fight in fights.values():
@@ -174,7 +169,11 @@ class RemoteRunner:
             await self._wait_for_farewells(playing.values())
         if waiting:
             await self._wait_for_starts(list(waiting.values()))
-        return {*abandoned, *playing, *(index for index, fight in waiting.items() if fight.is_ready)}
+        broken = self._around.broken_off & set(choices)
+        self._around.broken_off -= broken
+        if broken and not self._settings.truncate_on_desync:
+            raise RemoteError("a fight broke off: no step came for too long, or the server did not answer one")
+        return {*broken, *playing, *(index for index, fight in waiting.items() if fight.is_ready)}
 
     async def _play(self, ticks: list[Coroutine[Any, Any, None]], fights: Collection[RemoteFight]) -> None:
         """Plays these ticks. A synchronous server answers agent by agent, so fights may have started since, and it does
