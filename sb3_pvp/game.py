@@ -10,19 +10,18 @@ is asked for, or by its name after `register_game`. `sb3_pvp.simple_game` has pa
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
@@ -300,97 +299,84 @@ def make_world(
     if made.contract != expected:
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
-    return _of_this_edition(made)
+    if not hasattr(made, "report"):  # worlds of the first edition tell all in the fields of one game
+        made.report, made.ticks = made.meta, made.meta["episode_ticks"][:, 0]
+    return made  # type: ignore[no-any-return]
 
 
-def _of_this_edition(world: Any) -> World:
-    """Worlds of the first edition, which factories of users may make, tell all in the fields of one game, ``meta``."""
-    if not hasattr(world, "report"):
-        world.report, world.ticks = world.meta, world.meta["episode_ticks"][:, 0]
-    made: World = world
-    return made
+#: Registered games by name, and all that somebody has asked for.
+_games: dict[str, Game] = {}
 
 
-_registered: dict[str, Game] = {}
-#: Games by ``module:object``.
-_elsewhere: dict[str, Game] = {}
-
-
-def register_game(game: Game) -> Game:
-    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
-    if game.name in game_names() and _registered.get(game.name) is not game:
-        raise ValueError(f"there is a game {game.name!r} already: choose another name")
-    _registered[game.name] = game
-    _register_environment(game.name)
-    return game
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    own = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in _OWN_GAMES.items()}
+    return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
 
 
 def game_names() -> tuple[str, ...]:
     """The names of all installed and registered games; none of them is loaded."""
-    return tuple(dict.fromkeys((*_installed(), *_registered)))
+    return tuple(dict.fromkeys((*_installed(), *(name for name in _games if ":" not in name))))
 
 
 def find_game(game: str | Game) -> Game:
     """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
 
-    A game stands for itself. `ValueError` for others, with the nearest name.
+    A game stands for itself. `ValueError` for others, with the nearest name, and for those that cannot be loaded.
     """
     if not isinstance(game, str):
         return game
-    if game in _registered:
-        return _registered[game]
-    if game in _installed():
-        return _registered.setdefault(game, _made(_located(_installed()[game])))
-    if ":" not in game:
-        raise unknown_name("game", game, game_names())
-    if game not in _elsewhere:
-        _elsewhere[game] = _made(_located(game))
-    return _elsewhere[game]
+    if game not in _games:
+        place = _installed().get(game)
+        if place is None and ":" not in game:
+            raise unknown_name("game", game, game_names())
+        try:
+            found = (place or EntryPoint(game, game, ENTRY_POINTS)).load()
+            made = found() if isinstance(found, type) or not hasattr(found, "contract") else found
+            if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
+                raise TypeError(f"it is no sb3_pvp.game.Game: {made!r}")
+        except Exception as error:  # whatever the modules of others come up with
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"there is no game {game!r}, a name or module:object, to play ({reason})") from error
+        _games[game] = made
+    return _games[game]
 
 
-def _made(found: Any) -> Game:
-    game: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
-    return game
-
-
-def _located(reference: str) -> Any:
-    module, _, path = reference.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"no game {reference!r} ({error}); known: {', '.join(game_names())}, module:object") from error
-    return found
-
-
-@cache
-def _installed() -> dict[str, str]:
-    """Where installed games are, ``module:object`` by name."""
-    return _OWN_GAMES | {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
-
-
-def _register_environment(name: str) -> None:
-    if name not in gymnasium.registry:
-        kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
-        gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
-
-
-def register_environments() -> None:
-    """Tells Gymnasium of all installed games."""
-    for name in _installed():
-        _register_environment(name)
-
-
-add_contract_source(game_names, lambda name: find_game(name).contract)
-
-
-#: Where the viewers of games are, as ``module:object``; a part of the games soon.
-VIEWERS = dict.fromkeys(("NhEnv", "DharokEnv"), "sb3_pvp.games.osrs.viewer:VIEWER")
+def loadable_games() -> Iterator[Game]:
+    """All games that `game_names` names; for each that cannot be loaded there is one warning instead."""
+    return loadable("game", game_names(), find_game)
 
 
 def find_viewer(game: str) -> Any:
     """How the game of that name looks, loaded only now; raises `ValueError` for games that nobody can draw."""
-    require_known("contract to draw", game, VIEWERS)
-    module, _, name = VIEWERS[game].partition(":")
-    return getattr(importlib.import_module(module), name)
+    viewer = find_game(game).viewer
+    if viewer is None:
+        raise ValueError(f"the game {game!r} has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
+    return viewer
+
+
+def register_game(game: Game) -> Game:
+    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
+    if game.name in game_names() and _games.get(game.name) is not game:
+        raise ValueError(f"there is a game {game.name!r} already: choose another name")
+    _register_environment(game.name)
+    _games[game.name] = game
+    return game
+
+
+def register_environments() -> None:
+    """Tells Gymnasium of all installed games, but for those whose name it does not take."""
+    for _ in loadable("game", _installed(), _register_environment):
+        pass
+
+
+def _register_environment(name: str) -> None:
+    kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
+    try:
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
+    except gymnasium.error.Error as error:
+        raise ValueError(f"no name for an environment: {error}") from error
+
+
+add_contract_source(game_names, lambda name: find_game(name).contract)

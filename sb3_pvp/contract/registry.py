@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
+from sb3_pvp.common.names import loadable
 from sb3_pvp.contract.errors import ContractError, unknown_name
 from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract
@@ -47,6 +48,11 @@ def register_contract(name: str, contract: str | Path | Contract) -> None:
 def registered_contracts() -> tuple[str, ...]:
     """All names that `load_contract` knows."""
     return (*(name for names, _ in _sources for name in names()), *_registered)
+
+
+def loadable_contracts() -> list[Contract]:
+    """All of these contracts, without those that cannot be loaded: each of them is told in one warning."""
+    return list(loadable("contract", registered_contracts(), load_contract))
 
 
 def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str], Contract]) -> None:
