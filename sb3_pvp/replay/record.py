@@ -17,7 +17,7 @@ from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Outcome, World, find_viewer
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, World, find_viewer
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
 from sb3_pvp.replay.fighters import Fighter, decisions, game_of, make_fighters, make_models, outlooks
 from sb3_pvp.replay.recording import HeadChoices, Moment, Recording, heads_of
@@ -138,7 +138,7 @@ def _seen_by(agent: Fighter, fights: Fights, row: int) -> Observation:
 
 
 def _scene(fights: Fights, viewer: Any, names: list[str]) -> Any:
-    return viewer.scene(fights.world, 0, names, Outcome(int(fights.world.outcome[0, 0])).name.lower())
+    return viewer.scene(fights.world, 0, names)
 
 
 def _moments(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import VIEWERS, find_viewer
+from sb3_pvp.game import find_viewer, loadable_games
 
 FORMAT = "sb3_pvp fight"
 VERSION = 1
@@ -175,9 +175,9 @@ def load_fight(path: str | Path, number: int = 0) -> Recording:
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    for viewer in map(find_viewer, VIEWERS):
-        if str(path).endswith(getattr(viewer, "recordings", ())):
-            return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
+    for game in loadable_games():
+        if str(path).endswith(getattr(game.viewer, "recordings", ())):
+            return _told(find_viewer(game.name).read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
     try:

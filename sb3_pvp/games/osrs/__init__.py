@@ -59,7 +59,7 @@ class OsrsGame(Game):
     @cached_property
     def viewer(self) -> Viewer:  # type: ignore[override]
         """Fighters, what they have left, and what they chose."""
-        from sb3_pvp.games.osrs.rendering.viewer import OsrsViewer
+        from sb3_pvp.games.osrs.viewer import OsrsViewer
 
         return OsrsViewer()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,19 +34,18 @@ class OsrsViewer:
         world: World,
         fight: int,
         names: Sequence[str],
-        outcome: str,
         actions: Sequence[NDArray[np.int64] | None] = (None, None),
         masks: Sequence[NDArray[np.bool_] | None] = (None, None),
     ) -> Scene:
-        """See `scene_of`; ``outcome`` is what the environment makes of it."""
-        return replace(scene_of(world, fight, names, actions, masks), outcome=outcome)
+        """See `scene_of`."""
+        return scene_of(world, fight, names, actions, masks)
 
     def text(self, scene: Scene, color: bool = True) -> str:
         """See `render_text`."""
         return render_text(scene, color=color)
 
     def picture(self, scene: Scene) -> NDArray[np.uint8]:
-        """See `sb3_pvp.games.osrs.rendering.picture`."""
+        """Uint8 ``(640, 960, 3)``; needs pygame."""
         from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # here, because it imports pygame
 
         return scene_array(scene)
@@ -70,6 +69,3 @@ class OsrsViewer:
         data = files("sb3_pvp.games.osrs.rendering") / "data"
         script = "\n".join((data / name).read_text("utf-8") for name in _SCRIPTS)
         return {"script": script, "style": (data / "scene.css").read_text("utf-8")}
-
-
-VIEWER = OsrsViewer()
