@@ -39,21 +39,24 @@ class Higher(Game):
         return HigherWorld(self.contract, num_fights, seed)
 
 
-def test_the_games_of_the_package_are_found_without_being_loaded() -> None:
-    code = (
-        "import sys, sb3_pvp, sb3_pvp.envs, sb3_pvp.game, gymnasium; "
-        "assert sb3_pvp.game.game_names()[:2] == ('NhEnv', 'DharokEnv'); gymnasium.spec('DharokEnv'); "
-        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games', 'numba', 'torch', 'rl_zoo3'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+#: What is not imported before somebody needs it; beginnings of the names of modules.
+GAMES, RULES = ("sb3_pvp.games", "sb3_pvp.sim"), ("numba", "sb3_pvp.games.osrs.sim")
+SOCKETS, TRAINERS = ("asyncio", "sb3_pvp.games.osrs.remote"), ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
+DHAROK = ("sb3_pvp.games.osrs.sim.dharok",)
 
 
-def test_a_contract_is_had_without_compiled_rules_and_sockets() -> None:
-    code = (
-        "import sys; from sb3_pvp.contract import load_contract; assert load_contract('NhEnv').num_heads == 12; "
-        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games.osrs.', 'numba', 'asyncio'))])"
-    )
+@pytest.mark.parametrize(
+    ("code", "not_imported"),
+    [
+        ("import sb3_pvp, sb3_pvp.envs", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("from sb3_pvp.game import game_names; assert len(game_names()) > 1", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("import gymnasium, sb3_pvp; gymnasium.spec('DharokEnv')", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("from sb3_pvp.contract import load_contract; load_contract('NhEnv')", (*RULES, *SOCKETS, *TRAINERS)),
+        ("import gymnasium, sb3_pvp; gymnasium.make('NhEnv').reset()", (*SOCKETS, *TRAINERS, *DHAROK)),
+    ],
+)
+def test_nothing_is_imported_before_it_is_needed(code: str, not_imported: tuple[str, ...]) -> None:
+    code += f"; import sys; print([each for each in sys.modules if each.startswith({not_imported})])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
