@@ -40,7 +40,7 @@ class Higher(Game):
 
 
 #: What is not imported before somebody needs it; beginnings of the names of modules.
-GAMES, RULES = ("sb3_pvp.games", "sb3_pvp.sim"), ("numba", "sb3_pvp.games.osrs.sim")
+GAMES, RULES = ("sb3_pvp.games",), ("numba", "sb3_pvp.games.osrs.sim")
 SOCKETS, TRAINERS = ("asyncio", "sb3_pvp.games.osrs.remote"), ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
 DHAROK = ("sb3_pvp.games.osrs.sim.dharok",)
 
