@@ -11,6 +11,7 @@ is asked for, or by its name after `register_game`. `sb3_pvp.simple_game` has pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -31,9 +32,13 @@ if TYPE_CHECKING:
 NUM_SEATS = 2
 #: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
 ENTRY_POINTS = "sb3_pvp.games"
-#: The games that come with the package, for a source checkout: that one is imported without metadata, so it has no
-#: entry points. Texts, so that nothing is imported before somebody plays.
+#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
+#: What they add to the console script, for the same reason.
+OWN_COMMANDS = {
+    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
+    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
+}
 #: What is played where nobody says: by `NhEnv`, and by commands.
 HOME_GAME = "NhEnv"
 
@@ -205,7 +210,11 @@ class Metrics(Protocol):
 
 
 class Viewer(Protocol):
-    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``."""
+    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``.
+
+    If fights are to be recorded it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
+    ``recordings`` and ``read_recording(path, number)``, see `sb3_pvp.replay`.
+    """
 
     def scene(
         self,
@@ -235,6 +244,8 @@ class Game(Protocol):
     #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
+    build_param: str | None = None
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -243,7 +254,7 @@ class Game(Protocol):
         """A world of so many fights, fight ``i`` seeded with ``seed + i``; ``where`` is ``"sim"`` or an address."""
 
 
-#: Called with ``num_fights``, ``seed``, ``reset_params`` and ``contract``; may have an attribute ``contract`` itself.
+#: Makes worlds, see `make_world`; may have an attribute ``contract``.
 WorldFactory = Callable[..., World]
 
 
@@ -261,10 +272,7 @@ def game_and_contract(game: str | Game | None, contract: str | Contract | None) 
 
 
 def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract:
-    """What is played in the world: the factory's own contract if it has one, else the given one.
-
-    Raises `ContractError`, a `ValueError`, for an unknown name.
-    """
+    """The factory's own contract if it has one, else the given one; `ValueError` for an unknown name."""
     return load_contract(getattr(world, "contract", contract))
 
 
@@ -276,19 +284,10 @@ def make_world(
     reset_params: Mapping[str, Any] | None = None,
     contract: str | Contract | None = None,
 ) -> World:
-    """Builds a world of ``num_fights`` fights of a game.
+    """Builds a world of ``num_fights`` fights of a game; see `Game.make_world`.
 
-    Args:
-        game: what is played.
-        world: ``"sim"`` or another place that the game knows; or a callable that returns a `World` when it is called
-            with the keyword arguments ``num_fights``, ``seed``, ``reset_params`` and ``contract``.
-        seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
-        reset_params: how fights start, under the game's own names.
-        contract: what is seen and done, if it is not the game's. A factory with an attribute ``contract`` brings its
-            own, whatever is said here.
-
-    Raises:
-        ValueError: for unknown names and impossible values, and if a world has another contract.
+    ``world`` may be a factory, which gets the keyword arguments from ``num_fights`` on; ``contract`` is that of its
+    worlds, unless it has one itself. `ValueError` for impossible values, and if the world has another contract.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
     if callable(world):
@@ -327,14 +326,13 @@ def find_game(game: str | Game) -> Game:
     if not isinstance(game, str):
         return game
     if game not in _games:
-        place = _installed().get(game)
-        if place is None and ":" not in game:
+        if game not in _installed() and ":" not in game:
             raise unknown_name("game", game, game_names())
         try:
-            found = (place or EntryPoint(game, game, ENTRY_POINTS)).load()
+            found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
             made = found() if isinstance(found, type) or not hasattr(found, "contract") else found
             if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
-                raise TypeError(f"it is no sb3_pvp.game.Game: {made!r}")
+                raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
         except Exception as error:  # whatever the modules of others come up with
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ValueError(f"there is no game {game!r}, a name or module:object, to play ({reason})") from error
@@ -347,12 +345,16 @@ def loadable_games() -> Iterator[Game]:
     return loadable("game", game_names(), find_game)
 
 
-def find_viewer(game: str) -> Any:
-    """How the game of that name looks, loaded only now; raises `ValueError` for games that nobody can draw."""
-    viewer = find_game(game).viewer
-    if viewer is None:
-        raise ValueError(f"the game {game!r} has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
-    return viewer
+def game_reference(game: Game) -> str:
+    """How files name a game: what `find_game` takes in any process; its own name if there is no such thing."""
+    for name, known in _games.items():
+        if known is game and (":" in name or name in _installed()):
+            return name
+    reference = f"{type(game).__module__}:{type(game).__qualname__}"
+    with suppress(ValueError):  # made in a function, or not to be made without arguments
+        if not reference.startswith("__main__:") and find_game(reference).contract == game.contract:
+            return reference
+    return game.name
 
 
 def register_game(game: Game) -> Game:

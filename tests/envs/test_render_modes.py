@@ -25,8 +25,8 @@ from sb3_pvp.envs import viewer as viewer_module
 from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
 from sb3_pvp.envs.spectator import Spectator
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs import viewer as looks
 from sb3_pvp.games.osrs.rendering import Scene
+from sb3_pvp.games.osrs.rendering import viewer as looks
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.rsps.served import world_server

@@ -13,7 +13,7 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 #: Names that users have always called, where they lead to, and the files that may have them.
-FROZEN = re.compile(r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.sim|sb3_pvp\.games\.osrs(:NH|:DHAROK|\.sim)?)\b|rsps://")
+FROZEN = re.compile(r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.sim)\b|rsps://|(\"rsps\": \")?sb3_pvp\.games\.osrs[\w.:]*")
 LISTED = {PACKAGE / name for name in ("game.py", "envs/env.py", "envs/vec_env.py", "sim/__init__.py")}
 
 

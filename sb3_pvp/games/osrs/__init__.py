@@ -28,6 +28,8 @@ class OsrsGame(Game):
         name: of the game and of its contract; the wire calls it the type of agent.
     """
 
+    build_param = "accountBuild"
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -59,7 +61,7 @@ class OsrsGame(Game):
     @cached_property
     def viewer(self) -> Viewer:  # type: ignore[override]
         """Fighters, what they have left, and what they chose."""
-        from sb3_pvp.games.osrs.viewer import OsrsViewer
+        from sb3_pvp.games.osrs.rendering.viewer import OsrsViewer
 
         return OsrsViewer()
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.plain_values import from_plain
 from sb3_pvp.game import World
-from sb3_pvp.games.osrs.rendering import Scene, render_text, scene_of
 from sb3_pvp.games.osrs.rendering.events import events_of
+from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
+from sb3_pvp.games.osrs.rendering.text import render_text
 
 if TYPE_CHECKING:
     from sb3_pvp.games.osrs.remote.recordings import WireFight
@@ -46,7 +47,7 @@ class OsrsViewer:
 
     def picture(self, scene: Scene) -> NDArray[np.uint8]:
         """Uint8 ``(640, 960, 3)``; needs pygame."""
-        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # here, because it imports pygame
+        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array
 
         return scene_array(scene)
 
