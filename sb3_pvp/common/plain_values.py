@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -24,15 +24,17 @@ def to_plain(value: Any) -> Any:
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = {field: getattr(value, field.name) for field in fields(value)}
-        defaults = {
-            field: field.default if field.default_factory is MISSING else field.default_factory() for field in given
-        }
-        return {field.name: to_plain(own) for field, own in given.items() if own != defaults[field]}
+        return {field.name: to_plain(own) for field, own in given.items() if own != default_of(field)}
     if isinstance(value, Mapping):
         return {key: to_plain(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(own) for own in value]
     return round(value, DECIMALS) if isinstance(value, float) else value
+
+
+def default_of(field: Field[Any]) -> Any:
+    """The default of a dataclass's field; `dataclasses.MISSING` if it has none."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def from_plain(kind: type[_T], value: Any) -> _T:
