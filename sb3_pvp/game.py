@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.names import loadable, unknown_name
+from sb3_pvp.common.names import loadable, require_all_known, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
@@ -62,14 +63,10 @@ class DesyncReason(IntEnum):
     """Why an `Outcome.DESYNC` was given; a world that knows has an array ``desync_reason`` beside its ``outcome``."""
 
     NONE = 0
-    #: The world played ticks without this seat's actions.
-    TICK = 1
-    #: The actions came too late.
-    TIME = 2
-    #: The server closed the connection, most likely because it is gone.
-    CONNECTION = 3
-    #: Nobody had played for so long that the agents logged out, to hold up nobody else.
-    IDLE = 4
+    TICK = 1  # the world played ticks without this seat's actions
+    TIME = 2  # the actions came too late
+    CONNECTION = 3  # the server closed the connection, most likely because it is gone
+    IDLE = 4  # nobody had played for so long that the agents logged out, to hold up nobody else
 
 
 class World(Protocol):
@@ -244,6 +241,8 @@ class Game(Protocol):
     #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
+    params: type[BaseModel] | None = None
     #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
     build_param: str | None = None
 
@@ -293,6 +292,7 @@ def make_world(
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
+        _check_params(game, params)
         made = game.make_world(world, num_fights, seed, params)
     expected = contract_of(world, contract)
     if made.contract != expected:
@@ -301,6 +301,17 @@ def make_world(
     if not hasattr(made, "report"):  # worlds of the first edition tell all in the fields of one game
         made.report, made.ticks = made.meta, made.meta["episode_ticks"][:, 0]
     return made  # type: ignore[no-any-return]
+
+
+def _check_params(game: Game, params: Mapping[str, Any]) -> None:
+    if game.params is not None:
+        known = [field.alias or name for name, field in game.params.model_fields.items()]
+        require_all_known("reset parameter", params, known)
+        try:
+            game.params.model_validate(params)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"reset parameter {first['loc'][0]!r}: {first['msg']}, got {first['input']!r}") from error
 
 
 #: Registered games by name, and all that somebody has asked for.
