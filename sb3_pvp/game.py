@@ -289,6 +289,7 @@ def make_world(
     worlds, unless it has one itself. `ValueError` for impossible values, and if the world has another contract.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
+    made: Any
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
@@ -300,7 +301,8 @@ def make_world(
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
     if not hasattr(made, "report"):  # worlds of the first edition tell all in the fields of one game
         made.report, made.ticks = made.meta, made.meta["episode_ticks"][:, 0]
-    return made  # type: ignore[no-any-return]
+    result: World = made
+    return result
 
 
 def _check_params(game: Game, params: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -78,11 +79,12 @@ def check_pvp_env(env: gym.Env[Any, Any], ticks: int = 300, seed: int = 0) -> No
         assert np.isfinite(float(reward)), f"the reward must be finite, got {reward}"
         if terminated or truncated:
             observation, _ = env.reset()
-    for wrong in (-1, 1.5, float("nan")):
-        _assert_value_error(lambda wrong=wrong: env.reset(seed=wrong), f"reset with seed {wrong!r}")
+    wrongs: tuple[Any, ...] = (-1, 1.5, float("nan"))
+    for wrong in wrongs:
+        _assert_value_error(partial(env.reset, seed=wrong), f"reset with seed {wrong!r}")
     env.reset(seed=1)
     for action, fault in _wrong_actions((), contract):
-        _assert_value_error(lambda action=action: env.step(action), f"step with {fault}")
+        _assert_value_error(partial(env.step, action), f"step with {fault}")
     env.step(contract.random_action(env.get_wrapper_attr("action_masks")(), np.random.default_rng(0)))
 
 
@@ -130,10 +132,10 @@ def _check_refusals(world: World) -> None:
     names = ("obs", "masks", "outcome")
     before: list[NDArray[Any]] = [getattr(world, name).copy() for name in names]
     for seed in (-1, 1.5, float("nan"), "one"):
-        _assert_value_error(lambda seed=seed: world.reset(options={"seed": seed}), f"reset with seed {seed!r}")
-    _assert_value_error(lambda: world.reset(options={"no_such_option": 1}), "reset with an unknown option")
+        _assert_value_error(partial(world.reset, options={"seed": seed}), f"reset with seed {seed!r}")
+    _assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
     for actions, fault in _wrong_actions((world.num_fights, NUM_SEATS), world.contract):
-        _assert_value_error(lambda actions=actions: world.step(actions), f"step with {fault}")
+        _assert_value_error(partial(world.step, actions), f"step with {fault}")
     for name, old in zip(names, before, strict=True):
         assert np.array_equal(getattr(world, name), old), f"refused input must not change {name}"
 

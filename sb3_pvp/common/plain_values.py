@@ -40,7 +40,7 @@ def default_of(field: Field[Any]) -> Any:
 def from_plain(kind: type[_T], value: Any) -> _T:
     """What `to_plain` made; raises `ValueError`, with the place and what is wrong there, for anything else."""
     try:
-        return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return]
+        return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
     except ValidationError as error:
         raise ValueError(first_error(error, skip=1)) from None
 

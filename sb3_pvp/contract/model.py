@@ -185,7 +185,7 @@ class Contract:
         module.__dict__.update(positions)
         return module
 
-    def _parts(self, kind: str) -> Sequence[Observation | Head | SubAction]:
+    def _parts(self, kind: str) -> Sequence[Any]:
         actions = [action for head in self.heads for action in head.actions]
         return {"head": self.heads, "sub-action": actions, "observation": self.observations}[kind]
 

@@ -183,7 +183,8 @@ def load_fight(path: str | Path, number: int = 0) -> Recording:
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    for viewer in (game.viewer for game in loadable_games()):
+    viewers: list[Any] = [game.viewer for game in loadable_games()]
+    for viewer in viewers:
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
