@@ -73,9 +73,8 @@ class World(Protocol):
     """F fights of two seats. Its arrays stay the same objects: `reset` and `step` overwrite them in place.
 
     A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
-    the world has this attribute). A fight that is over keeps its outcome until it is reset.
-
-    Some can do more: `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
+    the world has this attribute). A fight that is over keeps its outcome until it is reset. Some worlds can do more:
+    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
     """
 
     contract: Contract
@@ -348,7 +347,7 @@ def find_game(game: str | Game) -> Game:
                 raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
         except Exception as error:  # whatever the modules of others come up with
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"there is no game {game!r}, a name or module:object, to play ({reason})") from error
+            raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
         _games[game] = made
     return _games[game]
 
