@@ -45,12 +45,6 @@ class Schedule(ABC):
         """Raises `ValueError` if there is no value at t = 0, given sample values of the variables."""
         self(0, **variables)
 
-    def to_config(self) -> Any:
-        """The JSON form, without keys that have their default; `parse_schedule` makes an equal schedule of it."""
-        given = {field: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        config = {field.name: _config(value) for field, value in given.items() if value != default_of(field)}
-        return {"type": self._kind} | config
-
 
 @dataclass(frozen=True)
 class Constant(Schedule, kind="constant"):
@@ -61,10 +55,6 @@ class Constant(Schedule, kind="constant"):
     def __call__(self, t: float, **variables: Any) -> Any:
         return copy.copy(self.value)  # lists stay as they are here, whatever the caller does to his
 
-    def to_config(self) -> Any:
-        """The bare value, unless it is an object, which would read as a schedule."""
-        return super().to_config() if isinstance(self.value, dict) else _config(self.value)
-
 
 @dataclass(frozen=True)
 class Function(Schedule):
@@ -74,10 +64,6 @@ class Function(Schedule):
 
     def __call__(self, t: float, **variables: Any) -> Any:
         return self.function(t)
-
-    def to_config(self) -> Any:
-        """Raises `ValueError`: a function has no JSON form."""
-        raise ValueError(f"the schedule {self.function!r} is a function, which cannot be written as JSON")
 
 
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
@@ -132,11 +118,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str, Schedule)) or callable(value):
         return value
     raise ValueError(f"a schedule is a JSON value or a function f(t); got {type(value).__name__}")
-
-
-def _config(value: Any) -> Any:
-    if isinstance(value, Schedule):
-        return value.to_config()
-    if isinstance(value, dict):
-        return {str(key): _config(part) for key, part in value.items()}
-    return [_config(part) for part in value] if isinstance(value, (list, tuple)) else value

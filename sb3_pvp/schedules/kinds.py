@@ -97,10 +97,6 @@ class Jump(Schedule, kind="jump"):
         for threshold, schedule in self.jumps:
             schedule(threshold)
 
-    def to_config(self) -> Any:
-        """The JSON form; thresholds are strings there, in the listed order."""
-        return {"type": "jump", "jumps": {str(threshold): schedule.to_config() for threshold, schedule in self.jumps}}
-
 
 @dataclass(frozen=True)
 class BooleanArray(Schedule, kind="npboolarray"):
