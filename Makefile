@@ -33,7 +33,7 @@ bench: $(READY)  ## How fast world, acting and learning are here.
 	$(BIN)/python -m benchmarks train
 
 docs: $(READY)  ## The pages that are made from data.
-	$(BIN)/python -m sb3_pvp.contract > docs/contract.md
+	$(BIN)/python -m docs.contract_page > docs/contract.md
 	$(BIN)/python -m docs.metrics_page > docs/metrics.md
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.

@@ -10,19 +10,20 @@ is asked for, or by its name after `register_game`. `sb3_pvp.simple_game` has pa
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.names import loadable, require_all_known, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
 NUM_SEATS = 2
 #: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
 ENTRY_POINTS = "sb3_pvp.games"
-#: The games that come with the package, for a source checkout: that one is imported without metadata, so it has no
-#: entry points. Texts, so that nothing is imported before somebody plays.
+#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
+#: What they add to the console script, for the same reason.
+OWN_COMMANDS = {
+    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
+    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
+}
 #: What is played where nobody says: by `NhEnv`, and by commands.
 HOME_GAME = "NhEnv"
 
@@ -58,23 +63,18 @@ class DesyncReason(IntEnum):
     """Why an `Outcome.DESYNC` was given; a world that knows has an array ``desync_reason`` beside its ``outcome``."""
 
     NONE = 0
-    #: The world played ticks without this seat's actions.
-    TICK = 1
-    #: The actions came too late.
-    TIME = 2
-    #: The server closed the connection, most likely because it is gone.
-    CONNECTION = 3
-    #: Nobody had played for so long that the agents logged out, to hold up nobody else.
-    IDLE = 4
+    TICK = 1  # the world played ticks without this seat's actions
+    TIME = 2  # the actions came too late
+    CONNECTION = 3  # the server closed the connection, most likely because it is gone
+    IDLE = 4  # nobody had played for so long that the agents logged out, to hold up nobody else
 
 
 class World(Protocol):
     """F fights of two seats. Its arrays stay the same objects: `reset` and `step` overwrite them in place.
 
     A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
-    the world has this attribute). A fight that is over keeps its outcome until it is reset.
-
-    Some can do more: `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
+    the world has this attribute). A fight that is over keeps its outcome until it is reset. Some worlds can do more:
+    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
     """
 
     contract: Contract
@@ -206,7 +206,11 @@ class Metrics(Protocol):
 
 
 class Viewer(Protocol):
-    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``."""
+    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``.
+
+    If fights are to be recorded it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
+    ``recordings`` and ``read_recording(path, number)``, see `sb3_pvp.replay`.
+    """
 
     def scene(
         self,
@@ -236,6 +240,10 @@ class Game(Protocol):
     #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
+    params: type[BaseModel] | None = None
+    #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
+    build_param: str | None = None
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -244,7 +252,7 @@ class Game(Protocol):
         """A world of so many fights, fight ``i`` seeded with ``seed + i``; ``where`` is ``"sim"`` or an address."""
 
 
-#: Called with ``num_fights``, ``seed``, ``reset_params`` and ``contract``; may have an attribute ``contract`` itself.
+#: Makes worlds, see `make_world`; may have an attribute ``contract``.
 WorldFactory = Callable[..., World]
 
 
@@ -262,10 +270,7 @@ def game_and_contract(game: str | Game | None, contract: str | Contract | None) 
 
 
 def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract:
-    """What is played in the world: the factory's own contract if it has one, else the given one.
-
-    Raises `ContractError`, a `ValueError`, for an unknown name.
-    """
+    """The factory's own contract if it has one, else the given one; `ValueError` for an unknown name."""
     return load_contract(getattr(world, "contract", contract))
 
 
@@ -277,120 +282,115 @@ def make_world(
     reset_params: Mapping[str, Any] | None = None,
     contract: str | Contract | None = None,
 ) -> World:
-    """Builds a world of ``num_fights`` fights of a game.
+    """Builds a world of ``num_fights`` fights of a game; see `Game.make_world`.
 
-    Args:
-        game: what is played.
-        world: ``"sim"`` or another place that the game knows; or a callable that returns a `World` when it is called
-            with the keyword arguments ``num_fights``, ``seed``, ``reset_params`` and ``contract``.
-        seed: fight ``i`` is seeded with ``seed + i`` until a reset brings another seed.
-        reset_params: how fights start, under the game's own names.
-        contract: what is seen and done, if it is not the game's. A factory with an attribute ``contract`` brings its
-            own, whatever is said here.
-
-    Raises:
-        ValueError: for unknown names and impossible values, and if a world has another contract.
+    ``world`` may be a factory, which gets the keyword arguments from ``num_fights`` on; ``contract`` is that of its
+    worlds, unless it has one itself. `ValueError` for impossible values, and if the world has another contract.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
+    made: Any
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
+        _check_params(game, params)
         made = game.make_world(world, num_fights, seed, params)
     expected = contract_of(world, contract)
     if made.contract != expected:
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
-    return _of_this_edition(made)
+    if not hasattr(made, "report"):  # worlds of the first edition tell all in the fields of one game
+        made.report, made.ticks = made.meta, made.meta["episode_ticks"][:, 0]
+    result: World = made
+    return result
 
 
-def _of_this_edition(world: Any) -> World:
-    """Worlds of the first edition, which factories of users may make, tell all in the fields of one game, ``meta``."""
-    if not hasattr(world, "report"):
-        world.report, world.ticks = world.meta, world.meta["episode_ticks"][:, 0]
-    made: World = world
-    return made
+def _check_params(game: Game, params: Mapping[str, Any]) -> None:
+    if game.params is not None:
+        known = [field.alias or name for name, field in game.params.model_fields.items()]
+        require_all_known("reset parameter", params, known)
+        try:
+            game.params.model_validate(params)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"reset parameter {first['loc'][0]!r}: {first['msg']}, got {first['input']!r}") from error
 
 
-_registered: dict[str, Game] = {}
-#: Games by ``module:object``.
-_elsewhere: dict[str, Game] = {}
+#: Registered games by name, and all that somebody has asked for.
+_games: dict[str, Game] = {}
 
 
-def register_game(game: Game) -> Game:
-    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
-    if game.name in game_names() and _registered.get(game.name) is not game:
-        raise ValueError(f"there is a game {game.name!r} already: choose another name")
-    _registered[game.name] = game
-    _register_environment(game.name)
-    return game
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    own = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in _OWN_GAMES.items()}
+    return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
 
 
 def game_names() -> tuple[str, ...]:
     """The names of all installed and registered games; none of them is loaded."""
-    return tuple(dict.fromkeys((*_installed(), *_registered)))
+    return tuple(dict.fromkeys((*_installed(), *(name for name in _games if ":" not in name))))
 
 
 def find_game(game: str | Game) -> Game:
     """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
 
-    A game stands for itself. `ValueError` for others, with the nearest name.
+    A game stands for itself. `ValueError` for others, with the nearest name, and for those that cannot be loaded.
     """
     if not isinstance(game, str):
         return game
-    if game in _registered:
-        return _registered[game]
-    if game in _installed():
-        return _registered.setdefault(game, _made(_located(_installed()[game])))
-    if ":" not in game:
-        raise unknown_name("game", game, game_names())
-    if game not in _elsewhere:
-        _elsewhere[game] = _made(_located(game))
-    return _elsewhere[game]
+    if game not in _games:
+        if game not in _installed() and ":" not in game:
+            raise unknown_name("game", game, game_names())
+        try:
+            found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
+            made = found() if isinstance(found, type) or not hasattr(found, "contract") else found
+            if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
+                raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
+        except Exception as error:  # whatever the modules of others come up with
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
+        _games[game] = made
+    return _games[game]
 
 
-def _made(found: Any) -> Game:
-    game: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
+def loadable_games() -> Iterator[Game]:
+    """All games that `game_names` names; for each that cannot be loaded there is one warning instead."""
+    return loadable("game", game_names(), find_game)
+
+
+def game_reference(game: Game) -> str:
+    """How files name a game: what `find_game` takes in any process; its own name if there is no such thing."""
+    for name, known in _games.items():
+        if known is game and (":" in name or name in _installed()):
+            return name
+    reference = f"{type(game).__module__}:{type(game).__qualname__}"
+    with suppress(ValueError):  # made in a function, or not to be made without arguments
+        if not reference.startswith("__main__:") and find_game(reference).contract == game.contract:
+            return reference
+    return game.name
+
+
+def register_game(game: Game) -> Game:
+    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
+    if game.name in game_names() and _games.get(game.name) is not game:
+        raise ValueError(f"there is a game {game.name!r} already: choose another name")
+    _register_environment(game.name)
+    _games[game.name] = game
     return game
 
 
-def _located(reference: str) -> Any:
-    module, _, path = reference.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"no game {reference!r} ({error}); known: {', '.join(game_names())}, module:object") from error
-    return found
-
-
-@cache
-def _installed() -> dict[str, str]:
-    """Where installed games are, ``module:object`` by name."""
-    return _OWN_GAMES | {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
+def register_environments() -> None:
+    """Tells Gymnasium of all installed games, but for those whose name it does not take."""
+    for _ in loadable("game", _installed(), _register_environment):
+        pass
 
 
 def _register_environment(name: str) -> None:
-    if name not in gymnasium.registry:
-        kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
-        gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
-
-
-def register_environments() -> None:
-    """Tells Gymnasium of all installed games."""
-    for name in _installed():
-        _register_environment(name)
+    kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
+    try:
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
+    except gymnasium.error.Error as error:
+        raise ValueError(f"no name for an environment: {error}") from error
 
 
 add_contract_source(game_names, lambda name: find_game(name).contract)
-
-
-#: Where the viewers of games are, as ``module:object``; a part of the games soon.
-VIEWERS = dict.fromkeys(("NhEnv", "DharokEnv"), "sb3_pvp.games.osrs.viewer:VIEWER")
-
-
-def find_viewer(game: str) -> Any:
-    """How the game of that name looks, loaded only now; raises `ValueError` for games that nobody can draw."""
-    require_known("contract to draw", game, VIEWERS)
-    module, _, name = VIEWERS[game].partition(":")
-    return getattr(importlib.import_module(module), name)

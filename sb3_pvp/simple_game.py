@@ -32,8 +32,6 @@ class ArrayWorld:
         report: the fields of the report, as NumPy's dtypes take them.
     """
 
-    bot_name = "random"
-
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
         if num_fights < 1:
             raise ValueError(f"num_fights must be at least 1, got {num_fights!r}")
@@ -155,7 +153,7 @@ class Ticks:
         reasons: `DesyncReason` numbers ``(E,)``.
         last: the records of the last tick of the K fights that were decided.
         lengths: how many ticks of these fights the learner has played, int64 ``(K,)``.
-        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.durations`.
+        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.episode_statistics`.
     """
 
     report: NDArray[np.void]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -38,21 +39,24 @@ class Higher(Game):
         return HigherWorld(self.contract, num_fights, seed)
 
 
-def test_the_games_of_the_package_are_found_without_being_loaded() -> None:
-    code = (
-        "import sys, sb3_pvp, sb3_pvp.envs, sb3_pvp.game, gymnasium; "
-        "assert sb3_pvp.game.game_names()[:2] == ('NhEnv', 'DharokEnv'); gymnasium.spec('DharokEnv'); "
-        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games', 'numba', 'torch', 'rl_zoo3'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+#: What is not imported before somebody needs it; beginnings of the names of modules.
+GAMES, RULES = ("sb3_pvp.games",), ("numba", "sb3_pvp.games.osrs.sim")
+SOCKETS, TRAINERS = ("asyncio", "sb3_pvp.games.osrs.remote"), ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
+DHAROK = ("sb3_pvp.games.osrs.sim.dharok",)
 
 
-def test_a_contract_is_had_without_compiled_rules_and_sockets() -> None:
-    code = (
-        "import sys; from sb3_pvp.contract import load_contract; assert load_contract('NhEnv').num_heads == 12; "
-        "print([each for each in sys.modules if each.startswith(('sb3_pvp.games.osrs.', 'numba', 'asyncio'))])"
-    )
+@pytest.mark.parametrize(
+    ("code", "not_imported"),
+    [
+        ("import sb3_pvp, sb3_pvp.envs", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("from sb3_pvp.game import game_names; assert len(game_names()) > 1", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("import gymnasium, sb3_pvp; gymnasium.spec('DharokEnv')", (*GAMES, *RULES, *SOCKETS, *TRAINERS)),
+        ("from sb3_pvp.contract import load_contract; load_contract('NhEnv')", (*RULES, *SOCKETS, *TRAINERS)),
+        ("import gymnasium, sb3_pvp; gymnasium.make('NhEnv').reset()", (*SOCKETS, *TRAINERS, *DHAROK)),
+    ],
+)
+def test_nothing_is_imported_before_it_is_needed(code: str, not_imported: tuple[str, ...]) -> None:
+    code += f"; import sys; print([each for each in sys.modules if each.startswith({not_imported})])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -85,7 +89,7 @@ def test_a_game_by_module_and_object_is_made_once() -> None:
 
 
 def test_a_registered_game_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(registry, "_games", dict(registry._games))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.registry)
     game = register_game(Higher())
     try:
@@ -145,3 +149,57 @@ def test_somebody_has_to_say_the_game() -> None:
     for env in (PvpEnv, PvpVecEnv):
         with pytest.raises(ValueError, match="which game is played"):
             env()
+
+
+BROKEN_GAMES = """[sb3_pvp.games]
+Missing = no_such_module_anywhere:GAME
+Raising = broken_games_raising:GAME
+Nothing = broken_games:FIVE
+Refusing = broken_games:refusing
+not a name = broken_games:FIVE
+NhEnv = broken_games:FIVE
+"""
+#: Whoever does not name them is not bothered by them, and those who search are warned once.
+AMONG_BROKEN_GAMES = """
+import warnings
+import gymnasium, sb3_pvp
+from sb3_contrib import MaskablePPO
+from sb3_pvp.contract import load_contract
+from sb3_pvp.game import find_game, game_names
+from sb3_pvp.policies import AutoregressivePolicy
+
+assert {"NhEnv", "Missing", "Raising", "Nothing", "Refusing"} <= {*game_names()}
+env = gymnasium.make("NhEnv", opponent="noop")
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        model = MaskablePPO(AutoregressivePolicy, env, policy_kwargs={"contract": "auto"}, n_steps=2, batch_size=2)
+        assert model.policy.contract == load_contract("NhEnv")
+    MaskablePPO.load(NH_ZIP)
+texts = [str(each.message) for each in told]
+for name in ("Missing", "Raising", "Nothing", "Refusing"):
+    assert len([text for text in texts if f"{name!r} is left out" in text]) == 1, (name, texts)
+    for asked in (find_game, load_contract, lambda name: gymnasium.make(name)):
+        try:
+            asked(name)
+        except ValueError as error:
+            assert f"no game {name!r}" in str(error) and "\\n" not in str(error), error
+        else:
+            raise AssertionError(name)
+print("fine")
+"""
+
+
+def test_broken_games_of_others_are_left_out_until_somebody_names_them(tmp_path: Path) -> None:
+    folder = tmp_path / "broken_games-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-games\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(BROKEN_GAMES)
+    (tmp_path / "broken_games.py").write_text("FIVE = 5\ndef refusing(): raise OSError('two\\nlines')\n")
+    (tmp_path / "broken_games_raising.py").write_text("raise RuntimeError('not today')\n")
+    nh_zip = Path(__file__).parent / "data" / "first_edition" / "nh.zip"
+    code = AMONG_BROKEN_GAMES.replace("NH_ZIP", repr(str(nh_zip)))
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "fine", done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -62,3 +62,19 @@ TEXT = Kind[str](str, "a text")
 #: These two may be left out.
 PATH = Kind[Any](str | InstanceOf[os.PathLike] | None, "a path")  # type: ignore[type-arg]
 MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[type-arg]
+
+
+def first_error(error: ValidationError, top: str = "the top", skip: int = 0) -> str:
+    """The first thing that pydantic found to be wrong, in one line; ``skip`` parts of its place are left out."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    *parents, last = path = first["loc"][skip:] or ("",)
+    name, place = _place(path) or top, _place(parents) or top
+    if first["type"] == "missing":
+        return f"{place} is without {last}"
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{place} is with unknown {last}"
+    return f"{name} {first['msg'].replace('Input should', 'should')}, got {first['input']!r:.60}"
+
+
+def _place(path: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
@@ -25,3 +30,17 @@ def require_all_known(kind: str, names: Iterable[object], known: Iterable[str] |
     """The same for each of ``names``; ``None`` knows all of them."""
     for name in names if known is not None else ():
         require_known(kind, name, known or ())
+
+
+def loadable(kind: str, names: Iterable[str], load: Callable[[str], T]) -> Iterator[T]:
+    """What these names stand for; those of which ``load`` raises `ValueError` are left out, with one warning each."""
+    for name in names:
+        try:
+            yield load(name)
+        except ValueError as error:
+            _warn_once(f"the {kind} {name!r} is left out: {error}")
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=3)

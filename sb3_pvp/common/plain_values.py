@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from sb3_pvp.common.arguments import first_error
 
 DECIMALS = 4
 
@@ -20,7 +24,7 @@ def to_plain(value: Any) -> Any:
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = {field: getattr(value, field.name) for field in fields(value)}
-        return {field.name: to_plain(own) for field, own in given.items() if own != _default(field)}
+        return {field.name: to_plain(own) for field, own in given.items() if own != default_of(field)}
     if isinstance(value, Mapping):
         return {key: to_plain(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
@@ -28,87 +32,20 @@ def to_plain(value: Any) -> Any:
     return round(value, DECIMALS) if isinstance(value, float) else value
 
 
-def from_plain(kind: type[_T], value: Any, place: str = "") -> _T:
-    """What `to_plain` made; ``place`` says where it stood.
-
-    Raises `ValueError` that names the place and the difference if the value is no such thing.
-    """
-    return _checked(kind, value, place)  # type: ignore[no-any-return]
-
-
-def _checked(kind: Any, value: Any, place: str) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (Union, types.UnionType):
-        return _of_any(arguments, value, place)
-    if origin is Literal:
-        return _require(value in arguments, value, f"one of {', '.join(map(repr, arguments))}", place)
-    if origin is tuple:
-        return _tuple(arguments, value, place)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        _require(isinstance(value, Mapping), value, "an object", place)
-        return {
-            _checked(arguments[0], key, place): _checked(arguments[1], own, f"{place}.{key}")
-            for key, own in value.items()
-        }
-    if is_dataclass(kind):
-        return _dataclass(kind, value, place)
-    return _simple(kind, value, place)
-
-
-def _default(field: Field[Any]) -> Any:
-    """The field's default; `MISSING` if it has none."""
+def default_of(field: Field[Any]) -> Any:
+    """The default of a dataclass's field; `dataclasses.MISSING` if it has none."""
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _of_any(kinds: tuple[Any, ...], value: Any, place: str) -> Any:
-    """Optional values: there is one kind besides ``None``."""
-    if value is None and types.NoneType in kinds:
-        return None
-    (kind,) = (each for each in kinds if each is not types.NoneType)
-    return _checked(kind, value, place)
-
-
-def _tuple(kinds: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ...]:
-    _require(isinstance(value, (list, tuple)), value, "a list", place)
-    if kinds[1:] == (...,):
-        kinds = kinds[:1] * len(value)
-    _require(len(value) == len(kinds), len(value), f"{len(kinds)} entries", place)
-    return tuple(
-        _checked(kind, own, f"{place}[{index}]") for index, (kind, own) in enumerate(zip(kinds, value, strict=True))
-    )
-
-
-def _dataclass(kind: Any, value: Any, place: str) -> Any:
-    _require(isinstance(value, Mapping), value, "an object", place)
-    known = {field.name: field for field in fields(kind)}
-    unknown = sorted(value.keys() - known.keys())
-    missing = [name for name, field in known.items() if _default(field) is MISSING and name not in value]
-    if unknown or missing:
-        parts = [f"without {', '.join(missing)}"] * bool(missing) + [f"with unknown {', '.join(unknown)}"] * bool(
-            unknown
-        )
-        raise ValueError(f"{place or 'the top'} is {' and '.join(parts)}")
-    hints = _hints(kind)
-    return kind(**{name: _checked(hints[name], own, f"{place}.{name}".lstrip(".")) for name, own in value.items()})
+def from_plain(kind: type[_T], value: Any) -> _T:
+    """What `to_plain` made; raises `ValueError`, with the place and what is wrong there, for anything else."""
+    try:
+        return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
+    except ValidationError as error:
+        raise ValueError(first_error(error, skip=1)) from None
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def _simple(kind: Any, value: Any, place: str) -> Any:
-    fitting = isinstance(value, (int, float)) if kind is float else isinstance(value, kind)
-    _require(fitting and (kind is bool or not isinstance(value, bool)), value, _NAMES[kind], place)
-    return float(value) if kind is float else value
-
-
-def _require(condition: bool, value: Any, expected: str, place: str) -> Any:
-    if not condition:
-        raise ValueError(f"{place or 'the top'} should be {expected}, got {value!r:.60}")
-    return value
+def _reader(kind: type[Any]) -> TypeAdapter[Any]:
+    # In a list, because pydantic takes no settings besides a dataclass.
+    return TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]

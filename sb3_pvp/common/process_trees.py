@@ -1,14 +1,22 @@
-"""The processes of a job: who belongs to it, and how all of them are ended.
+"""The processes that belong together, such as those of a job: who they are, and how all of them are ended.
 
-Everything that a job starts inherits the environment variable `MARK`, whose value is the job's own, and keeps it even
+All that is started inherits an environment variable, `MARK`, whose value is another one for each job, and keeps it even
 if its parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it
 is in the session of the job or its parent lives.
+
+Run as a file, with a process id, the seconds that are granted to end, and a command, this is the process between the
+one with this id and the command (`sb3_pvp.common.watched_process`): at the end of its input, or when its parent is
+gone, it stops the command and all that this has started. It imports nothing of this package, which would take longer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
 
@@ -16,6 +24,8 @@ import psutil
 
 #: In the environment of everything that belongs to a job; its value is another one for each job.
 MARK = "SB3_PVP_JOB"
+#: The same for what is watched over, which may be a part of a job.
+WATCHED = "SB3_PVP_WATCHED"
 
 #: Seconds that a job has to end on its own once it was told to (cli-config.md §2).
 GRACE = 5.0
@@ -58,21 +68,22 @@ def marks() -> set[str]:
     return {seen.mark for seen in _look_around().values() if seen.mark}
 
 
-def members(mark: str) -> list[psutil.Process]:
+def members(mark: str, variable: str = MARK) -> list[psutil.Process]:
     """What runs of the job with this mark, children before their parents, without the present process."""
-    around = _look_around()
+    around = _look_around(variable)
     chains = {pid: _chain(pid, around) for pid in around if pid != os.getpid()}
     ours = [chain for chain in chains.values() if _mark_of(chain) == mark]
     return [chain[0].process for chain in sorted(ours, key=len, reverse=True)]
 
 
-def stop(mark: str, grace: float = GRACE, supervisor: int | None = None) -> None:
+def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variable: str = MARK) -> None:
     """Ends everything that has this mark: children first, politely for ``grace`` seconds.
 
     Args:
         mark: of the job.
         grace: seconds between the polite signal and the last one.
         supervisor: the number of a process that ends by itself when all others are gone; it is spared if possible.
+        variable: of the environment, which has the mark.
     """
     phases = (
         (psutil.Process.terminate, grace, True),
@@ -82,7 +93,7 @@ def stop(mark: str, grace: float = GRACE, supervisor: int | None = None) -> None
     for signal_, seconds, spare in phases:
         told: set[psutil.Process] = set()
         deadline = time.monotonic() + seconds
-        while (left := members(mark)) and time.monotonic() < deadline:
+        while (left := members(mark, variable)) and time.monotonic() < deadline:
             for process in left:
                 if process not in told and not (spare and process.pid == supervisor):
                     with contextlib.suppress(psutil.Error):  # it has just ended
@@ -99,13 +110,13 @@ class _Seen:
     mark: str | None
 
 
-def _look_around() -> dict[int, _Seen]:
+def _look_around(variable: str = MARK) -> dict[int, _Seen]:
     """All processes that run, by number."""
     found: dict[int, _Seen] = {}
     for process in psutil.process_iter(["ppid", "status", "environ"]):
         info = process.info
         if info["status"] != psutil.STATUS_ZOMBIE:
-            mark = (info["environ"] or {}).get(MARK)
+            mark = (info["environ"] or {}).get(variable)
             found[process.pid] = _Seen(process, info["ppid"], _session(process.pid), mark)
     marks_of_sessions = {seen.session: seen.mark for seen in found.values() if seen.mark}
     return {pid: replace(seen, mark=seen.mark or marks_of_sessions.get(seen.session)) for pid, seen in found.items()}
@@ -130,3 +141,34 @@ def _chain(pid: int, around: dict[int, _Seen]) -> list[_Seen]:
 def _mark_of(chain: list[_Seen]) -> str | None:
     """The mark of a process; if it has lost that, then of the nearest one above it that has one."""
     return next((seen.mark for seen in chain if seen.mark), None)
+
+
+def _watch(parent: int, grace: float, command: list[str]) -> int:
+    """Runs the command until it and everything it started has ended, or until it is to be stopped: its exit code."""
+    signals, mark = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), os.environ[WATCHED]
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            # Signals that are ignored would stay so in the command.
+            preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in signals],
+        )
+    except OSError as error:
+        print(f"the command cannot be started: {error}", flush=True)
+        return 127
+    while os.getppid() == parent:
+        if select.select([0], [], [], 4 * _POLL_SECONDS)[0] and not os.read(0, 1 << 16):
+            break
+        # A script may have left what it started running in the background.
+        if process.poll() is not None and not members(mark, WATCHED):
+            break
+    stop(mark, grace, variable=WATCHED)
+    code = process.wait()
+    return code if code >= 0 else 128 - code  # as shells say that a signal ended it
+
+
+if __name__ == "__main__":
+    sys.exit(_watch(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

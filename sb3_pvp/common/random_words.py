@@ -1,4 +1,4 @@
-"""Random numbers for batches of fights: one SplitMix64 word per fight (the generator of `sb3_pvp.games.osrs.sim.rng`).
+"""Random numbers for batches of fights: one SplitMix64 word per fight.
 
 Every fight owns its word, so what is drawn for it does not depend on the batch it is played in.
 """

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sb3_pvp.common import watcher
+from sb3_pvp.common import process_trees
 
 #: Seconds that a process has to end on its own once it was told to.
 GRACE = 5.0
@@ -26,19 +26,29 @@ class WatchedProcess:
         command: program and arguments.
         log: a file to which all its output is added.
         variables: of its environment, besides those of this process.
+        cwd: where it runs.
+        grace: see `GRACE`, which is the default.
     """
 
-    def __init__(self, command: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
-        self._cookie = secrets.token_hex(16)
-        guardian = [sys.executable, "-I", "-S", watcher.__file__, str(os.getpid()), str(GRACE)]
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        variables: Mapping[str, str],
+        cwd: str | os.PathLike[str] | None = None,
+        grace: float | None = None,
+    ) -> None:
+        self._mark, self._grace = secrets.token_hex(16), GRACE if grace is None else grace
+        watcher = [sys.executable, "-I", process_trees.__file__, str(os.getpid()), str(self._grace)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*guardian, *command],
+                [*watcher, *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **variables, watcher.COOKIE: self._cookie},
+                env={**os.environ, **variables, process_trees.WATCHED: self._mark},
+                cwd=cwd,
                 start_new_session=True,
             )
 
@@ -49,6 +59,10 @@ class WatchedProcess:
             self._stop()
             return 128 - code
         return code
+
+    def wait(self) -> int:
+        """Waits until it ends on its own, and returns its exit code."""
+        return self._process.wait()
 
     def ask_to_end(self) -> None:
         """Tells it to end, and does not wait."""
@@ -63,4 +77,4 @@ class WatchedProcess:
         self._stop()
 
     def _stop(self) -> None:
-        watcher.stop(self._process.pid, self._cookie, GRACE)
+        process_trees.stop(self._mark, self._grace, variable=process_trees.WATCHED)

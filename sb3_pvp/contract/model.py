@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sb3_pvp.contract import sampling
-from sb3_pvp.contract.dependencies import DependencyTables, compile_dependencies
 from sb3_pvp.contract.errors import ContractError, unknown_name
 
 Kind = Literal["int", "float"]
@@ -67,13 +66,14 @@ class Contract:
     observations: tuple[Observation, ...]
 
     def __post_init__(self) -> None:
-        for head in self.heads:
-            _check_filled(f"head {head.id!r}", head.actions)
-        _check_filled(f"contract {self.name!r}", self.heads)
-        _check_filled(f"contract {self.name!r}", self.observations)
-        _check_unique("head", (head.id for head in self.heads))
-        _check_unique("sub-action", (action.id for head in self.heads for action in head.actions))
-        _check_unique("observation", (observation.id for observation in self.observations))
+        lists: tuple[Sequence[Any], ...] = (self.heads, self.observations, *(head.actions for head in self.heads))
+        if not all(lists):
+            raise ContractError(f"contract {self.name!r} has an empty list: of heads, of their actions or observations")
+        for kind, positions in self._positions.items():
+            ids = [part.id for part in self._parts(kind)]
+            if len(positions) < len(ids):
+                twice = next(name for name in ids if ids.count(name) > 1)
+                raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
         _ = self.dependencies
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -111,11 +111,11 @@ class Contract:
 
     def observation_index(self, observation_id: str) -> int:
         """The position of an observation in the vector."""
-        return _look_up("observation", observation_id, self._observation_positions)
+        return self._position("observation", observation_id)
 
     def head_index(self, head_id: str) -> int:
         """The position of a head in an action."""
-        return _look_up("head", head_id, self._head_positions)
+        return self._position("head", head_id)
 
     def action_index(self, sub_action_id: str) -> tuple[int, int]:
         """The position of a sub-action: that of its head, and its own in there (the integer of the wire)."""
@@ -125,7 +125,7 @@ class Contract:
 
     def flat_index(self, sub_action_id: str) -> int:
         """The position of a sub-action in the flat mask."""
-        return _look_up("sub-action", sub_action_id, self._flat_positions)
+        return self._position("sub-action", sub_action_id)
 
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
@@ -138,9 +138,9 @@ class Contract:
         return _indices(observation.constant for observation in self.observations)
 
     @cached_property
-    def dependencies(self) -> DependencyTables:
+    def dependencies(self) -> sampling.DependencyTables:
         """The rules between heads as tables over flat entries."""
-        return compile_dependencies(self.heads)
+        return sampling.compile_dependencies(self.heads)
 
     @property
     def observation_space(self) -> spaces.Box:
@@ -152,17 +152,9 @@ class Contract:
         """A new space of int64 actions ``(num_heads,)``."""
         return spaces.MultiDiscrete(np.array(self.head_sizes, dtype=np.int64))
 
-    def split_mask(self, flat_mask: ArrayLike) -> list[NDArray[np.bool_]]:
-        """The part of each head in a flat mask ``(..., num_flat_actions)``, as the wire lists them."""
-        return sampling.split_mask(self, flat_mask)
-
-    def conditional_mask(self, flat_mask: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:
-        """What the next head may choose after the earlier heads chose ``chosen``; see `sampling.conditional_mask`."""
-        return sampling.conditional_mask(self, flat_mask, chosen)
-
-    def random_action(self, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
-        """A random legal action for each mask; see `sampling.random_action`."""
-        return sampling.random_action(self, flat_mask, rng)
+    split_mask = sampling.split_mask
+    conditional_mask = sampling.conditional_mask
+    random_action = sampling.random_action
 
     @cached_property
     def observation_numbers(self) -> ModuleType:
@@ -170,49 +162,43 @@ class Contract:
 
         This and its kin are modules because Numba takes the attributes of a module as compile-time constants.
         """
-        return self._numbers("observation_numbers", self._observation_positions)
+        return self._numbers("observation_numbers", self._positions["observation"])
 
     @cached_property
     def head_numbers(self) -> ModuleType:
         """The position of every head as an attribute named by its id."""
-        return self._numbers("head_numbers", self._head_positions)
+        return self._numbers("head_numbers", self._positions["head"])
 
     @cached_property
     def action_numbers(self) -> ModuleType:
         """The position of every sub-action in its head as an attribute named by its id."""
-        return self._numbers("action_numbers", {name: self.action_index(name)[1] for name in self._flat_positions})
+        places = {name: self.action_index(name)[1] for name in self._positions["sub-action"]}
+        return self._numbers("action_numbers", places)
 
     @cached_property
     def flat_numbers(self) -> ModuleType:
         """The position of every sub-action in the flat mask as an attribute named by its id."""
-        return self._numbers("flat_numbers", self._flat_positions)
+        return self._numbers("flat_numbers", self._positions["sub-action"])
 
     def _numbers(self, title: str, positions: Mapping[str, int]) -> ModuleType:
         module = ModuleType(f"{__name__}.{self.name}.{title}", f"{title} of contract {self.name}")
         module.__dict__.update(positions)
         return module
 
-    @cached_property
-    def _observation_positions(self) -> Mapping[str, int]:
-        return _positions(observation.id for observation in self.observations)
+    def _parts(self, kind: str) -> Sequence[Any]:
+        actions = [action for head in self.heads for action in head.actions]
+        return {"head": self.heads, "sub-action": actions, "observation": self.observations}[kind]
 
     @cached_property
-    def _head_positions(self) -> Mapping[str, int]:
-        return _positions(head.id for head in self.heads)
+    def _positions(self) -> Mapping[str, Mapping[str, int]]:
+        """The positions of all heads, sub-actions (in the flat mask) and observations, by id."""
+        kinds = ("head", "sub-action", "observation")
+        return {kind: {part.id: position for position, part in enumerate(self._parts(kind))} for kind in kinds}
 
-    @cached_property
-    def _flat_positions(self) -> Mapping[str, int]:
-        return _positions(action.id for head in self.heads for action in head.actions)
-
-
-def _positions(ids: Iterable[str]) -> Mapping[str, int]:
-    return MappingProxyType({name: position for position, name in enumerate(ids)})
-
-
-def _look_up(kind: str, name: str, positions: Mapping[str, int]) -> int:
-    if name not in positions:
-        raise unknown_name(kind, name, positions)
-    return positions[name]
+    def _position(self, kind: str, name: str) -> int:
+        if name not in self._positions[kind]:
+            raise unknown_name(kind, name, self._positions[kind])
+        return self._positions[kind][name]
 
 
 def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -222,16 +208,3 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _indices(flags: Iterable[bool]) -> NDArray[np.int64]:
     return _read_only(np.flatnonzero(list(flags)).astype(np.int64))
-
-
-def _check_filled(owner: str, items: Sequence[object]) -> None:
-    if not items:
-        raise ContractError(f"{owner} has an empty list; heads, their actions and observations need one entry at least")
-
-
-def _check_unique(kind: str, ids: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in ids:
-        if name in seen:
-            raise ContractError(f"{kind} id {name!r} is used twice; ids must be unique in the whole contract")
-        seen.add(name)

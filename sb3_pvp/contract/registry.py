@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 
+from sb3_pvp.common.names import loadable
 from sb3_pvp.contract.errors import ContractError, unknown_name
 from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract
 
-_registered: dict[str, Path | Contract] = {}
+_registered: dict[str, Contract] = {}
 #: Who else knows contracts: the names, and how to get one. The games do, which `sb3_pvp.game` hands in.
 _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = []
 
@@ -26,22 +26,23 @@ def load_contract(name: str | Path | Contract) -> Contract:
     if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
         return read_contract(name)
     if name in _registered:
-        source = _registered[name]
-        return source if isinstance(source, Contract) else _read_once(source)
+        return _registered[name]
     for names, load in _sources:
         if name in names():
             return load(name)
     raise unknown_name("contract", name, registered_contracts())
 
 
-def register_contract(name: str, contract: str | Path | Contract) -> None:
-    """Makes ``load_contract(name)`` give this contract, or that of this file (read at first use).
+def loadable_contracts() -> list[Contract]:
+    """All that have a name, without those that cannot be loaded: each of them is told in one warning."""
+    return list(loadable("contract", registered_contracts(), load_contract))
 
-    Raises `ContractError` if the name is taken.
-    """
+
+def register_contract(name: str, contract: str | Path | Contract) -> None:
+    """Makes ``load_contract(name)`` give this contract, or that of this file; `ContractError` if the name is taken."""
     if name in registered_contracts():
         raise ContractError(f"contract {name!r} is registered already; choose another name")
-    _registered[name] = contract if isinstance(contract, Contract) else Path(contract)
+    _registered[name] = load_contract(contract)
 
 
 def registered_contracts() -> tuple[str, ...]:
@@ -52,8 +53,3 @@ def registered_contracts() -> tuple[str, ...]:
 def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str], Contract]) -> None:
     """From now on these are contracts as well; ``load`` must always give the same object for a name."""
     _sources.append((names, load))
-
-
-@cache
-def _read_once(path: Path) -> Contract:
-    return read_contract(path)

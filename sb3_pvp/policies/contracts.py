@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sb3_pvp.contract import Contract, load_contract, registered_contracts
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.policies.features import NormalizedFeatures
 
 AUTO = "auto"
@@ -29,10 +30,9 @@ def find_contract(
 
 
 def _matching(head_sizes: tuple[int, ...], num_observations: int) -> Contract | None:
-    contracts = [load_contract(name) for name in registered_contracts()]
     fitting = [
         contract
-        for contract in contracts
+        for contract in loadable_contracts()
         if contract.head_sizes == head_sizes and contract.num_observations == num_observations
     ]
     if len(fitting) > 1:

@@ -17,10 +17,10 @@ from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Outcome, World, find_viewer
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, World
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
 from sb3_pvp.replay.fighters import Fighter, decisions, game_of, make_fighters, make_models, outlooks
-from sb3_pvp.replay.recording import HeadChoices, Moment, Recording, heads_of
+from sb3_pvp.replay.recording import HeadChoices, Moment, Recording, heads_of, viewer_of
 
 #: The agents' random numbers come from other seeds than the fight's.
 _AGENT_SEEDS = 1 << 32
@@ -60,7 +60,7 @@ def record_fight(
     models = make_models((first, second))
     played = contract or game_of(models) or HOME_GAME
     game = load_contract(getattr(world, "contract", played))
-    viewer = find_viewer(game.name)
+    viewer = viewer_of(game.name)
     fighters = make_fighters((first, second), models, game)
     fights = _make_fights(fighters, world=world, contract=played, reset_params=reset_params or {}, **settings)
     agents = [fighter for fighter in fighters if fighter.opponent is not None]
@@ -138,7 +138,7 @@ def _seen_by(agent: Fighter, fights: Fights, row: int) -> Observation:
 
 
 def _scene(fights: Fights, viewer: Any, names: list[str]) -> Any:
-    return viewer.scene(fights.world, 0, names, Outcome(int(fights.world.outcome[0, 0])).name.lower())
+    return viewer.scene(fights.world, 0, names)
 
 
 def _moments(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import VIEWERS, find_viewer
+from sb3_pvp.game import Game, find_game, loadable_games
 
 FORMAT = "sb3_pvp fight"
 VERSION = 1
@@ -135,6 +135,14 @@ class Recording:
     versions: Mapping[str, str] | None = None
 
 
+def viewer_of(game: str | Game) -> Any:
+    """What draws recorded fights of a game; raises `ValueError` if nobody knows the game, or how it looks."""
+    found = find_game(game)
+    if not hasattr(found.viewer, "page"):
+        raise ValueError(f"{found.name} has no viewer for recorded fights: nobody knows how to draw them")
+    return found.viewer
+
+
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
     """The decisions of a contract."""
     return tuple(
@@ -175,7 +183,8 @@ def load_fight(path: str | Path, number: int = 0) -> Recording:
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    for viewer in map(find_viewer, VIEWERS):
+    viewers: list[Any] = [game.viewer for game in loadable_games()]
+    for viewer in viewers:
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
@@ -200,7 +209,7 @@ def recording_from_plain(plain: Any) -> Recording:
     recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
     if not recording.moments:
         raise ValueError("it has no moments")
-    viewer, moments = find_viewer(recording.contract), []
+    viewer, moments = viewer_of(recording.contract), []
     for number, moment in enumerate(recording.moments):
         for decision in moment.decisions:
             if decision is not None:

@@ -6,11 +6,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 
 from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.common.plain_values import default_of
 
 #: The schedules that have a JSON form, by their ``type``.
 KINDS: dict[str, type[Schedule]] = {}
@@ -19,13 +20,22 @@ KINDS: dict[str, type[Schedule]] = {}
 class Schedule(ABC):
     """A value that depends on the number of finished roll-outs; picklable, and equal if it is set up equally.
 
-    Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes.
+    Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes. What they
+    are annotated with, `sb3_pvp.common.arguments.Kind`, is checked.
     """
 
-    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+    _kind: ClassVar[str]
+
+    def __init_subclass__(cls, kind: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if kind is not None:
+        cls._kind = kind
+        if kind:
             KINDS[kind] = cls
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            for kind in getattr(hint, "__metadata__", ()):
+                kind.read(f"{name} of a {self._kind} schedule", getattr(self, name))
 
     @abstractmethod
     def __call__(self, t: float, **variables: Any) -> Any:
@@ -34,12 +44,6 @@ class Schedule(ABC):
     def check(self, variables: Mapping[str, Any]) -> None:
         """Raises `ValueError` if there is no value at t = 0, given sample values of the variables."""
         self(0, **variables)
-
-    def to_config(self) -> Any:
-        """The JSON form, without keys that have their default; `parse_schedule` makes an equal schedule of it."""
-        kind = next(name for name, cls in KINDS.items() if cls is type(self))
-        values = {field.name: getattr(self, field.name) for field in fields(self) if not _is_default(self, field)}  # type: ignore[arg-type]
-        return {"type": kind} | {name: _config(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,6 @@ class Constant(Schedule, kind="constant"):
     def __call__(self, t: float, **variables: Any) -> Any:
         return copy.copy(self.value)  # lists stay as they are here, whatever the caller does to his
 
-    def to_config(self) -> Any:
-        """The bare value, unless it is an object, which would read as a schedule."""
-        return super().to_config() if isinstance(self.value, dict) else _config(self.value)
-
 
 @dataclass(frozen=True)
 class Function(Schedule):
@@ -64,10 +64,6 @@ class Function(Schedule):
 
     def __call__(self, t: float, **variables: Any) -> Any:
         return self.function(t)
-
-    def to_config(self) -> Any:
-        """Raises `ValueError`: a function has no JSON form."""
-        raise ValueError(f"the schedule {self.function!r} is a function, which cannot be written as JSON")
 
 
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
@@ -106,7 +102,7 @@ def _from_config(config: dict[str, Any]) -> Schedule:
     allowed = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     require_all_known(f"key of a {kind} schedule", keys, allowed)
     for name, field in allowed.items():
-        if field.default is MISSING and field.default_factory is MISSING and name not in keys:
+        if default_of(field) is MISSING and name not in keys:
             raise ValueError(f"a {kind} schedule needs the key {name!r}")
     return cls(**keys)
 
@@ -122,16 +118,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str, Schedule)) or callable(value):
         return value
     raise ValueError(f"a schedule is a JSON value or a function f(t); got {type(value).__name__}")
-
-
-def _config(value: Any) -> Any:
-    if isinstance(value, Schedule):
-        return value.to_config()
-    if isinstance(value, dict):
-        return {str(key): _config(part) for key, part in value.items()}
-    return [_config(part) for part in value] if isinstance(value, (list, tuple)) else value
-
-
-def _is_default(schedule: Schedule, field: Any) -> bool:
-    default = field.default if field.default_factory is MISSING else field.default_factory()
-    return bool(getattr(schedule, field.name) == default)

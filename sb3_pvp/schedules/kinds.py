@@ -21,18 +21,11 @@ class Linear(Schedule, kind="linear"):
     With ``round_value``, rounded to ``round_digits`` digits, or to an integer where those are ``None``.
     """
 
-    initial_value: float
-    final_value: float
-    change_over_time_steps: float
-    round_value: bool = False
-    round_digits: int | None = None
-
-    def __post_init__(self) -> None:
-        _check(self, "a linear schedule", NUMBER, "initial_value", "final_value")
-        _check(self, "a linear schedule", ABOVE_0, "change_over_time_steps")
-        _check(self, "a linear schedule", FLAG, "round_value")
-        if self.round_digits is not None:
-            _check(self, "a linear schedule", INTEGER, "round_digits")
+    initial_value: Annotated[float, NUMBER]
+    final_value: Annotated[float, NUMBER]
+    change_over_time_steps: Annotated[float, ABOVE_0]
+    round_value: Annotated[bool, FLAG] = False
+    round_digits: Annotated[int | None, Kind[int | None](int | None, "an integer")] = None
 
     def __call__(self, t: float, **variables: Any) -> float:
         value = self._value(t / self.change_over_time_steps)
@@ -51,13 +44,13 @@ class Log(Schedule, kind="log"):
     The ``base`` of the logarithm is part of the grammar and has no effect.
     """
 
-    initial_value: float
-    final_value: float
-    change_over_time_steps: float
-    base: float = 10
+    initial_value: Annotated[float, ABOVE_0]
+    final_value: Annotated[float, ABOVE_0]
+    change_over_time_steps: Annotated[float, ABOVE_0]
+    base: Annotated[float, ABOVE_0] = 10
 
     def __post_init__(self) -> None:
-        _check(self, "a log schedule", ABOVE_0, "initial_value", "final_value", "change_over_time_steps", "base")
+        super().__post_init__()
         if self.base == 1:
             raise ValueError("base of a log schedule must be another number than 1")
 
@@ -104,10 +97,6 @@ class Jump(Schedule, kind="jump"):
         for threshold, schedule in self.jumps:
             schedule(threshold)
 
-    def to_config(self) -> Any:
-        """The JSON form; thresholds are strings there, in the listed order."""
-        return {"type": "jump", "jumps": {str(threshold): schedule.to_config() for threshold, schedule in self.jumps}}
-
 
 @dataclass(frozen=True)
 class BooleanArray(Schedule, kind="npboolarray"):
@@ -116,21 +105,17 @@ class BooleanArray(Schedule, kind="npboolarray"):
     All are ``default_value``, then those at ``true_indices`` true, then those at ``false_indices`` false.
     """
 
-    size: int = 0
+    size: Annotated[int, COUNT] = 0
     true_indices: tuple[int, ...] = ()
     false_indices: tuple[int, ...] = ()
-    default_value: bool = True
+    default_value: Annotated[bool, FLAG] = True
 
     def __post_init__(self) -> None:
-        _check(self, "an npboolarray", COUNT, "size")
-        _check(self, "an npboolarray", FLAG, "default_value")
-        index = Kind[int](Annotated[int, Field(ge=-self.size, lt=self.size)], "an index")
+        super().__post_init__()
+        index = Annotated[int, Field(ge=-self.size, lt=self.size)]
+        indices = Kind[Any](list[index] | tuple[index, ...], f"a list of integers below its size, {self.size}")
         for name in ("true_indices", "false_indices"):
-            indices = getattr(self, name)
-            if not isinstance(indices, (list, tuple)) or not all(map(index.fits, indices)):
-                expected = f"a list of integers below its size, {self.size}"
-                raise ValueError(f"{name} of an npboolarray must be {expected}, got {indices!r}")
-            object.__setattr__(self, name, tuple(indices))
+            object.__setattr__(self, name, tuple(indices.read(f"{name} of an npboolarray", getattr(self, name))))
 
     def __call__(self, t: float, **variables: Any) -> NDArray[np.bool_]:
         """A new array ``(size,)``."""
@@ -147,8 +132,3 @@ def _threshold(key: Any) -> int:
     except ValueError:
         pass
     raise ValueError(f"thresholds of a jump schedule must be integers, got {key!r}")
-
-
-def _check(schedule: Schedule, article: str, kind: Kind[Any], *names: str) -> None:
-    for name in names:
-        kind.read(f"{name} of {article}", getattr(schedule, name))

@@ -121,6 +121,10 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 
 
+#: What else a formula may consist of.
+_PARTS = (ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load)
+
+
 @lru_cache(maxsize=256)
 def parse_formula(text: str) -> ast.expr:
     """The syntax tree of a formula; raises `ValueError` for anything that is not in the language."""
@@ -136,24 +140,25 @@ def parse_formula(text: str) -> ast.expr:
 
 
 def _check(node: ast.AST) -> None:
-    known = (*_NODES, *_OPERATORS, ast.USub, ast.Load)
-    if type(node) not in known or (isinstance(node, ast.Constant) and type(node.value) not in (bool, int, float, str)):
-        what = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
-        raise ValueError(
-            f"{what} is not in the language, which has numbers, strings, names, + - * / **, comparisons, "
-            f"'a if c else b' and calls of {', '.join(FUNCTIONS)}"
-        )
-    if isinstance(node, ast.Call):
-        _check_call(node)
-
-
-def _check_call(node: ast.Call) -> None:
-    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-        raise ValueError(f"{ast.unparse(node.func)!r} is no function; there are {', '.join(FUNCTIONS)}")
-    rule = FUNCTIONS[node.func.id]
-    if node.keywords or not rule.fewest <= len(node.args) <= rule.most:
-        expected = "no" if not rule.most else f"{rule.fewest} or more" if rule.most > 2 else rule.most
-        raise ValueError(f"{node.func.id}() takes {expected} arguments, without keywords")
+    match node:
+        case ast.Constant(value) if type(value) not in (bool, int, float, str):
+            what = repr(value)
+        case ast.Call(func) if not isinstance(func, ast.Name) or func.id not in FUNCTIONS:
+            raise ValueError(f"{ast.unparse(func)!r} is no function; there are {', '.join(FUNCTIONS)}")
+        case ast.Call(ast.Name(name), arguments, keywords):
+            rule = FUNCTIONS[name]
+            if not keywords and rule.fewest <= len(arguments) <= rule.most:
+                return
+            expected = "no" if not rule.most else f"{rule.fewest} or more" if rule.most > 2 else rule.most
+            raise ValueError(f"{name}() takes {expected} arguments, without keywords")
+        case _ if isinstance(node, (*_PARTS, *_OPERATORS)):
+            return
+        case _:
+            what = type(node).__name__
+    raise ValueError(
+        f"{what} is not in the language, which has numbers, strings, names, + - * / **, comparisons, "
+        f"'a if c else b' and calls of {', '.join(FUNCTIONS)}"
+    )
 
 
 class Evaluation:
@@ -164,7 +169,7 @@ class Evaluation:
 
     def __init__(self, names: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
         self._names = names
-        self._variables = variables
+        self._shape = np.broadcast_shapes(*(value.shape for value in variables.values() if _is_array(value)))
         self._budget = NODE_BUDGET
 
     def run(self, tree: ast.expr) -> Any:
@@ -176,52 +181,32 @@ class Evaluation:
         self._budget -= 1
         if self._budget < 0:
             raise ValueError(f"more than {NODE_BUDGET} evaluated parts; make it shorter")
-        return _NODES[type(node)](self, node)
-
-    def _constant(self, node: ast.Constant) -> Any:
-        return node.value
-
-    def _name(self, node: ast.Name) -> Any:
-        if node.id not in self._names:
-            raise ValueError(f"{unknown_name('name', node.id, sorted(self._names))}. Or give it a value in 'defaults'")
-        return _widened(self._names[node.id])
-
-    def _binary(self, node: ast.BinOp) -> Any:
-        left, right = _number(self._value(node.left)), _number(self._value(node.right))
-        return _OPERATORS[type(node.op)](left, right)
-
-    def _minus(self, node: ast.UnaryOp) -> Any:
-        return -_number(self._value(node.operand))
-
-    def _comparison(self, node: ast.Compare) -> Any:
-        values = [self._value(part) for part in (node.left, *node.comparators)]
-        links = zip(node.ops, pairwise(values), strict=True)
-        return reduce(operator.and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
-
-    def _choice(self, node: ast.IfExp) -> Any:
-        condition = self._value(node.test)
-        if _is_array(condition):
-            return np.where(condition, self._value(node.body), self._value(node.orelse))
-        return self._value(node.body if condition else node.orelse)
-
-    def _call(self, node: ast.Call) -> Any:
-        name = node.func.id  # type: ignore[attr-defined]
-        values = [_number(self._value(argument)) for argument in node.args]
-        return FUNCTIONS[name].call(*([self._shape()] if name in _RANDOM else []), *values)
-
-    def _shape(self) -> tuple[int, ...]:
-        return np.broadcast_shapes(*(value.shape for value in self._variables.values() if _is_array(value)))
-
-
-_NODES: dict[type[ast.AST], Callable[[Evaluation, Any], Any]] = {
-    ast.Constant: Evaluation._constant,
-    ast.Name: Evaluation._name,
-    ast.BinOp: Evaluation._binary,
-    ast.UnaryOp: Evaluation._minus,
-    ast.Compare: Evaluation._comparison,
-    ast.IfExp: Evaluation._choice,
-    ast.Call: Evaluation._call,
-}
+        match node:
+            case ast.Constant(value):
+                return value
+            case ast.Name(name):
+                if name not in self._names:
+                    raise ValueError(
+                        f"{unknown_name('name', name, sorted(self._names))}. Or give it a value in 'defaults'"
+                    )
+                return _widened(self._names[name])
+            case ast.BinOp(left, operation, right):
+                return _OPERATORS[type(operation)](_number(self._value(left)), _number(self._value(right)))
+            case ast.UnaryOp(operand=operand):
+                return -_number(self._value(operand))
+            case ast.Compare(left, operations, others):
+                pairs = pairwise([self._value(part) for part in (left, *others)])
+                links = zip(operations, pairs, strict=True)
+                return reduce(operator.and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
+            case ast.IfExp(test, body, otherwise):
+                condition = self._value(test)
+                if _is_array(condition):
+                    return np.where(condition, self._value(body), self._value(otherwise))
+                return self._value(body if condition else otherwise)
+            case ast.Call(ast.Name(name), arguments):
+                values = [_number(self._value(argument)) for argument in arguments]
+                return FUNCTIONS[name].call(*([self._shape] if name in _RANDOM else []), *values)
+        raise AssertionError("formulas are checked when they are parsed")
 
 
 def _is_array(value: Any) -> bool:
@@ -229,7 +214,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _widened(value: Any) -> Any:
-    """Numbers of NumPy in the widest type of their kind: ``damage * 100`` in bytes would overflow without a word."""
+    """Numbers of NumPy in the widest type of their kind: bytes times 100 would overflow without a word."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":

@@ -67,17 +67,16 @@ def broken(path: str, value: Any, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("comment", "x", "top level: unknown field 'comment'"),
-        ("actions/0/note", 1, r"actions\[0\] \(attack\): unknown field 'note'"),
-        ("actions/1/actions/1/dependancies", {}, r"actions\[1\] \(melee_attack_type\), actions\[1\] .*'dependencies'"),
-        ("actions/1/actions/1/dependencies/require", [], "dependencies: unknown field 'require'"),
-        ("actions/1/actions/1/dependencies/require_all", "melee_attack", "'require_all' must be a list of texts"),
+        ("comment", "x", "the top is with unknown comment"),
+        ("actions/0/note", 1, r"actions\[0\] is with unknown note"),
+        ("actions/1/actions/1/dependancies", {}, r"actions\[1\].actions\[1\] is with unknown dependancies"),
+        ("actions/1/actions/1/dependencies/require", [], r"actions\[1\] is with unknown require"),
+        ("actions/1/actions/1/dependencies/require_all", "melee_attack", "require_all should be a valid"),
         ("actions/1/actions/1/dependencies/require_all", ["prayers"], "names 'prayers', which is no sub-action"),
         ("actions/0/actions/1/dependencies", {"require_any": ["use_brew"]}, "names 'use_brew', which is not decided"),
-        ("observations/3/partial", 1, "'partial' must be true or false, not 1"),
-        ("observations/3/kind", "int", r"observations\[3\] \(player_spec_equipped\): unknown field 'kind'"),
-        ("observations/3/id", None, "field 'id' must be a text"),
-        ("actions", {}, "field 'actions' must be a list"),
+        ("observations/3/partial", 1, "partial should be a valid boolean, got 1"),
+        ("observations/3/id", None, r"observations\[3\].id should be a valid string"),
+        ("actions", {}, "actions should be a valid"),
     ],
 )
 def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
@@ -90,10 +89,10 @@ def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: 
     ("path", "value", "message"),
     [
         ("version", 2, "version 1 can be read"),
-        ("heads/0/about", 3, "'about' must be a text"),
-        ("observations/0/kind", "double", "unknown kind 'double'"),
-        ("observations/0/flags", ["partly"], "unknown flag 'partly'.*'partial'"),
-        ("observations/0/note", "x", r"observations\[0\] \(player_using_melee\): unknown field 'note'"),
+        ("heads/0/about", 3, r"actions\[0\].description should be a valid string, got 3"),
+        ("observations/0/kind", "double", r"observations\[0\].kind should be 'int' or 'float', got 'double'"),
+        ("observations/0/flags", ["partly"], r"observations\[0\] is with unknown partly"),
+        ("observations/0/note", "x", r"observations\[0\] is with unknown note"),
     ],
 )
 def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
@@ -106,8 +105,8 @@ def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, messag
     ("text", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "top level must be an object"),
-        ('{"actions": []}', "field 'observations' is missing|empty list"),
+        ("[]", "must be an object"),
+        ('{"actions": []}', "without observations"),
         ('{"actions": [], "actions": []}', "written twice"),
     ],
 )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from docs.contract_page import render_page
 from sb3_pvp.contract import Contract, ContractError, load_contract
-from sb3_pvp.contract.__main__ import render_page
 
 NH = load_contract("NhEnv")
 DHAROK = load_contract("DharokEnv")

@@ -9,24 +9,22 @@ import pytest
 
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.report import RANDOMISED
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.testing import check_pvp_env, check_world
 from tests.envs.fake_world import FakeWorld, ending
-
-RANDOM_FIGHTS = {
-    "randomizeGear": True,
-    "randomizeBuild": True,
-    "randomizeFightType": True,
-    "randomBuildOptions": ["PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED"],
-}
+from tests.reports import check_reports
 
 
 def test_the_embedded_world_keeps_its_promises() -> None:
-    check_world(SimWorld(12, reset_params=RANDOM_FIGHTS), ticks=250)
+    world = SimWorld(12, reset_params=RANDOMISED)
+    check_world(world, ticks=250)
+    check_reports(world, ticks=250)
 
 
 def test_the_fake_world_and_its_environment_pass() -> None:
     check_world(FakeWorld(2), ticks=60)
+    check_reports(FakeWorld(2), ticks=60)
     check_pvp_env(NhEnv(opponent="noop", world=FakeWorld), ticks=60)
 
 
@@ -91,13 +89,11 @@ class TwoDistances(FakeWorld):
     ("world", "message"),
     [
         (Float64(2), "obs must be float32"),
-        (NotANumber(2), "'attack_level_scale' must be finite"),
         (Unseeded(2), "differs after the same seed"),
         (Resurrecting(2), "must keep its outcome"),
         (Timeless(2), "ticks must grow by one"),
         (Careless(2), "an action of floats must raise ValueError, it was accepted"),
         (AnySeed(2), "seed -1 must raise ValueError"),
-        (TwoDistances(2), "the seats disagree: 'distance'"),
         (ending((Outcome.WON, Outcome.TIED))(2), "the seats disagree about the outcome: WON and TIED"),
         (ending((Outcome.LOST, Outcome.RUNNING))(2), "LOST and RUNNING"),
     ],
@@ -105,6 +101,18 @@ class TwoDistances(FakeWorld):
 def test_a_broken_world_is_found_out(world: FakeWorld, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_world(world, ticks=60)
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (NotANumber(2), "'attack_level_scale' must be finite"),
+        (TwoDistances(2), "the seats disagree: 'distance'"),
+    ],
+)
+def test_a_broken_report_is_found_out(world: FakeWorld, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_reports(world, ticks=60)
 
 
 class WrongMask(NhEnv):

@@ -20,6 +20,7 @@ from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp.game import DesyncReason, Outcome
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
 from sb3_pvp.testing import check_world
+from tests.reports import check_reports
 from tests.rsps.fake_world import DEATH_TICK
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.one_fault import OneFault
@@ -104,6 +105,7 @@ def test_both_seats_see_and_act() -> None:
 def test_check_world(port: int) -> None:
     world = remote(port, 2)
     check_world(world, ticks=20, seeded=False)
+    check_reports(world, ticks=20)
     world.close()
 
 

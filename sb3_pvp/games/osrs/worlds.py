@@ -6,7 +6,6 @@ from typing import Any
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import World, WorldFactory, contract_of
-from sb3_pvp.games.osrs.remote.address import is_address, parse_address
 
 __all__ = ["EMBEDDED", "WorldFactory", "check_world_name", "contract_of", "make_world"]
 
@@ -15,10 +14,13 @@ EMBEDDED = "sim"
 
 def check_world_name(world: str) -> None:
     """Raises `ValueError` unless ``world`` is the embedded one or the address of a server."""
-    if isinstance(world, str) and is_address(world):
-        parse_address(world)
-    else:
+    if world == EMBEDDED:
+        return
+    from sb3_pvp.games.osrs.remote.address import is_address, parse_address  # here: the client is big
+
+    if not is_address(world):
         require_known("world", world, (EMBEDDED, "rsps://host:port"))
+    parse_address(world)
 
 
 def make_world(world: str, **options: Any) -> World:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from sb3_pvp.common import watcher
-from sb3_pvp.common.watcher import COOKIE, stop
+from sb3_pvp.common.watched_process import WatchedProcess
 from sb3_pvp.games.osrs.remote.address import DEFAULT_PORT, PORT_VARIABLE, SCHEME
 from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 
@@ -26,8 +21,6 @@ GRACE = 10.0
 POLL_SECONDS = 0.2
 #: Of the log, in an error.
 LAST_LINES = 15
-
-_SCRIPT = Path(watcher.__file__)
 
 
 class RspsServer:
@@ -91,7 +84,7 @@ class RspsServer:
         self._command = _checked_command(command, self.environment, cwd)
         self._cwd = cwd
         self._start_timeout = start_timeout
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WatchedProcess | None = None
 
     @property
     def address(self) -> str:
@@ -108,18 +101,8 @@ class RspsServer:
             raise RemoteError("the server was started already")
         if _listens(self.port):
             raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
-        self.environment[COOKIE] = secrets.token_hex(16)
-        arguments = [sys.executable, "-I", "-S", str(_SCRIPT), str(os.getpid()), str(GRACE), *self._command]
-        with open(self.log_file, "wb") as log:
-            self._process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment,
-                cwd=self._cwd,
-                start_new_session=True,  # so that Ctrl-C does not reach it
-            )
+        self.log_file.write_bytes(b"")
+        self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, GRACE)
         try:
             self._wait_until_it_listens(self._process)
         except BaseException:
@@ -135,13 +118,8 @@ class RspsServer:
     def close(self) -> None:
         """Stops the server and everything it has started, politely at first; later calls do nothing."""
         process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.wait()
-        # If somebody has killed the process in between, this is still to be done.
-        stop(process.pid, self.environment[COOKIE], GRACE)
+        if process is not None:
+            process.close()
 
     def __enter__(self) -> RspsServer:
         self.start()
@@ -152,11 +130,11 @@ class RspsServer:
     ) -> None:
         self.close()
 
-    def _wait_until_it_listens(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_it_listens(self, process: WatchedProcess) -> None:
         deadline = time.monotonic() + self._start_timeout
         while not _listens(self.port):
-            if process.poll() is not None:
-                raise RemoteError(self._failure(f"the server ended with exit code {process.returncode}"))
+            if (code := process.poll()) is not None:
+                raise RemoteError(self._failure(f"the server ended with exit code {code}"))
             if time.monotonic() > deadline:
                 raise RemoteError(self._failure(f"the server did not listen within {self._start_timeout:g} s"))
             time.sleep(POLL_SECONDS)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
-from sb3_pvp.games.osrs.sim import kernels, parameters
-from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
-from sb3_pvp.games.osrs.sim.dharok import kernels as dharok_kernels
-from sb3_pvp.games.osrs.sim.dharok.loadout import BUILD_NAMES as DHAROK_BUILD_NAMES
+from sb3_pvp.games.osrs.sim import parameters
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,18 @@ class Game:
     reset_parameters: tuple[str, ...]
 
 
-_NH = Game(kernels.reset_fights, kernels.step_fights, BUILD_NAMES, parameters.RESET_PARAMETER_NAMES)
-_DHAROK = Game(
-    dharok_kernels.reset_fights,
-    dharok_kernels.step_fights,
-    DHAROK_BUILD_NAMES,
-    parameters.DHAROK_RESET_PARAMETER_NAMES,
-)
-_GAMES: dict[str, Game] = {"NhEnv": _NH, "DharokEnv": _DHAROK}
-
-
+@cache
 def game_of(contract: str) -> Game:
-    """The game of a contract's name; `ValueError` for another one, with those that exist."""
-    if contract not in _GAMES:
-        raise parameters.unknown("contract of the embedded world", contract, _GAMES)
-    return _GAMES[contract]
+    """The game of a contract's name, imported only now; `ValueError` for another one, with those that exist."""
+    if contract == "NhEnv":
+        from sb3_pvp.games.osrs.sim import builds, kernels
+
+        names = parameters.RESET_PARAMETER_NAMES
+        return Game(kernels.reset_fights, kernels.step_fights, builds.BUILD_NAMES, names)
+    if contract == "DharokEnv":
+        from sb3_pvp.games.osrs.sim.dharok import kernels as dharok_kernels
+        from sb3_pvp.games.osrs.sim.dharok.loadout import BUILD_NAMES
+
+        names = parameters.DHAROK_RESET_PARAMETER_NAMES
+        return Game(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
+    raise parameters.unknown("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))

@@ -1,4 +1,4 @@
-"""``python -m sb3_pvp.contract [NAME ...]`` prints contracts as a Markdown page (all registered ones by default)."""
+"""``python -m docs.contract_page [NAME ...]`` prints contracts as a Markdown page (all installed ones by default)."""
 
 from __future__ import annotations
 
