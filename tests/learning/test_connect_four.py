@@ -1,4 +1,4 @@
-"""The example of docs/examples/connect_four.py: another game, learned by self-play alone."""
+"""The example of examples/connect_four.py: another game, learned by self-play alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.slow

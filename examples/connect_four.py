@@ -1,4 +1,4 @@
-"""Self-play in a game of PettingZoo: ``python docs/examples/connect_four.py``.
+"""Self-play in a game of PettingZoo: ``python examples/connect_four.py``.
 
 Needs ``pip install 'sb3-pvp[examples]'``. From nothing to winning most games against a random player in about a minute
 of one core; nobody is shown a random player while learning.
