@@ -15,9 +15,10 @@ import torch as th
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import find_game
 from sb3_pvp.matches.evaluation import Score, evaluate_model
-from sb3_pvp.matches.rating import Arena, rate
+from sb3_pvp.matches.rating import rate
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player
 from sb3_pvp.selfplay.leaderboard import as_table
@@ -53,7 +54,7 @@ def train(game: str, folder: Path, steps: int, seed: int = 0) -> PvpPPO:
 def show_ratings(game: str, folder: Path, fights: int) -> None:
     """Lets snapshots and the random player, ``baseline``, fight for their ratings, and prints them."""
     league = League.existing(folder / "league")
-    for _ in rate(league, [*league.players(), Player("baseline")], 50, Arena(game=game), max_fights=fights):
+    for _ in rate(league, [*league.players(), Player("baseline")], 50, FightSettings(game=game), max_fights=fights):
         pass
     print(as_table(league.leaderboard(rollouts=False)))
 

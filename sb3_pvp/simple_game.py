@@ -32,8 +32,6 @@ class ArrayWorld:
         report: the fields of the report, as NumPy's dtypes take them.
     """
 
-    bot_name = "random"
-
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
         if num_fights < 1:
             raise ValueError(f"num_fights must be at least 1, got {num_fights!r}")

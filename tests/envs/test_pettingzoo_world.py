@@ -148,11 +148,11 @@ def test_a_snapshot_of_another_game_is_refused() -> None:
         world_of(CONNECT_FOUR).set_state(world_of(PettingZooGame(Auction)).get_state())
 
 
-def test_the_bot_plays_at_random_and_is_called_so() -> None:
+def test_the_bot_plays_at_random() -> None:
     env = PvpVecEnv(8, game=SHUFFLED)
     env.reset()
     infos = ended(env, 200)
-    assert {info["opponent"] for info in infos} == {"random"}
+    assert {info["opponent"] for info in infos} == {"baseline"}  # as in leagues
     assert {info["outcome"] for info in infos} >= {"won", "lost"}
     wins = [info["is_success"] for info in infos]
     assert 0.25 < np.mean(wins) < 0.75

@@ -82,6 +82,6 @@ def test_positions_are_shown_as_text() -> None:
     env.reset(seed=0)
     env.step(env.contract.random_action(env.action_masks(), np.random.default_rng(0)))
     title, *board = str(env.render()).splitlines()
-    assert title == "X learner, O random: running"
+    assert title == "X learner, O baseline: running"
     assert sorted("".join(board)) in [[*"........", symbol] for symbol in "OX"]
     env.close()
