@@ -55,11 +55,13 @@ def make_learner(
 
 def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
     """How likely each choice is."""
-    num_choices = len(model.policy.observation_space["action_mask"].low)
+    policy: Any = model.policy
+    num_choices = policy.action_space.nvec[0]
     seen = {"observation": th.ones(num_choices, 1, 1), "action_mask": th.ones(num_choices, num_choices)}
     with th.no_grad():
-        _, log_probs, _ = model.policy.evaluate_actions(seen, th.arange(num_choices)[:, None])
-    return log_probs.exp().double().numpy()
+        _, log_probs, _ = policy.evaluate_actions(seen, th.arange(num_choices)[:, None])
+    strategy: NDArray[np.float64] = log_probs.exp().double().numpy()
+    return strategy
 
 
 class Strategies(BaseCallback):

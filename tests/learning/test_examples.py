@@ -46,6 +46,11 @@ def test_self_play_alone_beats_a_random_player(game: str, steps: int, league_tra
     assert league_training.main([game, "--steps", str(steps), "--fights", "16"]).win_rate > 0.75
 
 
+def test_a_game_is_played_in_its_own_world_only() -> None:
+    with pytest.raises(ValueError, match="tic_tac_toe is played in 'sim' only, not in 'rsps://host:1'"):
+        PvpEnv(game="tic_tac_toe:TicTacToe", world="rsps://host:1")
+
+
 def play(world: Any, *cells: int) -> None:
     """Whoever is to move draws in these cells; the other one tries as well, and may not."""
     for cell in cells:

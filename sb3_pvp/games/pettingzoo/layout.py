@@ -57,7 +57,8 @@ class GameLayout:
 
     def features(self, observation: Any, agent: int, to_move: bool) -> NDArray[np.float32]:
         """What the agent, 0 or 1, sees: float32 ``(num_observations,)``."""
-        flat = spaces.flatten(self._space, observation[OBSERVATION] if _is_masked(observation) else observation)
+        seen = observation[OBSERVATION] if _is_masked(observation) else observation
+        flat: Any = spaces.flatten(self._space, seen)
         return np.concatenate([flat, [agent, to_move][: 1 + self.in_turns]], dtype=np.float32, casting="unsafe")
 
     def mask(self, observation: Any, info: Mapping[str, Any]) -> NDArray[np.bool_]:
