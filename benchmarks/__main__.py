@@ -1,4 +1,4 @@
-"""``python -m benchmarks world|rollout|train|server|faults|rock_paper_scissors|learning_curves``."""
+"""``python -m benchmarks world|rollout|train|server|faults|learning_curves``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sb3_pvp.cli.usage import run_app
 app = typer.Typer(add_completion=False, help="Measure speed, what faults do, and learning.", rich_markup_mode=None)
 app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
+app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)
-app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.add_typer(learning_curves, name="learning_curves")
 
 
