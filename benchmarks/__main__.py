@@ -8,15 +8,17 @@ import typer
 
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.server import bench_server
 from benchmarks.train import bench_train
 from benchmarks.world import bench_world
 from sb3_pvp.cli.usage import run_app
 
-app = typer.Typer(add_completion=False, help="Measure speed, and what faults do.", rich_markup_mode=None)
+app = typer.Typer(add_completion=False, help="Measure speed, what faults do, and learning.", rich_markup_mode=None)
 app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
+app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)

@@ -1,9 +1,4 @@
-"""Rock, paper, scissors as a game with all that it needs, and a learner who plays itself.
-
-    python examples/rock_paper_scissors.py
-
-Elsewhere, in a folder where Python finds this file, it is ``game="rock_paper_scissors:RockPaperScissors"``.
-"""
+"""Rock, paper, scissors: all that a game needs; ``python examples/rock_paper_scissors.py`` trains it."""
 
 from __future__ import annotations
 
@@ -47,9 +42,6 @@ class RockPaperScissors(Game):
 
 
 if __name__ == "__main__":
-    from sb3_pvp import PvpPPO
-    from sb3_pvp.envs import PvpVecEnv
-    from sb3_pvp.policies import AutoregressivePolicy
+    from league_training import main
 
-    env = PvpVecEnv(64, game=RockPaperScissors(), opponent="self")
-    PvpPPO(AutoregressivePolicy, env, n_steps=16, batch_size=256, verbose=1).learn(20_000)
+    main(["rock_paper_scissors:RockPaperScissors", "--steps", "20000"])

@@ -247,9 +247,12 @@ class Game(Protocol):
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
+        if where != "sim":
+            raise ValueError(f"{self.name} is played in 'sim' only, not in {where!r}")
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
         """A world of so many fights, fight ``i`` seeded with ``seed + i``; ``where`` is ``"sim"`` or an address."""
+        raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
 #: Makes worlds, see `make_world`; may have an attribute ``contract``.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,12 +41,9 @@ CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def own_game() -> Any:
-    """The game of ``own_game.zip``, as ``NhVecEnv(world=...)`` takes it: a factory of worlds with its own contract."""
-    sys.path.insert(0, str(FIRST.parents[2] / "docs" / "examples"))
-    try:
-        from matrix_games import ROCK_PAPER_SCISSORS
-    finally:
-        sys.path.pop(0)
+    """The game of ``own_game.zip``."""
+    from benchmarks.matrix_games import ROCK_PAPER_SCISSORS
+
     return ROCK_PAPER_SCISSORS
 
 
@@ -56,7 +52,7 @@ def fights_of(game: str, num_envs: int, **arguments: Any) -> NhVecEnv:
     played: dict[str, dict[str, Any]] = {
         "NhEnv": {"contract": "NhEnv"},
         "DharokEnv": {"contract": "DharokEnv", "frame_ages": (0, 2)},
-        "rock_paper_scissors": {"world": own_game(), "rewards": {"tie": 0.0}},
+        "rock_paper_scissors": {"game": own_game()},
     }
     return NhVecEnv(num_envs, **played[game], **arguments)
 
@@ -74,7 +70,7 @@ def rate_in_own_game(folder: Path, num_fights: int) -> set[str]:
     from sb3_pvp.selfplay import League
 
     league = League.existing(folder)
-    *_, last = rate(league, league.players(), 1.0, Arena(own_game()), max_fights=num_fights)
+    *_, last = rate(league, league.players(), 1.0, Arena(game=own_game()), max_fights=num_fights)
     league.save_ratings()
     return {str(player) for player in last.half_widths}
 

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
         (["rollout", "--seconds", "0"], "--seconds"),
         (["train", "--batches", "1,zero"], "1,zero"),
         (["train", "--n-steps", "many"], "--n-steps"),
+        (["rock_paper_scissors", "--seeds", "0"], "--seeds"),
         (["learning_curves", "plot", "run", "-o", "."], "'.' is a directory"),
         (["learning_curves", "plot", "run", "--json", "."], "'.' is a directory"),
     ],
@@ -47,5 +48,5 @@ def test_one_line_and_exit_code_2(arguments: list[str], words: str, capsys: pyte
 def test_the_folder_is_a_program() -> None:
     command = [sys.executable, "-m", "benchmarks", "--help"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in ("world", "rollout", "train", "server", "faults", "learning_curves"):
+    for name in ("world", "rollout", "train", "server", "faults", "rock_paper_scissors", "learning_curves"):
         assert name in printed

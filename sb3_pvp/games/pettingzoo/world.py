@@ -3,77 +3,53 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sb3_pvp.common.checks import check_seed
-from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.contract import Contract
-from sb3_pvp.contract.actions import fight_numbers, joint_actions
-from sb3_pvp.game import NUM_SEATS, Outcome
-from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.game import NUM_SEATS, Game, Outcome
 from sb3_pvp.games.pettingzoo.layout import GameLayout
-from sb3_pvp.games.pettingzoo.match import make_match
-
-#: The options of a reset; ``death_match`` and ``training``, which environments always tell, mean nothing here.
-_OPTIONS = ("seed", "bots", "reset_params", "death_match", "training")
-_BOT_SEAT = 1
+from sb3_pvp.simple_game import ArrayWorld
 
 
-@dataclass(frozen=True)
-class PettingZooGame:
-    """A game: give it to ``NhVecEnv(world=...)`` or ``NhEnv(world=...)``, which then play it.
+class PettingZooGame(Game):
+    """A game of PettingZoo: its contract is made from its spaces, its name is that of its metadata.
 
-    Attributes:
-        make_env: makes an ``AECEnv`` or a ``ParallelEnv`` with two agents, such as ``connect_four_v3.env``. For
-            processes of their own (``SubprocVecEnv``) it must be a function that can be pickled.
+    Args:
+        make_env: makes an ``AECEnv`` or a ``ParallelEnv`` with two agents, such as ``connect_four_v3.raw_env``; one is
+            made at once. For processes of their own (``SubprocVecEnv``) it must be a function that can be pickled.
         shuffle_agents: the seats change agents at random from match to match, so that a learner is now the first, now
             the second; false: the first seat, which is the learner's, is the first agent.
         privileged: a critic sees what the opponent sees: of use where players move at once or hide something.
+
+    Raises:
+        ValueError: for a game that cannot be played here, see `GameLayout`.
     """
 
-    make_env: Callable[[], Any]
-    shuffle_agents: bool = True
-    privileged: bool = False
-
-    @cached_property
-    def layout(self) -> GameLayout:
-        """What players see and do; raises `ValueError` for a game that cannot be played here (`GameLayout`)."""
-        env = self.make_env()
+    def __init__(self, make_env: Callable[[], Any], shuffle_agents: bool = True, privileged: bool = False) -> None:
+        self.make_env, self.shuffle_agents = make_env, shuffle_agents
+        env = make_env()
         try:
-            return GameLayout(env, self.privileged)
+            self.layout = GameLayout(env, privileged)
         finally:
             env.close()
+        self.contract = self.layout.contract
+        self.name = self.contract.name
 
-    @property
-    def contract(self) -> Contract:
-        """The contract of the game, made from its spaces."""
-        return self.layout.contract
-
-    def __call__(
-        self,
-        num_fights: int = 1,
-        seed: int = 0,
-        reset_params: Mapping[str, Any] | None = None,
-        contract: str | Contract | None = None,
-    ) -> PettingZooWorld:
-        """A world of so many matches; the contract is always the game's own."""
-        return PettingZooWorld(self, num_fights, seed, reset_params)
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> PettingZooWorld:
+        """See `sb3_pvp.game.Game`; ``params`` are the ``options`` of the game's ``reset``."""
+        return PettingZooWorld(self, num_fights, seed, params)
 
 
-class PettingZooWorld:
-    """F matches of a game behind the face of `sb3_pvp.game.World`.
+class PettingZooWorld(ArrayWorld):
+    """F matches of a game.
 
     In games with turns a player whose turn it is not has one legal action, to wait. A choice that is not possible
     becomes the first that is. A match ends for both players at once; whoever has the larger sum of rewards has won,
-    equal sums are a tie, also where the game calls its end a truncation. The world's own bot, ``"baseline"``, moves at
-    random and is called so.
+    equal sums are a tie, also where the game calls its end a truncation.
 
     A match follows from its seed and its moves; with this, and no knowledge of the game, `get_state` and `set_state` go
     back to any moment, provided that the game draws all its random numbers from the seed of its ``reset``.
@@ -82,68 +58,30 @@ class PettingZooWorld:
         game: what is played.
         num_fights: F.
         seed: fight ``i`` is seeded with ``seed + i``.
-        reset_params: the ``options`` of the game's ``reset``.
-
-    Raises:
-        ValueError: for impossible values.
+        params: the ``options`` of the game's ``reset``.
     """
 
-    bot_name = "random"
-
     def __init__(
-        self, game: PettingZooGame, num_fights: int = 1, seed: int = 0, reset_params: Mapping[str, Any] | None = None
+        self, game: PettingZooGame, num_fights: int, seed: int = 0, params: Mapping[str, Any] | None = None
     ) -> None:
-        if num_fights < 1:
-            raise ValueError(f"num_fights must be at least 1, got {num_fights!r}")
-        self.contract, self.num_fights = game.contract, num_fights
-        self._shuffles, self._reset_params = game.shuffle_agents, dict(reset_params or {})
-        self._matches = [make_match(game.make_env, game.layout) for _ in range(num_fights)]
-        shape = (num_fights, NUM_SEATS)
-        self.obs = np.zeros((*shape, self.contract.num_observations), np.float32)
-        self.masks = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
-        self.meta: NDArray[np.void] = np.zeros(shape, META_DTYPE)
-        self.outcome = np.zeros(shape, np.uint8)
-        self._random = [np.random.default_rng(seed + fight) for fight in range(num_fights)]
-        self._bots = [False] * num_fights
+        super().__init__(game.contract, num_fights, seed)
+        self._shuffles, self._params = game.shuffle_agents, dict(params or {})
+        self._matches = [_Match(game.make_env(), game.layout) for _ in range(num_fights)]
         #: How each match began (seed, whether agents are swapped, options), and the moves of both agents since.
-        self._starts: list[tuple[int, bool, dict[str, Any]] | None] = [None] * num_fights
+        self._begun: list[tuple[int, bool, dict[str, Any]] | None] = [None] * num_fights
         self._moves: list[list[list[list[int]]]] = [[] for _ in range(num_fights)]
 
-    def reset(
-        self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
-    ) -> None:
-        """Starts new matches; see `World.reset`. With a shared seed, the ``i``-th of these fights gets ``seed + i``.
+    def begin(self, fight: int, options: Mapping[str, Any]) -> None:
+        """Starts a match, from a seed of the fight's own random numbers."""
+        if "seat_reset_params" in options:
+            raise ValueError("seat_reset_params mean nothing here: both players begin with the same reset_params")
+        rng = self.random[fight]
+        seed, swapped = int(rng.integers(2**31)), self._shuffles and bool(rng.integers(2))
+        self._begin(fight, seed, swapped, dict(options.get("reset_params", self._params)))
 
-        Options are ``seed``, ``bots`` and ``reset_params``. Raises `ValueError` for any other.
-        """
-        which = fight_numbers(fights, self.num_fights).tolist()
-        given = _per_fight(options, len(which))
-        for each in given:
-            _check_options(each)
-        for fight, each in zip(which, given, strict=True):
-            if "seed" in each:
-                self._random[fight] = np.random.default_rng(each["seed"])
-            self._bots[fight] = each.get("bots", (None, None))[_BOT_SEAT] is not None
-            rng = self._random[fight]
-            seed, swapped = int(rng.integers(2**31)), self._shuffles and bool(rng.integers(2))
-            self._begin(fight, seed, swapped, dict(each.get("reset_params", self._reset_params)))
-            self._publish(fight)
-
-    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
-        """Plays one move, or both players' moves; in matches that are over nothing happens. See `World.step`."""
-        which = fight_numbers(fights, self.num_fights)
-        joint = joint_actions(actions, len(which), self.contract)
-        for fight, choices in zip(which.tolist(), joint, strict=True):
-            match = self._matches[fight]
-            if match.is_over:
-                continue
-            by_agent = choices[::-1].copy() if self._is_swapped(fight) else choices.copy()
-            if self._bots[fight]:
-                agent = _BOT_SEAT ^ self._is_swapped(fight)
-                by_agent[agent] = match.random_choices(agent, self._random[fight])
-            match.play(by_agent)
-            self._moves[fight].append(by_agent.tolist())
-            self._publish(fight)
+    def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
+        """Plays one move, or both players' moves."""
+        self._play(fight, self._by_agent(fight, actions))
 
     def close(self) -> None:
         """Closes the environments."""
@@ -154,9 +92,9 @@ class PettingZooWorld:
         """A snapshot, plain values: how every match began and what was played, and the random numbers."""
         return {
             **self._identity,
-            "random": [copy.deepcopy(rng.bit_generator.state) for rng in self._random],
-            "bots": list(self._bots),
-            "starts": copy.deepcopy(self._starts),
+            "random": [copy.deepcopy(rng.bit_generator.state) for rng in self.random],
+            "bots": self.bots.copy(),
+            "starts": copy.deepcopy(self._begun),
             "moves": copy.deepcopy(self._moves),
         }
 
@@ -166,69 +104,96 @@ class PettingZooWorld:
         Raises `ValueError` if a world of another game or size took the snapshot; nothing has changed then.
         """
         check_identity(state, self._identity)
-        for rng, words in zip(self._random, state["random"], strict=True):
+        for rng, words in zip(self.random, state["random"], strict=True):
             rng.bit_generator.state = words
-        self._bots = list(state["bots"])
+        self.bots[:] = state["bots"]
         for fight, (start, moves) in enumerate(zip(state["starts"], state["moves"], strict=True)):
             if start is not None:
-                self._replay(fight, start, moves)
+                self._begin(fight, *copy.deepcopy(start))
+                for move in moves:
+                    self._play(fight, np.array(move))
+                self.ticks[fight] = len(moves)
 
     @property
     def _identity(self) -> dict[str, Any]:
         return {
             "kind": "PettingZooWorld",
-            "version": 1,
+            "version": 2,
             "contract": self.contract.name,
             "num_fights": self.num_fights,
             "shuffle_agents": self._shuffles,
         }
 
-    def _is_swapped(self, fight: int) -> bool:
-        start = self._starts[fight]
-        return start is not None and start[1]
+    def _begin(self, fight: int, seed: int, swapped: bool, params: dict[str, Any]) -> None:
+        self._begun[fight], self._moves[fight] = (seed, swapped, params), []
+        self.outcome[fight] = Outcome.RUNNING
+        self._matches[fight].begin(seed, params or None)
+        self._publish(fight)
 
-    def _begin(self, fight: int, seed: int, swapped: bool, options: dict[str, Any]) -> None:
-        self._starts[fight] = (seed, swapped, options)
-        self._moves[fight] = []
-        self._matches[fight].begin(seed, options)
-
-    def _replay(self, fight: int, start: tuple[int, bool, dict[str, Any]], moves: list[list[list[int]]]) -> None:
-        self._begin(fight, *start)
-        for move in moves:
-            self._matches[fight].play(np.array(move))
-        self._moves[fight] = copy.deepcopy(moves)
+    def _play(self, fight: int, choices: NDArray[np.int64]) -> None:
+        self._moves[fight].append(self._matches[fight].play(choices).tolist())
         self._publish(fight)
 
     def _publish(self, fight: int) -> None:
         """Shows the state of a match to its seats."""
-        match, order = self._matches[fight], slice(None, None, -1 if self._is_swapped(fight) else 1)
-        self.obs[fight], self.masks[fight] = match.features[order], match.masks[order]
-        self.meta["episode_ticks"][fight] = len(self._moves[fight])
-        self.outcome[fight] = _outcomes(match.totals[order]) if match.is_over else Outcome.RUNNING
+        match = self._matches[fight]
+        self.obs[fight] = self._by_agent(fight, match.features)
+        self.masks[fight] = self._by_agent(fight, match.masks)
+        if match.is_over:
+            self.end(fight, *self._by_agent(fight, match.totals))
+
+    def _by_agent(self, fight: int, by_seat: NDArray[Any]) -> NDArray[Any]:
+        """What is told by seat, by agent; or the other way around."""
+        start = self._begun[fight]
+        return by_seat[::-1] if start is not None and start[1] else by_seat
 
 
-def _outcomes(totals: NDArray[np.float64]) -> tuple[int, int]:
-    first, second = totals
-    if first == second:
-        return Outcome.TIED, Outcome.TIED
-    return (Outcome.WON, Outcome.LOST) if first > second else (Outcome.LOST, Outcome.WON)
+class _Match:
+    """A match between the agents 0 and 1 of an environment, who move in turns (``AECEnv``) or at once.
 
+    Attributes:
+        features: float32 ``(2, num_observations)``, what each agent sees.
+        masks: bool ``(2, num_flat_actions)``, what it may do.
+        totals: float64 ``(2,)``, the sum of its rewards.
+        is_over: whether the match has ended, for both as soon as for one.
+    """
 
-def _per_fight(options: Any, count: int) -> list[Mapping[str, Any]]:
-    """One mapping for each fight, from one for all or a list."""
-    if options is not None and not isinstance(options, Mapping):
-        if len(options) != count:
-            raise ValueError(f"{len(options)} mappings of options were given for {count} fights")
-        return list(options)
-    shared = dict(options or {})
-    if "seed" not in shared:
-        return [shared] * count
-    first = check_seed(shared["seed"])
-    return [{**shared, "seed": None if first is None else first + number} for number in range(count)]
+    def __init__(self, env: Any, layout: GameLayout) -> None:
+        self.env, self._layout = env, layout
+        self.features = np.zeros((NUM_SEATS, layout.contract.num_observations), np.float32)
+        self.masks = np.zeros((NUM_SEATS, layout.contract.num_flat_actions), bool)
+        self.totals = np.zeros(NUM_SEATS)
+        self.is_over = True
 
+    def begin(self, seed: int, options: dict[str, Any] | None) -> None:
+        """Starts a new match."""
+        self.totals[:], self.is_over = 0.0, False
+        self._look(*(self.env.reset(seed=seed, options=options) or self._around()))
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    for name in options:
-        require_known("reset option", name, _OPTIONS)
-    if "seed" in options and check_seed(options["seed"]) is None:
-        raise ValueError("a seed must be a non-negative integer; leave the option out to go on without one")
+    def play(self, choices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Plays the choices ``(2, heads)`` of both agents, and returns what has become of them."""
+        env, layout = self.env, self._layout
+        choices = layout.legal(choices, self.masks)
+        actions = dict(zip(layout.agents, map(layout.action, choices), strict=True))
+        if layout.in_turns:
+            env.step(actions[env.agent_selection])
+            rewards, endings, seen = env.rewards, (env.terminations, env.truncations), self._around()
+        else:
+            observations, rewards, *endings, infos = env.step(actions)
+            seen = observations, infos
+        self.totals += [float(rewards.get(agent, 0.0)) for agent in layout.agents]
+        self.is_over = any(any(ending.values()) for ending in endings)
+        self._look(*seen)
+        return choices
+
+    def _around(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        return {agent: self.env.observe(agent) for agent in self._layout.agents}, self.env.infos
+
+    def _look(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        layout = self._layout
+        for number, agent in enumerate(layout.agents):
+            if agent in observations:  # of agents who are gone some games tell nothing
+                seen = observations[agent]
+                to_move = not self.is_over and (not layout.in_turns or agent == self.env.agent_selection)
+                self.features[number] = layout.features(seen, number, to_move)
+                self.masks[number] = layout.mask(seen, infos.get(agent, {})) if to_move else layout.idle

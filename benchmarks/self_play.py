@@ -1,15 +1,7 @@
-"""Self-play in rock-paper-scissors, where the right answer is known: ``python docs/examples/rock_paper_scissors.py``.
-
-Trains the same learner on the same budget against its whole past, drawn uniformly or by quality, and against its newest
-self only. Draws the first seed, and writes what docs/self-play.md shows.
-"""
+"""Self-play in games whose right answers are known: a learner, how exploitable it is, and a picture of that."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +11,10 @@ import torch as th
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 
-sys.path.insert(0, str(Path(__file__).parent))
-from matrix_games import ROCK_PAPER_SCISSORS, MatrixGame
-
+from benchmarks.matrix_games import ROCK_PAPER_SCISSORS, MatrixGame
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
-from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
 #: Whom the learner fights: arguments of `SelfPlayCallback`, and what that is called in the picture.
@@ -37,16 +27,25 @@ OPPONENTS: dict[str, tuple[dict[str, Any], str]] = {
 FIRST_LOGITS = (2.0, 0.0, 0.0)
 
 
-def make_learner(game: MatrixGame, seed: int = 0, logits: Sequence[float] = FIRST_LOGITS, **arguments: Any) -> PvpPPO:
+def make_learner(
+    game: MatrixGame, seed: int = 0, logits: Sequence[float] = FIRST_LOGITS, opponent: str = "baseline"
+) -> PvpPPO:
     """A learner whose only parameters are the logits of its choices, and the value of the game."""
-    env = NhVecEnv(64, world=game, rewards={"tie": 0.0}, seed=seed)
-    defaults: dict[str, Any] = {"n_steps": 4, "batch_size": 256, "n_epochs": 4, "learning_rate": 0.2, "gamma": 1.0}
-    defaults |= {"normalize_advantage": False, "ent_coef": 0.4, "clip_range": 0.5, "device": "cpu", "seed": seed}
+    env = PvpVecEnv(64, opponent, game=game, seed=seed)
     model = PvpPPO(
         AutoregressivePolicy,
         env,
+        n_steps=4,
+        batch_size=256,
+        n_epochs=4,
+        learning_rate=0.2,
+        gamma=1.0,
+        normalize_advantage=False,
+        ent_coef=0.4,
+        clip_range=0.5,
         policy_kwargs={"net_arch": [], "normalize_observations": True},
-        **defaults | arguments,
+        seed=seed,
+        device="cpu",
     )
     (bias,) = [each for name, each in model.policy.action_net.named_parameters() if name.endswith("bias")]
     with th.no_grad():
@@ -56,11 +55,13 @@ def make_learner(game: MatrixGame, seed: int = 0, logits: Sequence[float] = FIRS
 
 def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
     """How likely each choice is."""
-    num_choices = len(model.policy.observation_space["action_mask"].low)
+    policy: Any = model.policy
+    num_choices = policy.action_space.nvec[0]
     seen = {"observation": th.ones(num_choices, 1, 1), "action_mask": th.ones(num_choices, num_choices)}
     with th.no_grad():
-        _, log_probs, _ = model.policy.evaluate_actions(seen, th.arange(num_choices)[:, None])
-    return log_probs.exp().double().numpy()
+        _, log_probs, _ = policy.evaluate_actions(seen, th.arange(num_choices)[:, None])
+    strategy: NDArray[np.float64] = log_probs.exp().double().numpy()
+    return strategy
 
 
 class Strategies(BaseCallback):
@@ -77,9 +78,9 @@ class Strategies(BaseCallback):
         return True
 
 
-def train(kind: str, rollouts: int, folder: Path, seed: int = 0, game: MatrixGame = ROCK_PAPER_SCISSORS) -> Any:
+def train(kind: str, rollouts: int, folder: Path, seed: int = 0) -> NDArray[np.float64]:
     """The learner's strategy in every roll-out, float64 ``(rollouts, choices)``; ``kind``: one of `OPPONENTS`."""
-    model, memory, league = make_learner(game, seed), Strategies(), folder / "league"
+    model, memory, league = make_learner(ROCK_PAPER_SCISSORS, seed), Strategies(), folder / "league"
     callbacks = [
         LeagueCallback(pictures_every=10 * rollouts, directory=league),
         SelfPlayCallback(**OPPONENTS[kind][0], directory=league),
@@ -89,14 +90,14 @@ def train(kind: str, rollouts: int, folder: Path, seed: int = 0, game: MatrixGam
     return np.array(memory.strategies)
 
 
-def figures(strategies: NDArray[np.float64], game: MatrixGame = ROCK_PAPER_SCISSORS) -> dict[str, Any]:
+def figures(strategies: NDArray[np.float64]) -> dict[str, Any]:
     """Strategies, their averages so far (all snapshots alike, as the match maker draws them), and how exploitable."""
     averages = strategies.cumsum(0) / np.arange(1, len(strategies) + 1)[:, None]
     return {
         "strategy": strategies.round(4).tolist(),
         "average": averages.round(4).tolist(),
-        "exploitability": [round(game.best_answer(each), 4) for each in strategies],
-        "exploitability_of_average": [round(game.best_answer(each), 4) for each in averages],
+        "exploitability": [round(ROCK_PAPER_SCISSORS.best_answer(each), 4) for each in strategies],
+        "exploitability_of_average": [round(ROCK_PAPER_SCISSORS.best_answer(each), 4) for each in averages],
     }
 
 
@@ -140,28 +141,3 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
         "exploitability_of_average": result["exploitability_of_average"][-1],
         "exploitability_of_newest": round(float(np.mean(result["exploitability"][-30:])), 4),
     }
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains all learners and writes the picture and the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, default=120)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/self-play.png"))
-    parser.add_argument("--json", type=Path, default=Path("docs/self-play.json"))
-    options = parser.parse_args(arguments)
-    th.set_num_threads(1)
-    curves, summaries = {}, []
-    for kind in OPPONENTS:
-        for seed in options.seeds:
-            with tempfile.TemporaryDirectory() as folder:
-                result = figures(train(kind, options.rollouts, Path(folder), seed))
-            curves.setdefault(kind, result)
-            summaries.append({"opponents": kind, "seed": seed, **summary(result)})
-            print(summaries[-1], flush=True)
-    plot(curves, options.output)
-    options.json.write_text(json.dumps({"summaries": summaries, "seed": options.seeds[0], **curves}) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()

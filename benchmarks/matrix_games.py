@@ -1,0 +1,75 @@
+"""Games of one simultaneous decision whose best strategies are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.contract.turn import Turn
+from sb3_pvp.game import Game
+from sb3_pvp.simple_game import ArrayWorld
+
+
+class MatrixWorld(ArrayWorld):
+    """Every fight is one decision of both."""
+
+    def __init__(self, game: MatrixGame, num_fights: int, seed: int = 0) -> None:
+        super().__init__(game.contract, num_fights, seed)
+        self._payoff = game.payoff
+        self.obs[:] = 1.0
+
+    def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
+        """The fight is over."""
+        self.end(fight, float(self._payoff[tuple(actions[:, 0])]), 0.0)
+
+
+class MatrixGame(Game):
+    """A symmetric game; its script, ``"champion"``, chooses by fixed chances.
+
+    Args:
+        name: of the game and its contract.
+        beats: for each choice, those that lose against it.
+        champion: how often the champion chooses what.
+
+    Attributes:
+        choices: what there is to choose.
+        champion: float64 ``(choices,)``.
+        payoff: ints ``(choices, choices)``: 1 where the choice of the row beats that of the column, -1 where it loses.
+    """
+
+    def __init__(self, name: str, beats: Mapping[str, Sequence[str]], champion: Sequence[float]) -> None:
+        self.name, self.choices, self.champion = name, tuple(beats), np.array(champion)
+        actions = tuple(SubAction(choice, f"Choose {choice}.") for choice in beats)
+        self.contract = Contract(name, (Head("choice", "The decision.", actions),), (Observation("one", "Always 1."),))
+        wins = np.array([[other in beaten for other in beats] for beaten in beats.values()], np.int64)
+        self.payoff: NDArray[np.int64] = wins - wins.T
+        self.scripts = {"champion": self._play_champion}
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> MatrixWorld:
+        """See `sb3_pvp.game.Game`."""
+        return MatrixWorld(self, num_fights, seed)
+
+    def best_answer(self, strategy: ArrayLike) -> float:
+        """What the best answer wins on average against a strategy ``(choices,)``: 0 if that cannot be exploited."""
+        return float((self.payoff @ np.asarray(strategy)).max())
+
+    def _play_champion(self, turn: Turn) -> None:
+        chosen = np.searchsorted(self.champion.cumsum(), turn.chance, side="right")
+        for number, choice in enumerate(self.choices):
+            turn.choose(choice, chosen == number)
+
+
+ROCK_PAPER_SCISSORS = MatrixGame(
+    "rock_paper_scissors", {"rock": ["scissors"], "paper": ["rock"], "scissors": ["paper"]}, champion=(0.5, 0.3, 0.2)
+)
+#: With a well, into which rock and scissors fall and which paper covers. The champion never plays it, and can be
+#: exploited: the well wins 0.6 per game against it.
+WITH_A_WELL = MatrixGame(
+    "rock_paper_scissors_well",
+    {"rock": ["scissors"], "paper": ["rock", "well"], "scissors": ["paper"], "well": ["rock", "scissors"]},
+    champion=(0.4, 0.2, 0.4, 0.0),
+)

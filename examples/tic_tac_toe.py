@@ -1,0 +1,98 @@
+"""Tic-tac-toe: a game in turns, with a text for each position; ``python examples/tic_tac_toe.py`` trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game import Game, Outcome, Viewer
+from sb3_pvp.simple_game import ArrayWorld
+
+CELLS, LINES = range(9), [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+EMPTY = NOBODY = -1
+CONTRACT = Contract(
+    "tic_tac_toe",
+    (
+        Head(
+            "move",
+            "Where to draw.",
+            (SubAction("wait", "It is the other's turn."), *(SubAction(f"cell_{i}", f"Cell {i}.") for i in CELLS)),
+        ),
+    ),
+    (
+        *(Observation(f"own_{i}", f"Whether cell {i} is one's own.") for i in CELLS),
+        *(Observation(f"other_{i}", f"Whether cell {i} is the other's.") for i in CELLS),
+        Observation("to_move", "Whether it is one's turn."),
+    ),
+)
+
+
+class TicTacToeWorld(ArrayWorld):
+    """Chance decides who begins, since some opponents only ever have the second seat."""
+
+    def __init__(self, num_fights: int, seed: int) -> None:
+        super().__init__(CONTRACT, num_fights, seed)
+        self.boards = np.full((num_fights, len(CELLS)), EMPTY)  # or the seat that has drawn there
+        self.movers = np.full(num_fights, NOBODY)
+
+    def begin(self, fight: int, options: Mapping[str, Any]) -> None:
+        self.boards[fight] = EMPTY
+        self.movers[fight] = self.random[fight].integers(2)
+        self.show(fight)
+
+    def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
+        board, mover = self.boards[fight], self.movers[fight]
+        wait_or_cell = actions[mover, 0]
+        is_legal = self.masks[fight, mover, wait_or_cell]  # not all who play obey masks
+        board[wait_or_cell - 1 if is_legal else np.argmax(board == EMPTY)] = mover
+        has_won = any((board[list(line)] == mover).all() for line in LINES)
+        is_over = has_won or not (board == EMPTY).any()
+        self.movers[fight] = NOBODY if is_over else 1 - mover
+        self.show(fight)
+        if is_over:
+            self.end(fight, has_won and mover == 0, has_won and mover == 1)
+
+    def show(self, fight: int) -> None:
+        """Whoever is not to move may do one thing, wait."""
+        board, mover = self.boards[fight], self.movers[fight]
+        for seat in range(2):
+            self.obs[fight, seat] = [*(board == seat), *(board == 1 - seat), seat == mover]
+            self.masks[fight, seat] = [seat != mover, *((board == EMPTY) & (seat == mover))]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the viewer shows."""
+
+    board: tuple[int, ...]
+    names: tuple[str, ...]
+    outcome: int
+
+
+class TextViewer(Viewer):
+    """Boards as text; there are no pictures."""
+
+    def scene(self, world: Any, fight: int, names: Sequence[str], actions: Any = None, masks: Any = None) -> Scene:
+        return Scene(tuple(world.boards[fight].tolist()), tuple(names), int(world.outcome[fight, 0]))
+
+    def text(self, scene: Scene, color: bool = True) -> str:
+        rows = ("".join("XO."[scene.board[row + column]] for column in range(3)) for row in (0, 3, 6))
+        return "\n".join([f"X {scene.names[0]}, O {scene.names[1]}: {Outcome(scene.outcome).name.lower()}", *rows])
+
+
+class TicTacToe(Game):
+    name, contract, viewer = CONTRACT.name, CONTRACT, TextViewer()
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> TicTacToeWorld:
+        return TicTacToeWorld(num_fights, seed)
+
+
+if __name__ == "__main__":
+    from league_training import main
+
+    main(["tic_tac_toe:TicTacToe"])

@@ -1,0 +1,92 @@
+"""The games of examples/: how short they are, and what they learn by self-play alone."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sb3_pvp.envs import PvpEnv, PvpVecEnv
+from sb3_pvp.game import Outcome, make_world
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GAMES = {
+    "rock_paper_scissors:RockPaperScissors": 60,
+    "connect_four:CONNECT_FOUR": 10,
+    "tic_tac_toe:TicTacToe": 100,
+}
+
+
+@pytest.fixture(autouse=True)
+def league_training(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("league_training")
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_game_is_as_short_as_promised_and_trains_with_a_league_and_ratings(
+    game: str, league_training: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (EXAMPLES / f"{game.partition(':')[0]}.py").read_text(encoding="utf-8")
+    assert len(source.partition("\nif __name__")[0].splitlines()) <= GAMES[game]
+    assert f'main(["{game}"' in source
+    score = league_training.main([game, "--steps", "4096", "--fights", "32", "--folder", str(tmp_path)])
+    assert score.decided == 200
+    printed = capsys.readouterr().out
+    assert "main@0 " in printed and "baseline" in printed
+    assert (tmp_path / "model.zip").is_file() and "main" in (tmp_path / "league" / "leaderboard.csv").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("game", "steps"), [("connect_four:CONNECT_FOUR", 80_000), ("tic_tac_toe:TicTacToe", 60_000)])
+def test_self_play_alone_beats_a_random_player(game: str, steps: int, league_training: Any) -> None:
+    assert league_training.main([game, "--steps", str(steps), "--fights", "16"]).win_rate > 0.75
+
+
+def test_a_game_is_played_in_its_own_world_only() -> None:
+    with pytest.raises(ValueError, match="tic_tac_toe is played in 'sim' only, not in 'rsps://host:1'"):
+        PvpEnv(game="tic_tac_toe:TicTacToe", world="rsps://host:1")
+
+
+def play(world: Any, *cells: int) -> None:
+    """Whoever is to move draws in these cells; the other one tries as well, and may not."""
+    for cell in cells:
+        world.step(np.full((1, 2, 1), cell + 1))
+
+
+def test_tic_tac_toe_is_won_by_three_in_a_line() -> None:
+    world = make_world("tic_tac_toe:TicTacToe", "sim", 1)
+    world.reset(options={"seed": 0})
+    first = int(world.masks[0, :, 0].argmin())
+    play(world, 4, 0, 2, 1)
+    assert world.masks[0, first].nonzero()[0].tolist() == [4, 6, 7, 8, 9]
+    assert world.masks[0, 1 - first].nonzero()[0].tolist() == [0]
+    assert world.obs[0, first].nonzero()[0].tolist() == [2, 4, 9, 10, 18]
+    play(world, 6)
+    assert world.outcome[0, first] == Outcome.WON and world.outcome[0, 1 - first] == Outcome.LOST
+    world.reset()
+    play(world, 0, 1, 2, 4, 3, 5, 7, 6, 8)
+    assert world.outcome[0].tolist() == [Outcome.TIED] * 2
+
+
+def test_who_ignores_the_masks_of_tic_tac_toe_draws_in_the_first_empty_cell() -> None:
+    env = PvpVecEnv(4, "noop", game="tic_tac_toe:TicTacToe")
+    env.reset()
+    rng, outcomes = np.random.default_rng(0), set()
+    for _ in range(60):
+        actions = env.fights.contract.random_action(env.action_masks(), rng)
+        outcomes |= {info["outcome"] for info in env.step(actions)[3] if info}
+    assert outcomes == {"won", "lost", "tied"}
+
+
+def test_positions_are_shown_as_text() -> None:
+    env = PvpEnv(game="tic_tac_toe:TicTacToe", render_mode="ansi")
+    env.reset(seed=0)
+    env.step(env.contract.random_action(env.action_masks(), np.random.default_rng(0)))
+    title, *board = str(env.render()).splitlines()
+    assert title == "X learner, O baseline: running"
+    assert sorted("".join(board)) in [[*"........", symbol] for symbol in "OX"]
+    env.close()
