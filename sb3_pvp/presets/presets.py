@@ -71,11 +71,15 @@ def hyperparams_path(name: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def hyperparams_folder() -> Path:
+    """The folder with the files of all presets."""
+    return next(folder for folder in _FOLDERS if folder.is_dir())
+
+
 def presets() -> dict[str, Preset]:
     """All presets by name: the environments in ``maskable_ppo.yml``, and every other file under its own name."""
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
     found: dict[str, Preset] = {}
-    for path in sorted(folder.glob("*.yml")):
+    for path in sorted(hyperparams_folder().glob("*.yml")):
         for env_id in _read(path):
             name = env_id if path.stem == ALGO else path.stem
             found[name] = Preset(name, path, env_id)

@@ -15,17 +15,14 @@ _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", 
 def install_into_rl_zoo3() -> None:
     """See `sb3_pvp.zoo.install`."""
     from rl_zoo3 import ALGOS
-    from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 
     from sb3_pvp.ppo import PvpPPO
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.manager import PvpExperimentManager
     from sb3_pvp.zoo.named_values import NamedValues
     from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
-    from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
 
     ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
-    HYPERPARAMS_SAMPLER[ALGO], HYPERPARAMS_CONVERTER[ALGO] = sample_hyperparams, convert_hyperparams
     ours = {
         "ExperimentManager": PvpExperimentManager,
         "StoreDict": NamedValues,

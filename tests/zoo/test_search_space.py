@@ -21,11 +21,16 @@ from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
-from sb3_pvp.zoo.sweeps.conversion import applicable, callback_options, chosen_space, hyperparameters, largest_divisor
-from sb3_pvp.zoo.sweeps.own_values import own_values
+from sb3_pvp.zoo.sweeps.conversion import (
+    applicable,
+    callback_options,
+    chosen_space,
+    hyperparameters,
+    largest_divisor,
+    own_values,
+)
 from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
 from sb3_pvp.zoo.sweeps.wandb_config import configuration
-from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {each.name: each for each in DEFAULT_SPACE}
@@ -134,7 +139,7 @@ def test_own_values_give_a_configuration_as_it_is(name: str, seed: int, n_envs: 
     assert block == before
     batches = [each["n_steps"] * n_envs // each.pop("batch_size") for each in (again, block)]
     # Drawn is an upper bound of the number of batches, of which four values are in the space.
-    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices  # type: ignore[attr-defined]
+    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices
     assert_alike(again, block)
 
 
@@ -252,17 +257,6 @@ def test_wandb_draws_from_the_same_space() -> None:
         for value in ends:
             parameter.check(value)
         assert ("log" in described.get("distribution", "")) == bool(getattr(parameter.distribution(), "log", False))
-
-
-@given(SEEDS)
-@settings(max_examples=10, deadline=None)
-def test_what_rl_zoo3_keeps_in_its_tables(seed: int) -> None:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
-    trial = study.ask()
-    arguments = sample_hyperparams(trial, 0, 10, {})
-    assert convert_hyperparams(dict(trial.params), 10) == arguments
-    assert arguments.keys() == {*ARGUMENTS, "policy_kwargs"}
-    assert arguments["n_steps"] * 10 % arguments["batch_size"] == 0
 
 
 def test_the_page_shows_the_space() -> None:

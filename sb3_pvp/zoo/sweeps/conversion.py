@@ -1,17 +1,18 @@
-"""How drawn values become hyperparameters in rl-zoo3's format, of which every set can be trained."""
+"""How drawn values become hyperparameters in rl-zoo3's format, of which every set can be trained; and the way back."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.game import game_and_contract
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.zoo.sweeps.default_space import DEFAULT_SPACE
-from sb3_pvp.zoo.sweeps.space import Parameter, Space, read_space
+from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, Space, read_space
 
 Block = dict[str, Any]
 
@@ -54,7 +55,7 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
         return applicable(DEFAULT_SPACE, block, is_ours)
     space = read_space(Path(file), DEFAULT_SPACE)
     for parameter in space:
-        if parameter not in applicable(space, block, is_ours):
+        if not _applies(parameter.target, block, is_ours):
             raise ValueError(f"{file}: there is nothing like {parameter.target} here, which {parameter.name} varies")
     return space
 
@@ -71,12 +72,28 @@ def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str,
     Raises:
         ValueError: for values that are not in the space, or have no place in the block.
     """
-    conversion = Conversion(copy.deepcopy(dict(block)), n_timesteps)
+    conversion = _Conversion(block, n_timesteps)
     for parameter in sorted(space, key=_order):
         if parameter.name in sample:
             parameter.check(sample[parameter.name])
             conversion.put(parameter, sample[parameter.name])
     return conversion.block
+
+
+def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict[str, Any]:
+    """What one would have to draw to get the block itself, as far as possible: the first trial of a sweep.
+
+    Schedules other than linear ones are linear then, with the same ends. Numbers that the space does not have are
+    replaced by the next ones that it has, other values are left out. The arguments are those of `hyperparameters`.
+    """
+    conversion = _Conversion(block, n_timesteps)
+    values = {}
+    for parameter in space:
+        try:
+            values[parameter.name] = parameter.nearest(conversion.get(parameter))
+        except (ValueError, TypeError, ZeroDivisionError):  # it is not there, or nothing like it in the space
+            continue
+    return values
 
 
 def largest_divisor(number: int, limit: int) -> int:
@@ -88,10 +105,9 @@ def callback_options(block: Mapping[str, Any], name: str) -> dict[str, Any] | No
     """The arguments of the callback of that class in a block, to look at or change; ``None`` if there is none."""
     listed = block.get("callback")
     for each in listed if isinstance(listed, list) else [listed]:
-        if isinstance(each, dict):
-            for path, options in each.items():
-                if str(path).rsplit(".", 1)[-1] == name and isinstance(options, dict):
-                    return options
+        for path, options in each.items() if isinstance(each, dict) else ():
+            if str(path).rsplit(".", 1)[-1] == name and isinstance(options, dict):
+                return options
     return None
 
 
@@ -112,23 +128,23 @@ def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
     return parameter.target not in ("n_envs", "n_steps"), not plain, parameter.unit == "rows_left"
 
 
-class Conversion:
-    """A block while it is changed, and what its values are counted in.
+class _Conversion:
+    """A copy of a block while it is read or changed, and what its values are counted in."""
 
-    Args:
-        block: hyperparameters in rl-zoo3's format, to be changed.
-        n_timesteps: the length of the run.
-    """
-
-    def __init__(self, block: Block, n_timesteps: int) -> None:
-        self.block, self._n_timesteps = block, n_timesteps
+    def __init__(self, block: Mapping[str, Any], n_timesteps: int) -> None:
+        self.block, self._n_timesteps = copy.deepcopy(dict(block)), n_timesteps
         self._schedules: set[str] = set()
 
     def put(self, parameter: Parameter, value: Any) -> None:
         """Puts a drawn value where it belongs."""
         *parents, name = parameter.target.split(".")
         owner = self._owner(parents, parameter)
-        owner[name] = _UNITS[parameter.unit](self, owner, name, value)
+        owner[name] = _UNITS[parameter.unit][0](self, owner, name, value)
+
+    def get(self, parameter: Parameter) -> Any:
+        """What one would have to draw to get what stands there."""
+        *parents, name = parameter.target.split(".")
+        return _UNITS[parameter.unit][1](self, parents, name)
 
     def _owner(self, parents: list[str], parameter: Parameter) -> Block:
         if parents[:1] == ["callback"]:
@@ -137,7 +153,7 @@ class Conversion:
                 raise ValueError(f"{parameter.name} needs a {parents[-1]} with options among the callbacks")
             return options
         if len(parents) == 1 and parents[0] in _DEFAULTS:
-            return self._schedule(parents[0])
+            return self._new_schedule(parents[0])
         owner = self.block
         for parent in parents:
             if owner.get(parent) is None:
@@ -147,75 +163,130 @@ class Conversion:
                 raise ValueError(f"{parameter.name} cannot be put into {parent}, which is {owner!r}")
         return owner
 
-    def _schedule(self, name: str) -> Block:
+    def _new_schedule(self, name: str) -> Block:
         """The linear schedule over the whole run that replaces a value or another schedule."""
         if name not in self._schedules:
             self._schedules.add(name)
-            first, last = _ends(self.own(name))
-            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self.n_rollouts()}
+            before = self._schedule([name])
+            first = float(parse_schedule(before)(0))
+            last = float(before.get("final_value", first)) if isinstance(before, dict) else first
+            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self._n_rollouts()}
             self.block[name] = {"type": "linear", **over}
         schedule: Block = self.block[name]
         return schedule
 
-    def own(self, name: str) -> Any:
+    def _own(self, name: str) -> Any:
         """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
         value = self.block.get(name)
         return _DEFAULTS.get(name) if value is None else value
 
-    def rollout(self) -> int:
-        """Steps of a roll-out."""
-        return int(self.own("n_envs")) * int(self.own("n_steps"))
+    def _value(self, parents: list[str], name: str) -> Any:
+        """What stands at a target, or is the default there."""
+        if parents[:1] == ["callback"]:
+            return (callback_options(self.block, parents[-1]) or {}).get(name)
+        if not parents:
+            return self._own(name)
+        if name == "initial_value":
+            return float(parse_schedule(self._schedule(parents))(0))
+        owner = self.block
+        for parent in parents:
+            owner = owner.get(parent) or {}
+        if parents == ["env_kwargs", "rewards"]:
+            env_kwargs = self.block.get("env_kwargs", {})
+            game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+            return getattr(game.rewards and game.rewards.weights(owner), name, None)
+        return owner.get(name, _policy_default(name) if parents == ["policy_kwargs"] else None)
 
-    def n_rollouts(self) -> int:
-        """Roll-outs of the run."""
-        return max(ceil(self._n_timesteps / self.rollout()), 1)
+    def _schedule(self, path: list[str]) -> Any:
+        """A number or schedule of the block; rl-zoo3's ``lin_...`` as a schedule over the whole run."""
+        value = self._own(path[0])
+        if not isinstance(value, str):
+            return value
+        over = {"final_value": 0.0, "change_over_time_steps": self._n_rollouts()}
+        return {"type": "linear", "initial_value": float(value.removeprefix("lin_")), **over}
+
+    def _rollout(self) -> int:
+        """Steps of a roll-out."""
+        return int(self._own("n_envs")) * int(self._own("n_steps"))
+
+    def _n_rollouts(self) -> int:
+        return max(ceil(self._n_timesteps / self._rollout()), 1)
 
     def _minibatch(self, owner: Block, name: str, count: int) -> int:
-        rollout = self.rollout()
+        rollout = self._rollout()
         return rollout // largest_divisor(rollout, max(min(int(count), rollout // _SMALLEST_BATCH), 1))
 
-    def _of_initial(self, owner: Block, name: str, share: float) -> float:
-        return float(owner["initial_value"] * share)
+    def _share_at_end(self, parents: list[str], name: str) -> float:
+        schedule = parse_schedule(self._schedule(parents))
+        return float(schedule(self._n_rollouts())) / float(schedule(0))
 
-    def _of_run(self, owner: Block, name: str, share: float) -> int:
-        return max(round(self.n_rollouts() * share), 1)
+    def _share_of_run(self, parents: list[str], name: str) -> float:
+        schedule, rollouts = self._schedule(parents), self._n_rollouts()
+        steps = schedule.get("change_over_time_steps", rollouts) if isinstance(schedule, dict) else rollouts
+        return min(float(steps / rollouts), 1.0)
 
     def _pairs(self, owner: Block, name: str, share: float) -> float:
         """Both seats of a fight learn, so that rows come in pairs."""
-        rows = int(self.own("n_envs"))
-        free = rows - self.taken(owner, ("self_play", "past"))
-        return min(round(rows * share / 2), free // 2) * 2 / rows
+        rows = int(self._own("n_envs"))
+        return min(round(rows * share / 2), self._rows_without(owner, "self_play", "past") // 2) * 2 / rows
 
     def _of_left(self, owner: Block, name: str, share: float) -> float:
-        rows = int(self.own("n_envs"))
-        return int(round((rows - self.taken(owner, (name,))) * share, 6)) / rows
+        return int(round(self._rows_without(owner, name) * share, 6)) / int(self._own("n_envs"))
 
-    def taken(self, owner: Block, free: tuple[str, ...]) -> int:
-        """The rows of the kinds of opponents that are not among the free ones; owner: of the shares.
+    def _share_of_left(self, parents: list[str], name: str) -> float:
+        left = self._rows_without(callback_options(self.block, parents[-1]) or {}, name)
+        return min(float(self._value(parents, name) * int(self._own("n_envs")) / left), 1.0)
+
+    def _rows_without(self, owner: Block, *free: str) -> int:
+        """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares.
 
         Raises `ValueError` for a share that is a schedule.
         """
-        taken = 0
+        rows = int(self._own("n_envs"))
+        left = rows
         for kind in _SHARES:
-            share = owner.get(kind, 0.0)
-            if kind in free:
-                continue
+            share = 0.0 if kind in free else owner.get(kind, 0.0)
             if not NUMBER.fits(share):
                 raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
-            taken += ceil(self.own("n_envs") * share)
-        return min(taken, int(self.own("n_envs")))
+            left -= ceil(rows * share)
+        return max(left, 0)
 
 
-_UNITS: dict[str, Callable[[Conversion, Block, str, Any], Any]] = {
-    "value": lambda conversion, owner, name, value: value,
-    "complement": lambda conversion, owner, name, value: 1 - value,
-    "layers": lambda conversion, owner, name, value: _layers(str(value)),
-    "minibatches": Conversion._minibatch,
-    "of_initial": Conversion._of_initial,
-    "of_run": Conversion._of_run,
-    "rows": Conversion._pairs,
-    "rows_left": Conversion._of_left,
+#: How a drawn value is written, and read back.
+_UNITS: dict[
+    str, tuple[Callable[[_Conversion, Block, str, Any], Any], Callable[[_Conversion, list[str], str], Any]]
+] = {
+    "value": (lambda self, owner, name, value: value, _Conversion._value),
+    "complement": (
+        lambda self, owner, name, value: 1 - value,
+        lambda self, parents, name: float(1 - self._value(parents, name)),
+    ),
+    "layers": (
+        lambda self, owner, name, value: _layers(str(value)),
+        lambda self, parents, name: "x".join(map(str, self._value(parents, name))) or "none",
+    ),
+    "minibatches": (
+        _Conversion._minibatch,
+        lambda self, parents, name: self._rollout() // int(self._value(parents, name)),
+    ),
+    "of_initial": (
+        lambda self, owner, name, share: float(owner["initial_value"] * share),
+        _Conversion._share_at_end,
+    ),
+    "of_run": (
+        lambda self, owner, name, share: max(round(self._n_rollouts() * share), 1),
+        _Conversion._share_of_run,
+    ),
+    "rows": (_Conversion._pairs, _Conversion._value),
+    "rows_left": (_Conversion._of_left, _Conversion._share_of_left),
 }
+
+
+def _policy_default(name: str) -> Any:
+    from sb3_pvp.policies import AutoregressivePolicy
+
+    parameter = inspect.signature(AutoregressivePolicy).parameters.get(name)
+    return None if parameter is None else parameter.default
 
 
 def _layers(text: str) -> list[int]:
@@ -223,13 +294,3 @@ def _layers(text: str) -> list[int]:
         return [] if text == "none" else [int(size) for size in text.split("x")]
     except ValueError:
         raise ValueError(f"layers are written like 128x128 or none, got {text!r}") from None
-
-
-def _ends(value: Any) -> tuple[float, float]:
-    """The first and last value of a number, a schedule, or rl-zoo3's ``lin_...``."""
-    if isinstance(value, str):
-        return float(value.split("_")[-1]), 0.0
-    schedule = parse_schedule(value)
-    first = float(schedule(0))
-    last = value.get("final_value", first) if isinstance(value, dict) else first
-    return first, float(last)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sb3_contrib import MaskablePPO
@@ -22,16 +22,6 @@ from sb3_pvp.ppo.training_state import kept_random_state
 from sb3_pvp.zoo.sweeps.options import WIN_RATE
 
 _PARALLEL_FIGHTS = 64
-
-
-class Measure(Protocol):
-    """Tells how good a model is."""
-
-    def __call__(self, model: MaskablePPO) -> dict[str, float]:
-        """Figures by tag, of which the first one is to be maximised; training goes on as if nothing had happened."""
-
-    def close(self) -> None:
-        """Closes the environment."""
 
 
 class WinRates:
@@ -93,6 +83,10 @@ class MeanReward:
         """Closes the environment."""
         if self._env is not None:
             self._env.close()
+
+
+#: Tells how good a model is: figures by tag, of which the first one is to be maximised.
+Measure = WinRates | MeanReward
 
 
 class SweepEvalCallback(BaseCallback):

@@ -20,7 +20,7 @@ from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.presets.presets import with_nested
 from sb3_pvp.zoo.environments import is_ours
@@ -32,7 +32,7 @@ from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
 from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
-from sb3_pvp.zoo.sweeps.sweep import Workshop, work
+from sb3_pvp.zoo.sweeps.sweep import work
 
 #: Without ``--n-evaluations``, as in rl-zoo3.
 _STEPS_PER_EVALUATION = 100_000
@@ -92,7 +92,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
             self.callbacks.append(
-                SweepEvalCallback(self._measure(), self._evaluations(self.n_timesteps), self.n_timesteps)
+                SweepEvalCallback(self.measure(), self._evaluations(self.n_timesteps), self.n_timesteps)
             )
 
     def setup_experiment(self) -> Any:
@@ -116,7 +116,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         study, settings = open_study(self._study_name(), storage, locks, wanted)
         study.pruner = self._make_pruner(settings)
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
-        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self._workshop(settings))
+        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self)
         self._report(study, locks)
 
     def _settings(self) -> Settings:
@@ -145,17 +145,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         pool = check_pool(self._sweep.reference_pool, contract)
         return {**settings, "fights": self._sweep.reference_fights, "reference_pool": pool}
 
-    def _workshop(self, settings: Settings) -> Workshop:
-        return Workshop(
-            lambda config, folder, seed: self._experiment(settings, config, folder, seed),
-            lambda experiment: experiment._measure(),  # type: ignore[attr-defined]
-            settings.measure["n_evaluations"],
-            (TrainingInterrupted,),
-            Path(self.optimization_log_path) if self.optimization_log_path else None,
-            self.verbose,
-        )
-
-    def _experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
+    def experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
         """A manager like this one that trains once, with the configuration in a file."""
         unlike = {"optimize_hyperparameters": False, "track": False}
         return type(self)(
@@ -177,7 +167,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             sweep=SweepOptions(self._sweep.reference_pool, self._sweep.reference_fights),
         )
 
-    def _measure(self) -> Measure:
+    def measure(self) -> Measure:
         if self._is_ours():
             return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
         return MeanReward(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, fields
-
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_all_known
+from dataclasses import dataclass
 
 #: Whom a trial's fighter is measured by: the world's bot, and the strongest script.
 REFERENCE_POOL = ("baseline", "scripted")
@@ -41,28 +38,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--reference-pool",
         nargs="+",
-        default=list(REFERENCE_POOL),
+        default=REFERENCE_POOL,
         metavar="OPPONENT",
         help="Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted).",
     )
-    options.add_argument("--reference-fights", default="100", metavar="N", help="Fights against each of them (100).")
+    options.add_argument(
+        "--reference-fights", type=int, default=100, metavar="N", help="Fights against each of them (100)."
+    )
     options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
     options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
-    options.add_argument("--pruner", help=f"How bad trials are stopped early: {', '.join(PRUNERS)} (median).")
+    options.add_argument("--pruner", choices=PRUNERS, help="How bad trials are stopped early (median).")
 
 
 def read_options(given: argparse.Namespace) -> tuple[SweepOptions, list[str]]:
-    """The options that `add_options` added, and what rl-zoo3 is to be told about them.
-
-    Raises `Refusal` for impossible values.
-    """
-    values = {field.name: getattr(given, field.name) for field in fields(SweepOptions) if field.name != "hyperband"}
-    values["reference_pool"] = tuple(values["reference_pool"])
-    if not given.reference_fights.isdecimal() or int(given.reference_fights) < 1:
-        raise Refusal(f"--reference-fights must be a positive integer, got {given.reference_fights!r}")
-    values["reference_fights"] = int(given.reference_fights)
-    with refusals():
-        require_all_known("pruner", {given.pruner} - {None}, PRUNERS)
+    """The options that `add_options` added, and what rl-zoo3 is to be told about them."""
     hyperband = given.pruner == HYPERBAND
-    theirs = [] if hyperband or given.pruner is None else ["--pruner", given.pruner]
-    return SweepOptions(**values, hyperband=hyperband), theirs
+    options = SweepOptions(
+        tuple(given.reference_pool), given.reference_fights, given.search_space, given.sample, hyperband
+    )
+    return options, [] if hyperband or given.pruner is None else ["--pruner", given.pruner]
