@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
     """The settings that these arguments of an environment stand for; raises `ValueError` for what is wrong in them."""
-    from sb3_pvp.envs import NhEnv
+    from sb3_pvp.envs import PvpEnv
     from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.envs.viewer import RENDER_MODES
 
     if not isinstance(env_kwargs, Mapping):
         raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
-    require_all_known(f"argument of {env_id}", env_kwargs, arguments_of(NhEnv))
+    require_all_known(f"argument of {env_id}", env_kwargs, arguments_of(PvpEnv))
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
     render_mode = arguments.pop("render_mode", None)
     if render_mode is not None:
@@ -48,7 +48,7 @@ def spaces_of(settings: FightSettings) -> tuple[spaces.Dict, spaces.MultiDiscret
 def check_wrappers(hyperparams: Mapping[str, Any], env_id: str, env_kwargs: Mapping[str, Any], one_world: bool) -> None:
     """Raises `ValueError` for wrappers that do not exist, or cannot be put around an environment.
 
-    Those of a server are not made for that. ``one_world``: environments will be those of an `NhVecEnv`.
+    Those of a server are not made for that. ``one_world``: environments will be those of an `PvpVecEnv`.
     """
     from sb3_pvp.envs.env_functions import read_env_functions
 

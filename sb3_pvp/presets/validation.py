@@ -58,7 +58,7 @@ def check_hyperparams(
         algorithm: the class that will be trained.
         env_id: an environment of this package.
         environments: arguments of the environments for training and evaluation.
-        one_world: whether they will be those of an `NhVecEnv`, which cannot have every wrapper.
+        one_world: whether they will be those of an `PvpVecEnv`, which cannot have every wrapper.
         trained_agent: file of the model that the training goes on with, if there is one.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.ffmpeg import ffmpeg_on_path
+from sb3_pvp.zoo.installation import replaced
 
 _USAGE = """
 ## This fighter needs sb3-pvp
@@ -52,8 +53,8 @@ def mended_hub() -> Iterator[None]:
 
     with (
         ffmpeg_on_path(),
-        _replaced(integration, generate_metadata=generate_metadata),
-        _replaced(cards, metadata_save=metadata_save),
+        replaced(integration, generate_metadata=generate_metadata),
+        replaced(cards, metadata_save=metadata_save),
     ):
         try:
             yield
@@ -69,18 +70,3 @@ def _add_usage(card: Path) -> None:
         env_id = model.stem.removeprefix(f"{ALGO}-")
         with card.open("a", encoding="utf-8") as file:
             file.write(_USAGE.format(file=model.name, env_id=env_id))
-
-
-@contextmanager
-def _replaced(module: Any, **replacements: Any) -> Iterator[None]:
-    names = vars(module)
-    before = dict(names)
-    names.update(replacements)
-    try:
-        yield
-    finally:
-        for name in replacements:
-            if name in before:
-                names[name] = before[name]
-            else:
-                del names[name]

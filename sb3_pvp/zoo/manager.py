@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,11 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import WorldError
-from sb3_pvp.presets.presets import hyperparams_in, hyperparams_path, plain_config, renamed, with_nested
+from sb3_pvp.presets.presets import hyperparams_path
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay.league import LEAGUE
 from sb3_pvp.zoo.continuing import copy_league, league_of
-from sb3_pvp.zoo.environments import is_ours
+from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
     GoingOn,
@@ -43,29 +41,19 @@ from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 class PvpExperimentManager(SweepingManager):
-    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments, those of `SweepingManager` and two more.
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments; options of ours are among those of ``args``.
 
-    Args:
-        resume: go on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one.
-        tracking: how the run is followed in W&B; default: not, unless rl-zoo3's own command has opened a W&B run.
+    ``resume`` goes on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one. A run that is
+    ``tracked`` is followed in W&B, and so is one for which rl-zoo3's own command has opened a W&B run.
     """
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        algo: str,
-        env_id: str,
-        *positional: Any,
-        resume: str | None = None,
-        tracking: Tracking | None = None,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         ours = is_ours(env_id)
         self._refusals = refusals if ours else nullcontext
-        self._resume = resume
-        self._tracking = tracking or (Tracking() if getattr(args, "track", False) else None)
-        if tracking:
-            args = argparse.Namespace(**{**vars(args), "track": True})
+        self._resume = getattr(args, "resume", None)
+        track = getattr(args, "track", False) or getattr(args, "tracked", False)
+        self._tracking = Tracking(getattr(args, "preset", None)) if track else None
+        args = argparse.Namespace(**{**vars(args), "track": track})
         self._stopped_run: StoppedRun | None = None
         default = hyperparams_path(algo) if ours else None
         if default is not None and keywords.get("config") is None:
@@ -74,56 +62,32 @@ class PvpExperimentManager(SweepingManager):
         if self._tracking and self.optimize_hyperparameters:
             raise Refusal("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if ours:
-            self._choose_processes(keywords.get("vec_env_type", "dummy"))
+            from sb3_pvp.envs import PvpVecEnv
 
-    def _choose_processes(self, vec_env_type: str) -> None:
-        from sb3_pvp.envs import NhVecEnv
-
-        self.vec_env_class = {"dummy": NhVecEnv, "subproc": WorkerVecEnv}[vec_env_type]
-        # More threads only get into each other's way with networks as small as these.
-        if getattr(self.args, "num_threads", -1) < 1:
-            torch.set_num_threads(1)
+            self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[keywords.get("vec_env_type", "dummy")]
+            # More threads only get into each other's way with networks as small as these.
+            if getattr(args, "num_threads", -1) < 1:
+                torch.set_num_threads(1)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.presets.presets`).
+        """Reads them as `SweepingManager` does, and checks those for environments of this package.
 
-        For environments of this package they are checked. Raises `Refusal` for what is impossible.
+        Raises `Refusal` for what is impossible.
         """
         with self._refusals():
-            hyperparams, saved = self._read_hyperparameters()
+            hyperparams, saved = super().read_hyperparameters()
             if self.continue_training:
                 steps_of(Path(self.trained_agent))
             if is_ours(self.env_name.gym_id):
-                self._check(hyperparams)
+                environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
+                one_world = self.vec_env_class is not WorkerVecEnv
+                begins_with = self.trained_agent if self.continue_training else ""
+                algorithm = ALGOS[self.algo]
+                check_hyperparams(hyperparams, algorithm, self.env_name.gym_id, environments, one_world, begins_with)
         if self._resume:
             self._go_on(self._resume, saved)
         self._saved_hyperparams = saved
         return hyperparams, saved
-
-    def _read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        original = self.config
-        with plain_config(original, self.env_name.gym_id) as self.config:
-            try:
-                hyperparams, _ = super().read_hyperparameters()
-            except (ImportError, AttributeError) as error:
-                raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
-        self.config = original
-        nested = renamed(with_nested(hyperparams))
-        return nested, OrderedDict(sorted(nested.items()))
-
-    def _check(self, hyperparams: dict[str, Any]) -> None:
-        env_id, one_world = self.env_name.gym_id, self.vec_env_class is not WorkerVecEnv
-        environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
-        begins_with = self.trained_agent if self.continue_training else ""
-        check_hyperparams(hyperparams, ALGOS[self.algo], env_id, environments, one_world, begins_with)
-        preset = hyperparams_in(self.config, env_id).get("env_kwargs") or {}
-        dropped = [name for name in preset if name not in self.env_kwargs] if self.env_kwargs else []
-        if dropped:
-            print(
-                f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; to "
-                'add to them: -params "env_kwargs.NAME:VALUE"',
-                file=sys.stderr,
-            )
 
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
@@ -183,7 +147,12 @@ class PvpExperimentManager(SweepingManager):
         """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        with _our_callbacks(self.algo, is_ours(self.env_name.gym_id)):
+        ours: dict[str, Any] = {}
+        if issubclass(ALGOS[self.algo], MaskablePPO):
+            ours["EvalCallback"] = MaskableEvalCallback
+        if is_ours(self.env_name.gym_id):
+            ours["ProgressBarCallback"] = ProgressCallback
+        with replaced(exp_manager, **ours):  # where the base class looks callbacks up when it makes them
             super().create_callbacks()
         if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())
@@ -256,17 +225,3 @@ def _reason(error: Exception) -> str | None:
     if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
         return "the process of an environment has ended (its error, if it had one, stands above)"
     return str(error) if isinstance(error, WorldError) else None
-
-
-@contextmanager
-def _our_callbacks(algo: str, ours: bool) -> Iterator[None]:
-    # The base class looks callbacks up in its module when it makes them.
-    names, stock = vars(exp_manager), dict(vars(exp_manager))
-    if issubclass(ALGOS[algo], MaskablePPO):
-        names["EvalCallback"] = MaskableEvalCallback
-    if ours:
-        names["ProgressBarCallback"] = ProgressCallback
-    try:
-        yield
-    finally:
-        names.update(stock)

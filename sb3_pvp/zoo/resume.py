@@ -1,6 +1,6 @@
 """Training runs that were stopped, and go on in their own folder as if they had not been.
 
-A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
+A run is the folder ``ENV_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
 `MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``.
 """
 

@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.presets.environment_checks import check_env_kwargs
-from sb3_pvp.zoo.environments import is_ours
+from sb3_pvp.zoo.installation import is_ours
 from sb3_pvp.zoo.resume import checkpoints_in, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
@@ -87,12 +87,12 @@ def create_test_env(
     ``env_kwargs``.
     """
     if is_ours(env_id):
-        from sb3_pvp.envs import NhVecEnv
+        from sb3_pvp.envs import PvpVecEnv
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
         with refusals():
             check_env_kwargs(env_kwargs, env_id)
-        vec_env_cls = vec_env_cls or NhVecEnv
+        vec_env_cls = vec_env_cls or PvpVecEnv
     env: VecEnv = _stock_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
     )

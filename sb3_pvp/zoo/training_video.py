@@ -22,13 +22,13 @@ from sb3_pvp.zoo.saved_runs import run_folder
 _CAPTION_HEIGHT = 24
 
 
-def record_training(arguments: list[str], record_video: Callable[[list[str]], None]) -> None:
+def record_training(record_video: Callable[[list[str]], None]) -> None:
     """Records every model of a run, and joins the videos to ``training.mp4``, with ``-g`` to ``training.gif`` as well.
 
     They are in ``-o``, or in the folder ``videos`` of the run. ``record_video`` is the command of that name, for one
     model. Raises `Refusal` if there is no such run, or no model.
     """
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_args()
     run = run_folder(given.exp_id, given.folder, given.algo, given.env)
     output = Path(given.output_folder) if given.output_folder else run / "videos"
     models = _models(run, given.env)

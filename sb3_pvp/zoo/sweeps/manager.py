@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +23,12 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
-from sb3_pvp.presets.presets import with_nested
-from sb3_pvp.zoo.environments import is_ours
+from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.zoo.installation import is_ours
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
 from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.options import SweepOptions
+from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
@@ -39,22 +40,10 @@ _STEPS_PER_EVALUATION = 100_000
 
 
 class SweepingManager(exp_manager.ExperimentManager):
-    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``.
+    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
 
-    Args:
-        sweep: what rl-zoo3 has no options for.
-    """
-
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        algo: str,
-        env_id: str,
-        *positional: Any,
-        sweep: SweepOptions | None = None,
-        **keywords: Any,
-    ) -> None:
-        self._sweep, self._vec_env_type = sweep or SweepOptions(), keywords.get("vec_env_type", "dummy")
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
+        self._sweep, self._vec_env_type = SweepOptions.of(args), keywords.get("vec_env_type", "dummy")
         self._made_envs: list[VecEnv] = []
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_maskable = issubclass(ALGOS[algo], MaskablePPO)
@@ -71,21 +60,32 @@ class SweepingManager(exp_manager.ExperimentManager):
             self._made_envs.pop().close()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does; ``--trial-id`` and ``--sample`` replace what they say something about.
+        """Reads them in the place of the base class, with imported presets and names like ``env_kwargs.world``.
 
-        A trial brings all its hyperparameters, and those of the command line replace them; a sample is put among those
-        of the configuration. Nested values, such as ``policy_kwargs``, keep what was not drawn.
+        ``--trial-id`` and ``--sample`` replace what they say something about: a trial brings all its hyperparameters,
+        and those of the command line replace them; a sample is put among those of the configuration. Nested values,
+        such as ``policy_kwargs``, keep what was not drawn.
         """
-        if not self._is_maskable or (self.trial_id is None and self._sweep.sample is None):
+        if self._is_atari or (self.trial_id is not None and not self._is_maskable):
             hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
             return hyperparams
-        trial_id, self.trial_id = self.trial_id, None  # the base class ignores trial 0, and merges nothing
-        block = plain_block(with_nested(super().read_hyperparameters()[0]), self.env_kwargs)
-        self.trial_id = trial_id
-        block = self._of_sample(block) if trial_id is None else self._of_trial(trial_id)
+        given = self.custom_hyperparams or {}
+        print(f"Loading hyperparameters from: {self.config}")
+        block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
+        if self.env_kwargs and "env_kwargs" in block:
+            if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
+                print(
+                    f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
+                    'to add to them: -params "env_kwargs.NAME:VALUE"',
+                    file=sys.stderr,
+                )
+            block["env_kwargs"] = self.env_kwargs
+        if self._is_maskable and (self.trial_id is not None or self._sweep.sample is not None):
+            block = plain_block(block, self.env_kwargs)
+            block = self._of_sample(block) if self.trial_id is None else self._of_trial(self.trial_id)
+            block = with_nested(block | given)  # what the command line says goes before all else
         pprint(block)
-        block |= self.custom_hyperparams or {}  # what the command line says goes before all else
-        return block, copy.deepcopy(dict(sorted(block.items())))
+        return block, dict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:
         """Creates those of the base class; training with a sample is measured like a trial."""
@@ -147,7 +147,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
         """A manager like this one that trains once, with the configuration in a file."""
-        unlike = {"optimize_hyperparameters": False, "track": False}
+        unlike = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
             argparse.Namespace(**{**vars(self.args), **unlike}),
             self.algo,
@@ -164,7 +164,6 @@ class SweepingManager(exp_manager.ExperimentManager):
             n_eval_envs=self.n_eval_envs,
             device=self.device,
             config=str(config),
-            sweep=SweepOptions(self._sweep.reference_pool, self._sweep.reference_fights),
         )
 
     def measure(self) -> Measure:
@@ -216,7 +215,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
-        if self._sweep.hyperband:
+        if self.pruner == HYPERBAND:
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
 

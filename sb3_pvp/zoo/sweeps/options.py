@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 #: Whom a trial's fighter is measured by: the world's bot, and the strongest script.
-REFERENCE_POOL = ("baseline", "scripted")
+REFERENCE_POOL = ["baseline", "scripted"]
 #: What is maximised, in the log of a run.
 WIN_RATE = "sweep/win_rate"
 HYPERBAND = "hyperband"
@@ -22,18 +23,21 @@ class SweepOptions:
         reference_fights: fights against each of them in every evaluation.
         search_space: a yaml file (`sb3_pvp.zoo.sweeps.space`); ``None``: the default space.
         sample: values of a search space as a JSON object, with which to train once; what an agent of W&B gives.
-        hyperband: stop bad trials early with Hyperband instead of rl-zoo3's ``--pruner``.
     """
 
-    reference_pool: tuple[str, ...] = REFERENCE_POOL
+    reference_pool: Sequence[str] = tuple(REFERENCE_POOL)
     reference_fights: int = 100
     search_space: str | None = None
     sample: str | None = None
-    hyperband: bool = False
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> SweepOptions:
+        """Those among the options of ``train``."""
+        return cls(**{each.name: getattr(args, each.name) for each in fields(cls) if hasattr(args, each.name)})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options to a parser, ``--pruner`` among them, which Hyperband is added to."""
+    """Adds the options to rl-zoo3's parser, and Hyperband to its ``--pruner``."""
     options = parser.add_argument_group("sweeps")
     options.add_argument(
         "--reference-pool",
@@ -47,13 +51,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
     options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
-    options.add_argument("--pruner", choices=PRUNERS, help="How bad trials are stopped early (median).")
-
-
-def read_options(given: argparse.Namespace) -> tuple[SweepOptions, list[str]]:
-    """The options that `add_options` added, and what rl-zoo3 is to be told about them."""
-    hyperband = given.pruner == HYPERBAND
-    options = SweepOptions(
-        tuple(given.reference_pool), given.reference_fights, given.search_space, given.sample, hyperband
-    )
-    return options, [] if hyperband or given.pruner is None else ["--pruner", given.pruner]
+    for action in parser._actions:
+        if action.dest == "pruner":
+            action.choices = PRUNERS
