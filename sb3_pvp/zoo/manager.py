@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
@@ -26,10 +27,9 @@ from sb3_pvp.zoo.continuing import copy_league, league_of
 from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
-    GoingOn,
+    FirstStep,
     StoppedRun,
     choose_run,
-    config_text,
     continue_counting,
     running,
     steps_of,
@@ -92,9 +92,8 @@ class PvpExperimentManager(SweepingManager):
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
-        config = config_text(saved_hyperparams)
-        log_path = Path(self.log_path)
-        run = choose_run(wanted, log_path, self.env_name, config, n_timesteps, begun_with=self.trained_agent)
+        config = yaml.dump(saved_hyperparams)  # as rl-zoo3 writes it down
+        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
         if run is None:
             print(f"No run to resume in {self.log_path}: this is a new one")
             return
@@ -179,22 +178,42 @@ class PvpExperimentManager(SweepingManager):
         `TrainingInterrupted` if a server or the process of an environment is gone. Raises `Refusal` for settings that
         turn out to be impossible before the first step, such as those of callbacks.
         """
+        if self.algo == "ars":
+            super().learn(model)  # with processes of its own
+            return
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
-        run, begins_with_another = Path(self.save_path), self.continue_training and not self._stopped_run
-        if not self._stopped_run:
+        run, stopped = Path(self.save_path), self._stopped_run
+        if not stopped:
             model.save(run / INITIAL_MODEL)
-        league = league_of(Path(self.trained_agent)) if begins_with_another else None
-        if league is not None:
-            with self._refusals():
-                copy_league(league, run / LEAGUE, model)
-        keeps_counting = self.continue_training and is_ours(self.env_name.gym_id)
-        begun_at = self._stopped_run.begun_at if self._stopped_run else None
-        going_on = GoingOn(model, run.name, keeps_counting, begun_at)
+            league = league_of(Path(self.trained_agent)) if self.continue_training else None
+            if league is not None:
+                with self._refusals():
+                    copy_league(league, run / LEAGUE, model)
+        n_timesteps = self.n_timesteps
+        if stopped:  # what is left of the steps of the whole run
+            n_timesteps = max(n_timesteps - (model.num_timesteps - stopped.begun_at), 0)
+        keywords: dict[str, Any] = {}
+        if self.log_interval != -1:  # as in the base class, -2: no log of its own
+            keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
+        first_step = FirstStep()
         try:
             with running(run):
-                super().learn(going_on)  # type: ignore[arg-type]
+                model.learn(
+                    n_timesteps,
+                    callback=[*self.callbacks, first_step],
+                    tb_log_name=run.name,
+                    reset_num_timesteps=not (self.continue_training and is_ours(self.env_name.gym_id)),
+                    **keywords,
+                )
+        except KeyboardInterrupt:
+            pass  # the model is saved as it is now
         except Exception as error:
-            self._end(model, going_on.error or error, going_on.has_begun)
+            self._end(model, error, first_step.was_tried)
+        finally:
+            with suppress(Exception):  # what has ended the training says more
+                self.callbacks[0].on_training_end()  # which may be the progress bar
+            with suppress(EOFError, ConnectionError):
+                model.env.close()  # type: ignore[union-attr]
 
     def _end(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
         """Keeps what was learned until this error, and raises what the user is told of it."""

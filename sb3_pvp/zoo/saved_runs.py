@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.presets.environment_checks import check_env_kwargs
+from sb3_pvp.presets.validation import check_env_kwargs
 from sb3_pvp.zoo.installation import is_ours
-from sb3_pvp.zoo.resume import checkpoints_in, steps_of
+from sb3_pvp.zoo.resume import checkpoints_in, is_whole, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
 _stock_model_path: Any = utils.get_model_path
@@ -23,13 +22,7 @@ _stock_test_env: Any = utils.create_test_env
 
 
 def get_model_path(
-    exp_id: int,
-    folder: str,
-    algo: str,
-    env_name: EnvironmentName,
-    load_best: bool = False,
-    load_checkpoint: int | None = None,
-    load_last_checkpoint: bool = False,
+    exp_id: int, folder: str, algo: str, env_name: EnvironmentName, *which: Any, **keywords: Any
 ) -> tuple[str, str, str]:
     """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
 
@@ -37,21 +30,24 @@ def get_model_path(
     model in a run of an environment of this package, or if files of the run are damaged.
     """
     if not is_ours(env_name.gym_id):
-        found: tuple[str, str, str] = _stock_model_path(
-            exp_id, folder, algo, env_name, load_best, load_checkpoint, load_last_checkpoint
-        )
+        found: tuple[str, str, str] = _stock_model_path(exp_id, folder, algo, env_name, *which, **keywords)
         return found
+    names = ("load_best", "load_checkpoint", "load_last_checkpoint")
+    load_best, load_checkpoint, load_last = map({**dict(zip(names, which, strict=False)), **keywords}.get, names)
     run = run_folder(exp_id, folder, algo, env_name)
     name, model = ModelName(algo, env_name), run / f"{env_name}.zip"
     prefix = f"final-model-{name}"
     if load_best:
         prefix, model = f"best-model-{name}", run / "best_model.zip"
-    elif load_checkpoint is not None or load_last_checkpoint:
+    elif load_checkpoint is not None or load_last:
         steps, model = _checkpoint(run, load_checkpoint)
         prefix = f"checkpoint-{steps}-{name}"
     if not model.is_file():
-        raise Refusal(_missing(model, run))
-    _check_whole(model)
+        others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
+        raise Refusal(f"there is no {model.name} in {run}: the run has not come so far{others}")
+    steps_of(model)
+    if not is_whole(model):
+        raise Refusal(f"{model} is damaged: something in it has changed")
     for file in ("config.yml", "args.yml"):
         _check_readable(run / env_name / file)
     return prefix, str(model), str(run)
@@ -109,14 +105,6 @@ def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
     return steps, found[steps]
 
 
-def _check_whole(model: Path) -> None:
-    steps_of(model)
-    with zipfile.ZipFile(model) as file:
-        damaged = file.testzip()
-    if damaged:
-        raise Refusal(f"{model} is damaged: {damaged} in it has changed")
-
-
 def _check_readable(path: Path) -> None:
     """What rl-zoo3 has written about a run must still be something with names."""
     try:
@@ -125,8 +113,3 @@ def _check_readable(path: Path) -> None:
         raise Refusal(f"{path} is damaged: {error}") from error
     if not isinstance(content, Mapping):
         raise Refusal(f"{path} is damaged: it must be a mapping")
-
-
-def _missing(model: Path, run: Path) -> str:
-    others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
-    return f"there is no {model.name} in {run}: the run has not come so far{others}"

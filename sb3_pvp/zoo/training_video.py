@@ -84,45 +84,31 @@ def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
 
     output.mkdir(parents=True, exist_ok=True)
     clips = [VideoFileClip(str(path)) for _, path in videos]
-    captioned = [clip.image_transform(_Caption(text)) for clip, (text, _) in zip(clips, videos, strict=True)]
+    captioned = [clip.image_transform(_captioned(text)) for clip, (text, _) in zip(clips, videos, strict=True)]
     video = output / "training.mp4"
     concatenate_videoclips(captioned).write_videofile(str(video), logger=None)
     print(f"Saving video to {video}")
     if gif:
-        _convert(video, video.with_suffix(".gif"))
+        from imageio_ffmpeg import get_ffmpeg_exe
+
+        colours = "split[all][same];[all]palettegen[palette];[same][palette]paletteuse"
+        command = [get_ffmpeg_exe(), "-y", "-loglevel", "error", "-i", str(video), "-vf", colours]
+        subprocess.run([*command, str(video.with_suffix(".gif"))], check=True)
         print(f"Saving gif to {video.with_suffix('.gif')}")
     for clip in clips:
         clip.close()
 
 
-def _convert(video: Path, gif: Path) -> None:
-    from imageio_ffmpeg import get_ffmpeg_exe
-
-    colours = "split[all][same];[all]palettegen[palette];[same][palette]paletteuse"
-    options = ["-y", "-loglevel", "error", "-i", str(video), "-vf", colours, str(gif)]
-    subprocess.run([get_ffmpeg_exe(), *options], check=True)
-
-
-class _Caption:
-    """Writes a text above a frame, uint8 ``(height, width, 3)``."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._bar: Any = None
-
-    def __call__(self, frame: Any) -> Any:
-        import numpy as np
-
-        if self._bar is None:
-            self._bar = _text_bar(self._text, frame.shape[1])
-        return np.concatenate([self._bar, frame])
-
-
-def _text_bar(text: str, width: int) -> Any:
+def _captioned(text: str) -> Callable[[Any], Any]:
+    """Writes a text above frames, uint8 ``(height, width, 3)``."""
     import numpy as np
     from PIL import Image, ImageDraw, ImageFont
 
-    bar = Image.new("RGB", (width, _CAPTION_HEIGHT))
     font = ImageFont.load_default(size=_CAPTION_HEIGHT * 2 // 3)
-    ImageDraw.Draw(bar).text((width // 2, _CAPTION_HEIGHT // 2), text, font=font, anchor="mm")
-    return np.asarray(bar)
+
+    def caption(frame: Any) -> Any:
+        bar = Image.new("RGB", (frame.shape[1], _CAPTION_HEIGHT))
+        ImageDraw.Draw(bar).text((frame.shape[1] // 2, _CAPTION_HEIGHT // 2), text, font=font, anchor="mm")
+        return np.concatenate([np.asarray(bar), frame])
+
+    return caption

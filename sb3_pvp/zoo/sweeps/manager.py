@@ -7,6 +7,7 @@ import copy
 import json
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from pprint import pprint
@@ -85,7 +86,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             block = self._of_sample(block) if self.trial_id is None else self._of_trial(self.trial_id)
             block = with_nested(block | given)  # what the command line says goes before all else
         pprint(block)
-        return block, dict(sorted(copy.deepcopy(block).items()))
+        return block, OrderedDict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:
         """Creates those of the base class; training with a sample is measured like a trial."""
