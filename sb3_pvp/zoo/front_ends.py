@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import runpy
 import sys
 from argparse import ArgumentParser, Namespace
@@ -23,12 +22,8 @@ from sb3_pvp.zoo.sweeps.options import add_options
 
 #: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
 _NEWEST = "newest"
-#: The commands of `rl_zoo3.plots`, and for those that look for runs what each draws and what makes that.
-PLOTS = {
-    "plot_train": ("*monitor.csv", "train"),
-    "plot_from_file": None,
-    "all_plots": ("evaluations.npz", "train with --eval-freq"),
-}
+#: The commands of `rl_zoo3.plots`.
+PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: Options that rl-zoo3 takes without a look, and the least that each may be.
 _LEAST = {
     "eval_episodes": 1,
@@ -113,19 +108,29 @@ def push(arguments: list[str] | None = None) -> None:
 def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, on the others."""
     name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
-    with _command("plots", others, _read_plot):
+    with _command("plots", others, _parsed):
         with refusals():
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
         import rl_zoo3.plots
+        from matplotlib import pyplot as plt
+
+        stock_show: Any = plt.show
+
+        def show() -> None:
+            if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
+                raise ValueError("there is nothing to draw")
+            stock_show()
 
         try:
-            getattr(rl_zoo3.plots, name)()
+            with replaced(plt, show=show):
+                getattr(rl_zoo3.plots, name)()
         except (Refusal, KeyboardInterrupt):
             raise
         except Exception as error:  # it looks at nothing before it draws
-            needed = "runs of one length" if PLOTS[name] else "what all_plots -o has made of two or more runs"
-            raise Refusal(f"{name} needs {needed}, with two or more evaluations each: {error!r}") from error
+            needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
+            needed = needed if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
+            raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 
 #: What `python -m sb3_pvp.zoo` runs.
@@ -222,32 +227,6 @@ def _check_device(name: str) -> None:
         torch.zeros(1, device=get_device(name))
     except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
         raise Refusal(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
-
-
-def _read_plot(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    """For every environment one of the folders must have a run with what is drawn."""
-    given = _parsed(parser, arguments)
-    if hasattr(given, "input"):
-        path = Path(given.input if given.input.endswith(".pkl") else f"{given.input}.pkl")
-        with refusals(Exception, about=f"-i takes what all_plots wrote with -o, which {path} is not"):
-            results = pickle.loads(path.read_bytes())  # the user's own, which rl-zoo3 unpickles as well
-            del results["results_table"]
-        if not any(each for env in results.values() for each in env.values()):
-            raise Refusal(f"{path} has no evaluations to draw: all_plots -o wants two or more of each run")
-        return given
-    several = hasattr(given, "algos")
-    folders = given.exp_folders if several else [given.exp_folder]
-    algos = [algo.lower() for algo in given.algos] if several else [given.algo]
-    for folder in folders or [""]:
-        if not folder or not Path(folder).is_dir():
-            raise Refusal(f"there is no folder {folder!r}: -f takes a folder of runs, such as logs")
-    pattern, maker = PLOTS["all_plots" if several else "plot_train"] or ("", "")
-    places = [Path(folder, algo) for folder in folders for algo in algos]
-    for env in given.env:
-        if not any(env in run.name and any(run.glob(pattern)) for place in places for run in place.glob("*")):
-            where = " or ".join(map(str, places))
-            raise Refusal(f"there is no run of {env} with {pattern.strip('*')} (from {maker}) in {where}")
-    return given
 
 
 def _require_packages(extra: str, *packages: str) -> None:

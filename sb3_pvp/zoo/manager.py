@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import torch
 import yaml
 from rl_zoo3 import ALGOS, exp_manager
-from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
@@ -48,20 +45,18 @@ class PvpExperimentManager(SweepingManager):
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        ours = is_ours(env_id)
-        self._refusals = refusals if ours else nullcontext
+        self._refusals = refusals if is_ours(env_id) else nullcontext
         self._resume = getattr(args, "resume", None)
         track = getattr(args, "track", False) or getattr(args, "tracked", False)
         self._tracking = Tracking(getattr(args, "preset", None)) if track else None
         args = argparse.Namespace(**{**vars(args), "track": track})
         self._stopped_run: StoppedRun | None = None
-        default = hyperparams_path(algo) if ours else None
-        if default is not None and keywords.get("config") is None:
-            keywords["config"] = str(default)
+        default = hyperparams_path(algo) if is_ours(env_id) else None
+        keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
         if self._tracking and self.optimize_hyperparameters:
             raise Refusal("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
-        if ours:
+        if self._is_ours:
             from sb3_pvp.envs import PvpVecEnv
 
             self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[keywords.get("vec_env_type", "dummy")]
@@ -78,7 +73,7 @@ class PvpExperimentManager(SweepingManager):
             hyperparams, saved = super().read_hyperparameters()
             if self.continue_training:
                 steps_of(Path(self.trained_agent))
-            if is_ours(self.env_name.gym_id):
+            if self._is_ours:
                 environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
                 one_world = self.vec_env_class is not WorkerVecEnv
                 begins_with = self.trained_agent if self.continue_training else ""
@@ -110,11 +105,8 @@ class PvpExperimentManager(SweepingManager):
         others = {name: value for name, value in hyperparams.items() if name not in ours}
         return {**super(PvpExperimentManager, PvpExperimentManager)._preprocess_schedules(others), **ours}
 
-    def _preprocess_hyperparams(
-        self, hyperparams: dict[str, Any]
-    ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
-        with self._refusals():
-            processed = super()._preprocess_hyperparams(hyperparams)
+    def _preprocess_hyperparams(self, hyperparams: dict[str, Any]) -> Any:
+        processed: Any = super()._preprocess_hyperparams(hyperparams)
         # The base class lets only the command line's env_kwargs reach the evaluation environment.
         if self._eval_env_kwargs_args is None:
             self.eval_env_kwargs = self.env_kwargs
@@ -146,11 +138,8 @@ class PvpExperimentManager(SweepingManager):
         """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        ours: dict[str, Any] = {}
-        if issubclass(ALGOS[self.algo], MaskablePPO):
-            ours["EvalCallback"] = MaskableEvalCallback
-        if is_ours(self.env_name.gym_id):
-            ours["ProgressBarCallback"] = ProgressCallback
+        ours: dict[str, Any] = {"EvalCallback": MaskableEvalCallback} if self._is_maskable else {}
+        ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
         with replaced(exp_manager, **ours):  # where the base class looks callbacks up when it makes them
             super().create_callbacks()
         if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
@@ -165,7 +154,7 @@ class PvpExperimentManager(SweepingManager):
             return model
         # With the hyperparameters that it was saved with: they are the same, and where schedules stand.
         settings: dict[str, Any] = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose}
-        return ALGOS[self.algo].load(self.trained_agent, env=env, device=self.device, **settings)
+        return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         if self._stopped_run is None:  # else what the run was begun with stays
@@ -202,7 +191,7 @@ class PvpExperimentManager(SweepingManager):
                     n_timesteps,
                     callback=[*self.callbacks, first_step],
                     tb_log_name=run.name,
-                    reset_num_timesteps=not (self.continue_training and is_ours(self.env_name.gym_id)),
+                    reset_num_timesteps=not (self.continue_training and self._is_ours),
                     **keywords,
                 )
         except KeyboardInterrupt:
@@ -217,15 +206,16 @@ class PvpExperimentManager(SweepingManager):
 
     def _end(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
         """Keeps what was learned until this error, and raises what the user is told of it."""
-        reason = _reason(error)
+        reason = str(error) if isinstance(error, WorldError) else None
+        if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
+            reason = "the process of an environment has ended (its error, if it had one, stands above)"
         if has_begun or reason is not None:
             model.save(f"{self.save_path}/interrupted_model")
         if self._tracking:
             self._tracking.finish(exit_code=1)
         if reason is not None:
-            raise TrainingInterrupted(
-                f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
-            ) from error
+            so_far = f"{self.save_path}/interrupted_model.zip"
+            raise TrainingInterrupted(f"{reason}; the model so far is {so_far}") from error
         with nullcontext() if has_begun else self._refusals():
             raise error
 
@@ -237,10 +227,3 @@ class PvpExperimentManager(SweepingManager):
                 if isinstance(callback, WandbArtifactsCallback):
                     callback.publish(model)  # nothing new, unless training was interrupted
             self._tracking.finish()
-
-
-def _reason(error: Exception) -> str | None:
-    """What a user can be told of what ended the training without seeing where."""
-    if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-        return "the process of an environment has ended (its error, if it had one, stands above)"
-    return str(error) if isinstance(error, WorldError) else None

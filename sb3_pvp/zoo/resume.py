@@ -71,22 +71,21 @@ def choose_run(
     Args:
         wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
             model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed.
+            trains, whatever their seed; ``None`` if there is no such run.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
         config: what rl-zoo3 writes down of the hyperparameters.
         n_timesteps: the steps of the whole run, without those of the model with which it began.
         begun_with: that model, what ``-i`` says; empty for none.
 
-    Returns:
-        ``None`` if `NEWEST` is no run at all.
-
     Raises:
         ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end or still runs.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
-    for folder in _folders(log_path, env_name):
+    name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
+    numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
+    for _, folder in sorted(numbered, reverse=True):
         run = stopped_run(folder)
         if run is None or run.finished >= n_timesteps or _config_of(folder, env_name) != config:
             continue
@@ -211,14 +210,6 @@ def _damaged(folder: Path, after: int = -1) -> list[Path]:
     return [path for steps, path in sorted(_numbered(folder)) if steps > after and not is_whole(path)]
 
 
-def _folders(log_path: Path, env_name: str) -> Iterator[Path]:
-    """The folders of all runs, newest first."""
-    pattern = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
-    matches = ((pattern.fullmatch(path.name), path) for path in log_path.glob(f"{env_name}_*"))
-    numbered = [(int(match[1]), path) for match, path in matches if match]
-    return (path for _, path in sorted(numbered, reverse=True))
-
-
 def _config_of(folder: Path, env_name: str) -> str | None:
     path = folder / env_name / "config.yml"
     return renamed(path.read_text()) if path.is_file() else None
@@ -235,8 +226,8 @@ def _began_with(folder: Path, env_name: str, model: str) -> bool:
 
 def _remember_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
     """Puts back the evaluations before the checkpoint, which the next one would otherwise overwrite."""
-    path = Path(f"{callback.log_path}.npz") if callback.log_path else None
-    if path is None or not path.is_file():
+    path = Path(f"{callback.log_path}.npz")
+    if not path.is_file():
         return
     with np.load(path) as saved:
         before = saved["timesteps"] <= run.steps

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal
@@ -113,6 +113,7 @@ def _remembered(folder: Path) -> dict[str, Any]:
         return {}
     try:
         about = _RunFile.model_validate_json(path.read_bytes())
-    except ValueError as error:
-        raise Refusal(f"{path} cannot be read ({error}): remove it to begin a new W&B run") from error
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise Refusal(f"{path} cannot be read ({what}): remove it to begin a new W&B run") from error
     return {"id": about.id, "resume": "allow", "project": about.project, "entity": about.entity or None}

@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+from sb3_pvp.zoo.sweeps.conversion import own_values
 from sb3_pvp.zoo.sweeps.space import Parameter, as_dict
 from sb3_pvp.zoo.sweeps.storage import open_storage
 from sb3_pvp.zoo.sweeps.study import Settings, TrialQueue, open_study
@@ -20,6 +21,8 @@ SPACE = tuple(
     for name, target in (("x", "gamma"), ("y", "vf_coef"))
 )
 SETTINGS = Settings("maskable_ppo", "NhEnv", 100, {"n_envs": 2}, as_dict(SPACE), {"fights": 1}, seed=7)
+
+OWN_VALUES = own_values(SPACE, SETTINGS.block, SETTINGS.n_timesteps)
 
 
 def sampler(seed: int) -> optuna.samplers.BaseSampler:

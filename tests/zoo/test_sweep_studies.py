@@ -20,7 +20,7 @@ from sb3_pvp.zoo.sweeps.report import counts
 from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
 from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
-from tests.zoo.study_workers import SETTINGS, do_trials, open_queue, start_worker, trials_of
+from tests.zoo.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
 COUNTED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -68,7 +68,7 @@ def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
     assert len({trial.user_attrs[SEED] for trial in resumed}) == 12
     other = open_queue(None, 2, dataclasses.replace(SETTINGS, seed=8))
     do_trials(other[1])
-    assert other[0].trials[0].params == study.trials[0].params == SETTINGS.own_values()
+    assert other[0].trials[0].params == study.trials[0].params == OWN_VALUES
     assert other[0].trials[1].params != study.trials[1].params
 
 
@@ -123,7 +123,7 @@ def test_a_process_may_be_killed_while_it_draws(
     killed = trials_of(journal)[number].params
     assert len(done) == 3 and undisturbed.trials[number].params.items() >= killed.items()
     assert any(killed.items() <= params.items() for params in done)
-    assert SETTINGS.own_values() in done
+    assert OWN_VALUES in done
 
 
 def test_what_ends_every_process_is_given_up() -> None:

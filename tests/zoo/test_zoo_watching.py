@@ -232,15 +232,12 @@ def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "there is no folder 'nofolder'"),
-        (["all_plots", "-e", "NhEnv", "-f", "logs", "nofolder"], "there is no folder 'nofolder'"),
-        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "no run of NhEnvv with monitor.csv (from train) in logs"),
-        (
-            ["all_plots", "-e", "NhEnv", "NhEnvv", "-f", "logs"],
-            "no run of NhEnvv with evaluations.npz (from train with",
-        ),
-        (["all_plots", "-e", "NhEnv", "-f", "bare"], "there is no run of NhEnv with"),
-        (["all_plots", "-e", "NhEnv"], "there is no folder '': -f takes"),
+        (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "plot_train needs -f FOLDER"),
+        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "nothing to draw"),
+        (["all_plots", "-e", "NhEnv", "-f", "logs", "nofolder"], "nofolder"),
+        (["all_plots", "-e", "NhEnvv", "-f", "logs"], "all_plots needs -f FOLDER"),
+        (["all_plots", "-e", "NhEnv", "-f", "bare"], "all_plots needs -f FOLDER"),
+        (["all_plots", "-e", "NhEnv"], "all_plots needs -f FOLDER"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -265,12 +262,12 @@ def test_plot_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     gathered = str(tmp_path / "gathered")
     from_file, gather = ["plot_from_file", "-i", gathered], ["all_plots", "-a", "maskable_ppo", "-e", "NhEnv"]
     gather += ["-f", str(tmp_path), "-o", gathered, "--no-display"]
-    assert f"which {gathered}.pkl is not: [Errno 2] No such file" in outcome_of_plot(from_file, capsys)
+    assert "No such file" in outcome_of_plot(from_file, capsys)
     (tmp_path / "gathered.pkl").write_text("no pickle")
-    assert f"which {gathered}.pkl is not: " in outcome_of_plot([*from_file, "-iqm"], capsys)
+    assert "UnpicklingError" in outcome_of_plot([*from_file, "-iqm"], capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 1)
     zoo.plots(gather)
-    assert "has no evaluations to draw" in outcome_of_plot(from_file, capsys)
+    assert "needs what all_plots -o has made of two or more runs" in outcome_of_plot(from_file, capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 3)
     zoo.plots(gather)
     assert "needs what all_plots -o has made of two or more runs" in outcome_of_plot(from_file, capsys)

@@ -133,7 +133,5 @@ def read_jobs(path: Path) -> list[Job]:
     except FileNotFoundError:
         return []
     except ValidationError as error:
-        what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:2])
-        raise JobError(
-            f"{path} cannot be read ({what}): move it away or use another --jobs-dir; jobs that run go on"
-        ) from error
+        what = error.errors()[0]["msg"]
+        raise JobError(f"{path} cannot be read ({what}): move it away; jobs that run go on") from error

@@ -11,6 +11,7 @@ from typing import Any
 
 from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.game import game_and_contract
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, Space, read_space
 
@@ -91,7 +92,7 @@ def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict
     for parameter in space:
         try:
             values[parameter.name] = parameter.nearest(conversion.get(parameter))
-        except (ValueError, TypeError, ZeroDivisionError):  # it is not there, or nothing like it in the space
+        except (ValueError, TypeError, KeyError, ZeroDivisionError):  # it is not there, or nothing like it in the space
             continue
     return values
 
@@ -142,9 +143,17 @@ class _Conversion:
         owner[name] = _UNITS[parameter.unit][0](self, owner, name, value)
 
     def get(self, parameter: Parameter) -> Any:
-        """What one would have to draw to get what stands there."""
+        """What one would have to draw to get what stands there, or is the default there."""
         *parents, name = parameter.target.split(".")
-        return _UNITS[parameter.unit][1](self, parents, name)
+        owner = self._owner(parents, parameter)
+        value = owner.get(name) if parents else self._own(name)
+        if parents == ["policy_kwargs"] and name not in owner:
+            value = inspect.signature(AutoregressivePolicy).parameters[name].default
+        elif parents == ["env_kwargs", "rewards"]:
+            env_kwargs = self.block["env_kwargs"]
+            game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+            value = getattr(game.rewards and game.rewards.weights(owner), name, None)
+        return _UNITS[parameter.unit][1](self, owner, name, value)
 
     def _owner(self, parents: list[str], parameter: Parameter) -> Block:
         if parents[:1] == ["callback"]:
@@ -153,7 +162,7 @@ class _Conversion:
                 raise ValueError(f"{parameter.name} needs a {parents[-1]} with options among the callbacks")
             return options
         if len(parents) == 1 and parents[0] in _DEFAULTS:
-            return self._new_schedule(parents[0])
+            return self._schedule(parents[0])
         owner = self.block
         for parent in parents:
             if owner.get(parent) is None:
@@ -163,47 +172,26 @@ class _Conversion:
                 raise ValueError(f"{parameter.name} cannot be put into {parent}, which is {owner!r}")
         return owner
 
-    def _new_schedule(self, name: str) -> Block:
-        """The linear schedule over the whole run that replaces a value or another schedule."""
+    def _schedule(self, name: str) -> Block:
+        """The linear schedule that replaces a value or another schedule, and has the same ends in this run."""
         if name not in self._schedules:
             self._schedules.add(name)
-            before = self._schedule([name])
-            first = float(parse_schedule(before)(0))
-            last = float(before.get("final_value", first)) if isinstance(before, dict) else first
-            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self._n_rollouts()}
+            before, rollouts = self._own(name), self._n_rollouts()
+            if isinstance(before, str):  # rl-zoo3's lin_...
+                first, last = float(before.removeprefix("lin_")), 0.0
+            else:
+                schedule = parse_schedule(before)
+                first, last = float(schedule(0)), float(schedule(rollouts))
+            steps = before.get("change_over_time_steps", rollouts) if isinstance(before, dict) else rollouts
+            over = {"initial_value": first, "final_value": last, "change_over_time_steps": min(steps, rollouts)}
             self.block[name] = {"type": "linear", **over}
-        schedule: Block = self.block[name]
-        return schedule
+        schedule_: Block = self.block[name]
+        return schedule_
 
     def _own(self, name: str) -> Any:
         """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
         value = self.block.get(name)
         return _DEFAULTS.get(name) if value is None else value
-
-    def _value(self, parents: list[str], name: str) -> Any:
-        """What stands at a target, or is the default there."""
-        if parents[:1] == ["callback"]:
-            return (callback_options(self.block, parents[-1]) or {}).get(name)
-        if not parents:
-            return self._own(name)
-        if name == "initial_value":
-            return float(parse_schedule(self._schedule(parents))(0))
-        owner = self.block
-        for parent in parents:
-            owner = owner.get(parent) or {}
-        if parents == ["env_kwargs", "rewards"]:
-            env_kwargs = self.block.get("env_kwargs", {})
-            game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
-            return getattr(game.rewards and game.rewards.weights(owner), name, None)
-        return owner.get(name, _policy_default(name) if parents == ["policy_kwargs"] else None)
-
-    def _schedule(self, path: list[str]) -> Any:
-        """A number or schedule of the block; rl-zoo3's ``lin_...`` as a schedule over the whole run."""
-        value = self._own(path[0])
-        if not isinstance(value, str):
-            return value
-        over = {"final_value": 0.0, "change_over_time_steps": self._n_rollouts()}
-        return {"type": "linear", "initial_value": float(value.removeprefix("lin_")), **over}
 
     def _rollout(self) -> int:
         """Steps of a roll-out."""
@@ -216,28 +204,12 @@ class _Conversion:
         rollout = self._rollout()
         return rollout // largest_divisor(rollout, max(min(int(count), rollout // _SMALLEST_BATCH), 1))
 
-    def _share_at_end(self, parents: list[str], name: str) -> float:
-        schedule = parse_schedule(self._schedule(parents))
-        return float(schedule(self._n_rollouts())) / float(schedule(0))
-
-    def _share_of_run(self, parents: list[str], name: str) -> float:
-        schedule, rollouts = self._schedule(parents), self._n_rollouts()
-        steps = schedule.get("change_over_time_steps", rollouts) if isinstance(schedule, dict) else rollouts
-        return min(float(steps / rollouts), 1.0)
-
     def _pairs(self, owner: Block, name: str, share: float) -> float:
         """Both seats of a fight learn, so that rows come in pairs."""
         rows = int(self._own("n_envs"))
-        return min(round(rows * share / 2), self._rows_without(owner, "self_play", "past") // 2) * 2 / rows
+        return min(round(rows * share / 2), self._rows_left(owner, "self_play", "past") // 2) * 2 / rows
 
-    def _of_left(self, owner: Block, name: str, share: float) -> float:
-        return int(round(self._rows_without(owner, name) * share, 6)) / int(self._own("n_envs"))
-
-    def _share_of_left(self, parents: list[str], name: str) -> float:
-        left = self._rows_without(callback_options(self.block, parents[-1]) or {}, name)
-        return min(float(self._value(parents, name) * int(self._own("n_envs")) / left), 1.0)
-
-    def _rows_without(self, owner: Block, *free: str) -> int:
+    def _rows_left(self, owner: Block, *free: str) -> int:
         """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares.
 
         Raises `ValueError` for a share that is a schedule.
@@ -253,40 +225,29 @@ class _Conversion:
 
 
 #: How a drawn value is written, and read back.
-_UNITS: dict[
-    str, tuple[Callable[[_Conversion, Block, str, Any], Any], Callable[[_Conversion, list[str], str], Any]]
-] = {
-    "value": (lambda self, owner, name, value: value, _Conversion._value),
-    "complement": (
-        lambda self, owner, name, value: 1 - value,
-        lambda self, parents, name: float(1 - self._value(parents, name)),
-    ),
+_UNITS: dict[str, tuple[Callable[[_Conversion, Block, str, Any], Any], Callable[[_Conversion, Block, str, Any], Any]]]
+_UNITS = {
+    "value": (lambda self, owner, name, value: value, lambda self, owner, name, value: value),
+    "complement": (lambda self, owner, name, value: 1 - value, lambda self, owner, name, value: float(1 - value)),
     "layers": (
         lambda self, owner, name, value: _layers(str(value)),
-        lambda self, parents, name: "x".join(map(str, self._value(parents, name))) or "none",
+        lambda self, owner, name, value: "x".join(map(str, value)) or "none",
     ),
-    "minibatches": (
-        _Conversion._minibatch,
-        lambda self, parents, name: self._rollout() // int(self._value(parents, name)),
-    ),
+    "minibatches": (_Conversion._minibatch, lambda self, owner, name, value: self._rollout() // int(value)),
     "of_initial": (
         lambda self, owner, name, share: float(owner["initial_value"] * share),
-        _Conversion._share_at_end,
+        lambda self, owner, name, value: value / owner["initial_value"],
     ),
     "of_run": (
         lambda self, owner, name, share: max(round(self._n_rollouts() * share), 1),
-        _Conversion._share_of_run,
+        lambda self, owner, name, value: value / self._n_rollouts(),
     ),
-    "rows": (_Conversion._pairs, _Conversion._value),
-    "rows_left": (_Conversion._of_left, _Conversion._share_of_left),
+    "rows": (_Conversion._pairs, lambda self, owner, name, value: value),
+    "rows_left": (
+        lambda self, owner, name, share: int(round(self._rows_left(owner, name) * share, 6)) / int(self._own("n_envs")),
+        lambda self, owner, name, value: min(value * int(self._own("n_envs")) / self._rows_left(owner, name), 1.0),
+    ),
 }
-
-
-def _policy_default(name: str) -> Any:
-    from sb3_pvp.policies import AutoregressivePolicy
-
-    parameter = inspect.signature(AutoregressivePolicy).parameters.get(name)
-    return None if parameter is None else parameter.default
 
 
 def _layers(text: str) -> list[int]:

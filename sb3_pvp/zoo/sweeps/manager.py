@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from pprint import pprint
 from typing import Any
@@ -25,13 +26,12 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
-from sb3_pvp.zoo.installation import is_ours
+from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
-from sb3_pvp.zoo.sweeps.locks import Locks
 from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
-from sb3_pvp.zoo.sweeps.space import Space, as_dict
+from sb3_pvp.zoo.sweeps.space import as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
 from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
 from sb3_pvp.zoo.sweeps.sweep import work
@@ -47,7 +47,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         self._sweep, self._vec_env_type = SweepOptions.of(args), keywords.get("vec_env_type", "dummy")
         self._made_envs: list[VecEnv] = []
         super().__init__(args, algo, env_id, *positional, **keywords)
-        self._is_maskable = issubclass(ALGOS[algo], MaskablePPO)
+        self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
 
     def create_envs(self, *arguments: Any, **keywords: Any) -> VecEnv:
         """Creates an environment as the base class does."""
@@ -92,9 +92,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         """Creates those of the base class; training with a sample is measured like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
-            self.callbacks.append(
-                SweepEvalCallback(self.measure(), self._evaluations(self.n_timesteps), self.n_timesteps)
-            )
+            n_evaluations = self._evaluations(self.n_timesteps)
+            self.callbacks.append(SweepEvalCallback(self.measure(), n_evaluations, self.n_timesteps))
 
     def setup_experiment(self) -> Any:
         """Makes the model, or nothing yet if hyperparameters are to be optimised."""
@@ -114,31 +113,29 @@ class SweepingManager(exp_manager.ExperimentManager):
         if self.continue_training:
             raise Refusal("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
         storage, locks = open_storage(self.storage)
-        study, settings = open_study(self._study_name(), storage, locks, wanted)
+        name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
+        study, settings = open_study(name, storage, locks, wanted)
         study.pruner = self._make_pruner(settings)
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self)
-        self._report(study, locks)
+        folder = Path(self.log_folder) / self.algo / f"sweep_{name}"
+        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
+        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
 
     def _settings(self) -> Settings:
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
-        env_id = str(self.env_name.gym_id)
+        n_timesteps = self._steps(block)
         with refusals():
-            space = self._space(block)
+            space = chosen_space(self._sweep.search_space, block, self._is_ours)
             hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
             measure = self._measure_settings(block, n_timesteps)
-        return Settings(self.algo, env_id, n_timesteps, block, as_dict(space), measure, self.seed)
-
-    def _space(self, block: Block) -> Space:
-        return chosen_space(self._sweep.search_space, block, self._is_ours())
+        return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
 
     def _measure_settings(self, block: Block, n_timesteps: int) -> dict[str, Any]:
-        settings: dict[str, Any] = {
-            "n_evaluations": self._evaluations(n_timesteps),
-            "env_kwargs": self._eval_env_kwargs_args,
-        }
-        if not self._is_ours():
+        n_evaluations = self._evaluations(n_timesteps)
+        settings: dict[str, Any] = {"n_evaluations": n_evaluations, "env_kwargs": self._eval_env_kwargs_args}
+        if not self._is_ours:
             return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
         env_kwargs = {**gymnasium.spec(self.env_name.gym_id).kwargs, **block.get("env_kwargs", {})}
         _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
@@ -168,21 +165,23 @@ class SweepingManager(exp_manager.ExperimentManager):
         )
 
     def measure(self) -> Measure:
-        if self._is_ours():
+        """What tells how good a model is."""
+        if self._is_ours:
             return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
-        return MeanReward(
-            lambda: self.create_envs(self.n_eval_envs, eval_env=True), self.n_eval_episodes, self.deterministic_eval
-        )
+        make_env = partial(self.create_envs, self.n_eval_envs, eval_env=True)
+        return MeanReward(make_env, self.n_eval_episodes, self.deterministic_eval)
 
     def _of_sample(self, block: Block) -> Block:
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
         with refusals():
-            space = self._space(block)
+            space = chosen_space(self._sweep.search_space, block, self._is_ours)
             if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
                 raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
-            return hyperparameters(sample, space, block, n_timesteps)
+            return hyperparameters(sample, space, block, self._steps(block))
+
+    def _steps(self, block: Block) -> int:
+        return self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
 
     def _of_trial(self, number: int) -> Block:
         if self.storage is None:
@@ -196,9 +195,6 @@ class SweepingManager(exp_manager.ExperimentManager):
         block: Block = yaml.safe_load(text)[settings.env_id]
         return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
 
-    def _study_name(self) -> str:
-        return self.study_name or f"{self.algo}-{self.env_name.gym_id}"
-
     def _evaluations(self, n_timesteps: int) -> int:
         return int(self.n_evaluations or max(n_timesteps // _STEPS_PER_EVALUATION, 1))
 
@@ -207,27 +203,17 @@ class SweepingManager(exp_manager.ExperimentManager):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 # Processes must not all try what looks best now.
-                startup = self.n_startup_trials
-                return TPESampler(n_startup_trials=startup, seed=seed, multivariate=True, constant_liar=True)
-        before, self.seed = self.seed, seed
-        sampler = self._create_sampler(self.sampler)
-        self.seed = before
-        return sampler
+                return TPESampler(
+                    n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True
+                )
+        with replaced(self, seed=seed):
+            return self._create_sampler(self.sampler)
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
         if self.pruner == HYPERBAND:
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
-
-    def _report(self, study: optuna.Study, locks: Locks) -> None:
-        folder = Path(self.log_folder) / self.algo / f"sweep_{study.study_name}"
-        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
-        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
-
-    def _is_ours(self) -> bool:
-        return is_ours(self.env_name.gym_id)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:

@@ -39,16 +39,9 @@ class SweepOptions:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options to rl-zoo3's parser, and Hyperband to its ``--pruner``."""
     options = parser.add_argument_group("sweeps")
-    options.add_argument(
-        "--reference-pool",
-        nargs="+",
-        default=REFERENCE_POOL,
-        metavar="OPPONENT",
-        help="Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted).",
-    )
-    options.add_argument(
-        "--reference-fights", type=int, default=100, metavar="N", help="Fights against each of them (100)."
-    )
+    whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
+    options.add_argument("--reference-pool", nargs="+", default=REFERENCE_POOL, metavar="OPPONENT", help=whom)
+    options.add_argument("--reference-fights", type=int, default=100, metavar="N", help="Fights against each (100).")
     options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
     options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
     for action in parser._actions:

@@ -65,26 +65,18 @@ class Parameter:
     high: float = 0.0
 
     def __post_init__(self) -> None:
-        for key in ("name", "target", "meaning", "unit"):
+        for key in ("target", "meaning", "unit"):
             TEXT.read(f"{key} of parameter {self.name!r}", getattr(self, key))
-        require_known(f"kind of parameter {self.name!r}", self.kind, KINDS)
         require_known(f"unit of parameter {self.name!r}", self.unit, UNITS)
         if self.kind == CATEGORICAL:
-            object.__setattr__(self, "choices", tuple(self.choices))
             if not self.choices or not all(type(each) in (str, int, float) for each in self.choices):
                 raise ValueError(f"choices of parameter {self.name!r} must be texts and numbers, got {self.choices!r}")
             return
         for key in ("low", "high"):
             NUMBER.read(f"{key} of parameter {self.name!r}", getattr(self, key))
-        if not self.low < self.high or (self._is_log and self.low <= 0):
-            above = "above 0 " if self._is_log else ""
-            raise ValueError(
-                f"low of parameter {self.name!r} must be {above}below high, got {self.low} and {self.high}"
-            )
-
-    @property
-    def _is_log(self) -> bool:
-        return self.kind == LOG_UNIFORM
+        above = "above 0 " if self.kind == LOG_UNIFORM else ""
+        if not self.low < self.high or (above and self.low <= 0):
+            raise ValueError(f"low of parameter {self.name!r} must be {above}below high, got {self.low}, {self.high}")
 
     def distribution(self) -> BaseDistribution:
         """What Optuna draws from."""
@@ -92,19 +84,20 @@ class Parameter:
 
         if self.choices:
             return CategoricalDistribution(self.choices)
-        return FloatDistribution(self.low, self.high, log=self._is_log)
+        return FloatDistribution(self.low, self.high, log=self.kind == LOG_UNIFORM)
 
     def wandb(self) -> dict[str, Any]:
         """The same in the terms of W&B's sweeps."""
         if self.choices:
             return {"values": list(self.choices)}
-        return {"distribution": "log_uniform_values" if self._is_log else "uniform", "min": self.low, "max": self.high}
+        distribution = "log_uniform_values" if self.kind == LOG_UNIFORM else "uniform"
+        return {"distribution": distribution, "min": self.low, "max": self.high}
 
     def range(self) -> str:
         """The values in words."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
-        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self._is_log else ''}"
+        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
 
     def first(self) -> str | int | float:
         """One of the values."""
@@ -112,21 +105,16 @@ class Parameter:
 
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
-        if self.choices:
-            fits = value in self.choices and not isinstance(value, bool)
-        else:
-            fits = NUMBER.fits(value) and self.low <= value <= self.high
-        if not fits:
+        is_between = NUMBER.fits(value) and self.low <= value <= self.high
+        if not (value in self.choices and not isinstance(value, bool) if self.choices else is_between):
             raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
 
     def nearest(self, value: Any) -> str | int | float:
         """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
         if NUMBER.fits(value):
             numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-            if not self.choices:
-                value = float(min(max(value, self.low), self.high))
-            elif numbers:
-                value = min(numbers, key=lambda number: abs(number - value))
+            limited = float(min(max(value, self.low), self.high))
+            value = min(numbers, key=lambda number: abs(number - value), default=value) if self.choices else limited
         self.check(value)
         nearest: str | int | float = value
         return nearest
@@ -137,11 +125,8 @@ Space = tuple[Parameter, ...]
 
 def as_dict(space: Iterable[Parameter]) -> dict[str, dict[str, Any]]:
     """The space as plain values, as in a file."""
-    described = {}
-    for parameter in space:
-        values = {**asdict(parameter), "choices": list(parameter.choices)}
-        described[parameter.name] = {key: values[key] for key in _keys(parameter.kind)}
-    return described
+    plain = ((each, {**asdict(each), "choices": list(each.choices)}) for each in space)
+    return {each.name: {key: values[key] for key in _keys(each.kind)} for each, values in plain}
 
 
 def from_dict(described: Mapping[str, Any], defaults: Iterable[Parameter] = ()) -> Space:
@@ -184,7 +169,8 @@ def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
     missing = {"target", *KINDS[kind]} - given.keys()
     if missing:
         raise ValueError(f"parameter {name!r} needs {', '.join(sorted(missing))}")
-    return Parameter(name=name, **given)
+    choices = tuple(given.pop("choices", ()))
+    return Parameter(name=name, choices=choices, **given)
 
 
 #: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out.

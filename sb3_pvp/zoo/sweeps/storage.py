@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.names import require_known
 from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, FileLocks, Locks, PostgresLocks
 
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
@@ -68,9 +68,10 @@ def find_study(storage: BaseStorage, name: str | None) -> optuna.Study:
         raise Refusal("there is no study in that storage")
     if name is None and len(names) > 1:
         raise Refusal(f"which study? Give --study-name, one of: {', '.join(names)}")
+    name = name or names[0]
     with refusals():
-        require_all_known("study", {name} - {None}, names)
-    return optuna.load_study(study_name=name or names[0], storage=storage)
+        require_known("study", name, names)
+    return optuna.load_study(study_name=name, storage=storage)
 
 
 def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
@@ -88,15 +89,13 @@ def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
 
 
 def _url(storage: str) -> sqlalchemy.URL:
-    try:
+    with refusals(sqlalchemy.exc.ArgumentError, about=f"--storage must be {_KINDS}, got {storage!r}"):
         url = sqlalchemy.make_url(storage)
-    except sqlalchemy.exc.ArgumentError:
-        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}") from None
-    backend = url.get_backend_name()
-    if backend == "sqlite" and url.database not in (None, "", ":memory:"):
-        return url
-    if backend not in ("postgresql", "postgres"):
-        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}")
+        backend = url.get_backend_name()
+        if backend == "sqlite" and url.database not in (None, "", ":memory:"):
+            return url
+        if backend not in ("postgresql", "postgres"):
+            raise ValueError("it is something else")
     if find_spec("psycopg") is None:
         raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
     return url.set(drivername="postgresql+psycopg")

@@ -67,10 +67,6 @@ class Settings:
         """The whole configuration of a trial, for a run of another length if one is given."""
         return hyperparameters(sample, self.parameters(), self.block, n_timesteps or self.n_timesteps)
 
-    def own_values(self) -> dict[str, Any]:
-        """What one would have to draw to get the block itself."""
-        return own_values(self.parameters(), self.block, self.n_timesteps)
-
 
 def read_settings(study: optuna.Study) -> Settings:
     """The settings of a study; raises `Refusal` if it is not one of these."""
@@ -96,7 +92,7 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
         if is_empty and SETTINGS not in study.user_attrs:  # new, or killed before it had them
             study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
         begun = read_settings(study)
-        if is_empty and (own := begun.own_values()):
+        if is_empty and (own := own_values(begun.parameters(), begun.block, begun.n_timesteps)):
             study.enqueue_trial(own)
     wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
     for path, before, now in _differences(asdict(begun), wanted):
