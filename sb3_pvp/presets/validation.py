@@ -203,7 +203,8 @@ def _check_model(
 
 def _check_callback(callback: Any) -> None:
     """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
-    name, arguments = callback, {}
+    name: Any = callback
+    arguments: Any = {}
     if isinstance(callback, Mapping):
         if len(callback) != 1:
             raise ValueError(

@@ -87,11 +87,11 @@ def record_video(arguments: list[str] | None = None) -> None:
 
 def record_training(arguments: list[str] | None = None) -> None:
     """One video of all models of a run, one after the other: see `sb3_pvp.zoo.training_video`."""
-    with _command("record_training", arguments):
+    with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.training_video import record_training as record
 
-        record(record_video)
+        record(arguments, record_video)
 
 
 def push(arguments: list[str] | None = None) -> None:
@@ -190,8 +190,8 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
             preset = find_preset(given.preset)
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
         given = _parsed(parser, arguments)
-    if given.n_timesteps < 1 and given.n_timesteps != -1:
-        raise Refusal(f"-n must be a positive number of steps, or -1 for those of the preset, got {given.n_timesteps}")
+    if (steps := given.n_timesteps) < 1 and steps != -1:
+        raise Refusal(f"-n must be a positive number of steps, or -1 for those of the preset, got {steps}")
     for name, least in _LEAST.items():
         if (number := getattr(given, name)) is not None and number < least:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")

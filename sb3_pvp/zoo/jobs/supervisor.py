@@ -27,9 +27,13 @@ class _ToldToEndError(Exception):
 
 def main(result: Path, command: Sequence[str]) -> None:
     """Runs the command to its end."""
+
+    def told_to_end(number: int, frame: Any) -> None:
+        raise _ToldToEndError
+
     mark = os.environ[MARK]
     for number in _SIGNALS:
-        signal.signal(number, _told_to_end)
+        signal.signal(number, told_to_end)
     code = _run(mark, command)
     write_atomically(result, Result(mark=mark, exit_code=code, ended_at=time.time()).model_dump_json())
 
@@ -48,10 +52,6 @@ def _run(mark: str, command: Sequence[str]) -> int:
     stop(mark, GRACE)
     code = process.wait()
     return code if code >= 0 else 128 - code  # as shells say that a signal ended it
-
-
-def _told_to_end(number: int, frame: Any) -> None:
-    raise _ToldToEndError
 
 
 if __name__ == "__main__":

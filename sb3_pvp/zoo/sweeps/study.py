@@ -46,7 +46,7 @@ class Settings:
         env_id: the environment.
         n_timesteps: the length of a trial.
         block: the hyperparameters that are not varied, and what the varied ones replace.
-        space: `sb3_pvp.zoo.sweeps.space.as_dict` of what is varied.
+        space: what is varied, see `sb3_pvp.zoo.sweeps.space.as_dict`.
         measure: how trials are measured.
         seed: from which those of the trials follow.
     """
@@ -194,8 +194,8 @@ class TrialQueue:
         trials = self._study.get_trials(deepcopy=False)
         is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in trials)
         if params and attempts < MAX_ATTEMPTS and not is_queued:
-            seed = trial.user_attrs.get(SEED, derived_seed(self._seed, trial.number, "trial"))
-            attributes = {SEED: seed, ATTEMPTS: attempts, RETRY_OF: trial.number}
+            seed = {SEED: derived_seed(self._seed, trial.number, "trial")} | trial.user_attrs
+            attributes = {SEED: seed[SEED], ATTEMPTS: attempts, RETRY_OF: trial.number}
             self._study.enqueue_trial(params, user_attrs=attributes)
         self._study.tell(trial.number, state=TrialState.FAIL)
 
