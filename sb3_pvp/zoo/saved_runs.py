@@ -40,7 +40,12 @@ def get_model_path(
     if load_best:
         prefix, model = f"best-model-{name}", run / "best_model.zip"
     elif load_checkpoint is not None or load_last:
-        steps, model = _checkpoint(run, load_checkpoint)
+        saved = checkpoints_in(run)
+        steps = max(saved, default=None) if load_checkpoint is None else load_checkpoint
+        if steps not in saved:
+            kept = ", ".join(map(str, sorted(saved))) or "none at all"
+            raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
+        model = saved[steps]
         prefix = f"checkpoint-{steps}-{name}"
     if not model.is_file():
         others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
@@ -49,7 +54,9 @@ def get_model_path(
     if not is_whole(model):
         raise Refusal(f"{model} is damaged: something in it has changed")
     for file in ("config.yml", "args.yml"):
-        _check_readable(run / env_name / file)
+        path = run / env_name / file
+        with refusals(Exception, about=f"{path} is damaged"):  # it may hold objects of Python, which raise anything
+            dict(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {})
     return prefix, str(model), str(run)
 
 
@@ -93,23 +100,3 @@ def create_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
     )
     return env
-
-
-def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
-    """The checkpoint after so many steps, ``None``: the last one."""
-    found = checkpoints_in(run)
-    if not found or (steps is not None and steps not in found):
-        kept = ", ".join(map(str, sorted(found))) or "none at all"
-        raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
-    steps = max(found) if steps is None else steps
-    return steps, found[steps]
-
-
-def _check_readable(path: Path) -> None:
-    """What rl-zoo3 has written about a run must still be something with names."""
-    try:
-        content = yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {}
-    except Exception as error:  # it may hold objects of Python, which raise anything
-        raise Refusal(f"{path} is damaged: {error}") from error
-    if not isinstance(content, Mapping):
-        raise Refusal(f"{path} is damaged: it must be a mapping")

@@ -9,6 +9,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from sb3_contrib import MaskablePPO
+
 from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.game import game_and_contract
 from sb3_pvp.policies import AutoregressivePolicy
@@ -17,18 +19,11 @@ from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, Space, read_space
 
 Block = dict[str, Any]
 
-#: What PvpPPO takes where a block says nothing.
-_DEFAULTS = {
-    "n_envs": 1,
-    "n_steps": 2048,
-    "batch_size": 64,
-    "n_epochs": 10,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "learning_rate": 3e-4,
-    "ent_coef": 0.0,
-    "clip_range": 0.2,
-    "vf_coef": 0.5,
+#: Numbers that the algorithm takes where a block says nothing, and so what can be a schedule.
+_DEFAULTS = {"n_envs": 1} | {
+    each.name: each.default
+    for each in inspect.signature(MaskablePPO).parameters.values()
+    if isinstance(each.default, (int, float)) and not isinstance(each.default, bool)
 }
 #: The kinds of opponents among which a `SelfPlayCallback` divides the environments.
 _SHARES = ("self_play", "past", "target", "latest")

@@ -7,8 +7,6 @@ import gc
 import io
 import tempfile
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +63,9 @@ def work(queue: TrialQueue, settings: Settings, manager: SweepingManager) -> Non
 
 def _run(trial: optuna.Trial, queue: TrialQueue, settings: Settings, manager: SweepingManager) -> None:
     block, value, result = settings.hyperparameters(trial.params), None, "stopped early"
-    with _folder(trial, manager.optimization_log_path) as folder:
+    with tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_") as name:
+        folder = Path(manager.optimization_log_path or name) / f"trial_{trial.number}"
+        folder.mkdir(parents=True, exist_ok=True)
         try:
             value = _train(trial, block, settings, manager, folder)
         except Diverged as error:
@@ -116,15 +116,3 @@ def _train(
     if not evaluation.is_over:
         raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
     return evaluation.result
-
-
-@contextmanager
-def _folder(trial: optuna.Trial, keep_in: str | None) -> Iterator[Path]:
-    """The folder for all files of a trial; unless it is kept it goes with the trial."""
-    if keep_in is None:
-        with tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_") as name:
-            yield Path(name)
-    else:
-        folder = Path(keep_in) / f"trial_{trial.number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
