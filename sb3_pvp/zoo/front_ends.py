@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +117,7 @@ def plots(arguments: list[str] | None = None) -> None:
         from matplotlib import pyplot as plt
 
         stock_show: Any = plt.show
+        plt.close("all")
 
         def show() -> None:
             if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
@@ -123,7 +125,8 @@ def plots(arguments: list[str] | None = None) -> None:
             stock_show()
 
         try:
-            with replaced(plt, show=show):
+            with replaced(plt, show=show), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of pictures without anything in them
                 getattr(rl_zoo3.plots, name)()
         except (Refusal, KeyboardInterrupt):
             raise

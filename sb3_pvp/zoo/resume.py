@@ -210,7 +210,7 @@ def _damaged(folder: Path, after: int = -1) -> list[Path]:
     return [path for steps, path in sorted(_numbered(folder)) if steps > after and not is_whole(path)]
 
 
-def _config_of(folder: Path, env_name: str) -> Any:
+def _config_of(folder: Path, env_name: str) -> str | None:
     path = folder / env_name / "config.yml"
     return renamed(path.read_text()) if path.is_file() else None
 
