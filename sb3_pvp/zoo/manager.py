@@ -74,7 +74,8 @@ class PvpExperimentManager(SweepingManager):
             if self.continue_training:
                 steps_of(Path(self.trained_agent))
             if self._is_ours:
-                environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
+                environments = [hyperparams.get("env_kwargs", self.env_kwargs)]
+                environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
                 one_world = self.vec_env_class is not WorkerVecEnv
                 begins_with = self.trained_agent if self.continue_training else ""
                 algorithm = ALGOS[self.algo]

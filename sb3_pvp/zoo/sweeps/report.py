@@ -52,7 +52,7 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
             missing.append(f"{name}.png: {error}")
             continue
         with replacing(folder / f"{name}.png") as partial:
-            figure.savefig(partial, dpi=100)
+            figure.savefig(partial, dpi=100, bbox_inches="tight")
     return missing
 
 
