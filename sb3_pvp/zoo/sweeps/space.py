@@ -173,5 +173,6 @@ def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
     return Parameter(name=name, choices=choices, **given)
 
 
-#: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out.
-DEFAULT_SPACE = read_space(hyperparams_folder() / "sweeps" / "default.yml")
+#: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out. The file is
+#: called ``.yaml`` because every ``.yml`` in that folder is a preset.
+DEFAULT_SPACE = read_space(hyperparams_folder() / "search_space.yaml")
