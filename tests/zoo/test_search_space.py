@@ -187,6 +187,16 @@ def test_only_what_a_configuration_has_is_varied() -> None:
     assert "net_arch" in names and not names & {"activation", "head_arch", "damage_dealt"}
 
 
+def test_only_rewards_of_the_game_are_varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    block = {"env_kwargs": {"game": "rock_paper_scissors:RockPaperScissors"}}
+    names = {each.name for each in applicable(DEFAULT_SPACE, block, is_ours=True)}
+    assert "n_steps" in names and not names & {"damage_dealt", "damage_received"}
+    (tmp_path / "space.yml").write_text("win: {kind: uniform, target: env_kwargs.rewards.win, low: 1, high: 2}")
+    space = chosen_space(tmp_path / "space.yml", block, is_ours=True)
+    assert own_values(space, block, 1000) == {"win": 1.0}
+
+
 def test_shares_beside_a_schedule_are_refused() -> None:
     base = preset("PastSelfPlay")  # whose share of self-play is a schedule
     with pytest.raises(ValueError, match="cannot be varied beside the schedule self_play"):

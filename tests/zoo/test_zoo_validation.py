@@ -105,7 +105,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
         ),
         ({"import": [], "n_timesteps": 64}, "there is no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
-        ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with arguments"),
+        ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
     ],
 )
 def test_files_are_checked_as_well(

@@ -15,6 +15,7 @@ from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.game import game_and_contract
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.simple_game import OutcomeRewards
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, Space, read_space
 
 Block = dict[str, Any]
@@ -112,10 +113,17 @@ def _applies(target: str, block: Mapping[str, Any], is_ours: bool) -> bool:
     if path[0] == "callback":
         return len(path) == 3 and path[2] in (callback_options(block, path[1]) or {})
     if path[0] == "env_kwargs":
-        return is_ours
+        return is_ours and (path[1] != "rewards" or hasattr(_reward_weights(block), path[-1]))
     if path[0] == "policy_kwargs" and path[1:] != ["net_arch"]:
         return str(block.get("policy")).endswith("AutoregressivePolicy")
     return True
+
+
+def _reward_weights(block: Mapping[str, Any], changes: Any = None) -> Any:
+    """Those of the game that is played; without rewards of its own, those of outcomes."""
+    env_kwargs = block.get("env_kwargs") or {}
+    game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+    return (game.rewards or OutcomeRewards()).weights(changes)
 
 
 def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
@@ -145,9 +153,7 @@ class _Conversion:
         if parents == ["policy_kwargs"] and name not in owner:
             value = inspect.signature(AutoregressivePolicy).parameters[name].default
         elif parents == ["env_kwargs", "rewards"]:
-            env_kwargs = self.block["env_kwargs"]
-            game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
-            value = getattr(game.rewards and game.rewards.weights(owner), name, None)
+            value = getattr(_reward_weights(self.block, owner), name, None)
         return _UNITS[parameter.unit][1](self, owner, name, value)
 
     def _owner(self, parents: list[str], parameter: Parameter) -> Block:

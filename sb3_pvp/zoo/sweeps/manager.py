@@ -31,7 +31,7 @@ from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
 from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
-from sb3_pvp.zoo.sweeps.space import as_dict
+from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
 from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
 from sb3_pvp.zoo.sweeps.sweep import work
@@ -127,17 +127,24 @@ class SweepingManager(exp_manager.ExperimentManager):
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
         with refusals():
-            space = chosen_space(self._sweep.search_space, block, self._is_ours)
+            space = self._space(block)
             hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
             measure = self._measure_settings(block, n_timesteps)
         return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
+
+    def _space(self, block: Block) -> Space:
+        told = {**block, "env_kwargs": self._env_kwargs(block)}  # which game it is
+        return chosen_space(self._sweep.search_space, told, self._is_ours)
+
+    def _env_kwargs(self, block: Block) -> dict[str, Any]:
+        return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
     def _measure_settings(self, block: Block, n_timesteps: int) -> dict[str, Any]:
         n_evaluations = self._evaluations(n_timesteps)
         settings: dict[str, Any] = {"n_evaluations": n_evaluations, "env_kwargs": self._eval_env_kwargs_args}
         if not self._is_ours:
             return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
-        env_kwargs = {**gymnasium.spec(self.env_name.gym_id).kwargs, **block.get("env_kwargs", {})}
+        env_kwargs = self._env_kwargs(block)
         _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
         contract = contract_of(env_kwargs.get("world", "sim"), contract)
         pool = check_pool(self._sweep.reference_pool, contract)
@@ -175,7 +182,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
         with refusals():
-            space = chosen_space(self._sweep.search_space, block, self._is_ours)
+            space = self._space(block)
             if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
                 raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
             return hyperparameters(sample, space, block, self._steps(block))
