@@ -2,21 +2,22 @@
 
 The hyperparameters of an environment may begin with those of other presets (cli-config.md §4)::
 
-    NhEnv:
+    NAME-OF-THE-ENVIRONMENT:
       import: [PastSelfPlay, Core]
       gamma: 0.99
 
 Own values come first, then those of the first preset that has them; values are replaced as a whole. An environment that
-is not in a file has those of ``default``, as in rl-zoo3. rl-zoo3 knows no imports: it reads what `plain_config` writes.
+is not in a file has those of ``default``, as in rl-zoo3.
 """
 
 from __future__ import annotations
 
 import copy
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import importlib
+import runpy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,14 @@ from sb3_pvp.common.names import unknown_name
 
 #: The algorithm of all presets; the environments in its file are presets of that name.
 ALGO = "maskable_ppo"
-
 #: The key whose value names the presets to begin with.
 IMPORT = "import"
-
 #: Whose hyperparameters an environment has that is not in a file.
 DEFAULT = "default"
-
 #: Dotted names of earlier versions, which stand in users' files, and what is called so today.
 RENAMED = {"sb3_pvp.callbacks.ExploiterCallback": "sb3_pvp.exploiters.ExploiterCallback"}
 
 _SUFFIXES = (".yml", ".yaml")
-
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
 
@@ -62,7 +59,12 @@ class Preset:
         Raises `ValueError` if they are no mapping, and for an import of a preset that is unknown, for another
         environment, or imports this one.
         """
-        return resolve(_block(self.path, self.env_id), self.env_id, (self.name,))
+        return _resolved(_block(_read(self.path), self.path, self.env_id), self.env_id, (self.name,))
+
+
+def hyperparams_folder() -> Path:
+    """The folder with the files of all presets."""
+    return next(folder for folder in _FOLDERS if folder.is_dir())
 
 
 def hyperparams_path(name: str) -> Path | None:
@@ -73,9 +75,8 @@ def hyperparams_path(name: str) -> Path | None:
 
 def presets() -> dict[str, Preset]:
     """All presets by name: the environments in ``maskable_ppo.yml``, and every other file under its own name."""
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
     found: dict[str, Preset] = {}
-    for path in sorted(folder.glob("*.yml")):
+    for path in sorted(hyperparams_folder().glob("*.yml")):
         for env_id in _read(path):
             name = env_id if path.stem == ALGO else path.stem
             found[name] = Preset(name, path, env_id)
@@ -85,63 +86,42 @@ def presets() -> dict[str, Preset]:
 def find_preset(name: str) -> Preset:
     """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
 
-    That of a file is for the first environment in it; with nothing but ``default`` in it, for ``NhEnv``.
+    That of a file is for the first environment in it; with nothing but ``default`` in it, for the first that has
+    hyperparameters of its own.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES and path.is_file():
-        return Preset(path.stem, path, next((env_id for env_id in _read(path) if env_id != DEFAULT), "NhEnv"))
+        names = [env_id for env_id in _read(path) if env_id != DEFAULT] or [
+            *_read(hyperparams_folder() / f"{ALGO}.yml")
+        ]
+        return Preset(path.stem, path, names[0])
     known = presets()
     if name not in known:
         raise unknown_name("preset", name, known)
     return known[name]
 
 
-def resolve(hyperparams: Mapping[str, Any], env_id: str, importers: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The hyperparameters of an environment with those that they import, in a new dict.
+def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
+    """What ``-conf`` says for an environment, with all that it imports: a new dict.
 
     Args:
-        hyperparams: what a file says for the environment.
+        config: a yaml file, or a Python file or module with a dict ``hyperparams``.
         env_id: the environment.
-        importers: presets that are being resolved, outermost first.
 
     Raises:
-        ValueError: for an import of a preset that is unknown, for another environment, or one of ``importers``.
-    """
-    own = dict(hyperparams)
-    resolved: dict[str, Any] = {}
-    for name in reversed(_imports(own.pop(IMPORT, []))):
-        if name in importers:
-            raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
-        resolved |= resolve(_imported(name, env_id), env_id, (*importers, name))
-    return resolved | own
-
-
-def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
-    """What a yaml file says for an environment, with all that it imports: a new dict.
-
-    It is empty where rl-zoo3 looks elsewhere: for a configuration in Python, and for an environment that is not there.
-    Raises `ValueError` for a file that is no mapping of mappings, and as `resolve` does.
+        ValueError: for what is none of that, or has nothing for the environment; and for an import of a preset that is
+            unknown, for another environment, or imports itself.
     """
     path = Path(config)
-    if path.suffix not in _SUFFIXES or not {env_id, DEFAULT} & _read(path).keys():
-        return {}
-    return resolve(_block(path, env_id), env_id)
-
-
-@contextmanager
-def plain_config(config: str, env_id: str) -> Iterator[str]:
-    """The configuration itself, or if presets are imported for the environment a yaml file with their hyperparameters.
-
-    Raises as `hyperparams_in` does.
-    """
-    hyperparams = hyperparams_in(config, env_id)
-    if not hyperparams or IMPORT not in _block(Path(config), env_id):
-        yield config
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / Path(config).name
-        written.write_text(yaml.safe_dump({env_id: hyperparams}, sort_keys=False))
-        yield str(written)
+    if path.suffix in _SUFFIXES:
+        content = _read(path)
+    else:
+        try:
+            python = runpy.run_path(config) if path.suffix == ".py" else vars(importlib.import_module(config))
+            content = copy.deepcopy(python["hyperparams"])
+        except (ImportError, KeyError) as error:
+            raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
+    return _resolved(_block(content, config, env_id), env_id, ())
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,33 +156,47 @@ def renamed(value: Any) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    return copy.deepcopy(_parsed(path, path.stat().st_mtime_ns))
+
+
+@lru_cache
+def _parsed(path: Path, modified: int) -> dict[str, Any]:
+    """What is in a file that was last changed then."""
     try:
         content = yaml.safe_load(renamed(path.read_text()))
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
-        raise ValueError(f"{path} must map environments to their hyperparameters, such as NhEnv: {{import: Core}}")
+        raise ValueError(f"{path} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
     return content
 
 
-def _block(path: Path, env_id: str) -> dict[str, Any]:
-    """What stands in a file for the environment."""
-    content = _read(path)
+def _block(content: Mapping[str, Any], source: str | Path, env_id: str) -> dict[str, Any]:
+    """What stands in a configuration for the environment."""
+    if not {env_id, DEFAULT} & content.keys():
+        raise ValueError(f"there are no hyperparameters for {env_id} in {source}")
     block = content.get(env_id, content.get(DEFAULT))
     if not isinstance(block, dict):
-        raise ValueError(f"{path}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
+        raise ValueError(f"{source}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
     return block
 
 
-def _imports(value: Any) -> list[str]:
-    names = [value] if isinstance(value, str) else value
+def _resolved(block: dict[str, Any], env_id: str, importers: tuple[str, ...]) -> dict[str, Any]:
+    """A block with what it imports; importers: presets that are being resolved, outermost first."""
+    own = dict(block)
+    names = own.pop(IMPORT, [])
+    names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {value!r}")
-    return names
-
-
-def _imported(name: str, env_id: str) -> dict[str, Any]:
-    preset = find_preset(name)
-    if preset.env_id != env_id:
-        raise ValueError(f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}")
-    return _block(preset.path, env_id)
+        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {names!r}")
+    resolved: dict[str, Any] = {}
+    for name in reversed(names):
+        if name in importers:
+            raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
+        preset = find_preset(name)
+        if preset.env_id != env_id:
+            raise ValueError(
+                f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}"
+            )
+        imported = _block(_read(preset.path), preset.path, env_id)
+        resolved |= _resolved(imported, env_id, (*importers, name))
+    return resolved | own

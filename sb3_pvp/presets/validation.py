@@ -9,11 +9,12 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import torch
 from rl_zoo3 import exp_manager
-from rl_zoo3.utils import get_class_by_name
+from rl_zoo3.utils import get_class_by_name, get_wrapper_class
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
@@ -22,7 +23,9 @@ from sb3_pvp.common.signatures import arguments_of
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.policy_files import read_policy_file
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
-from sb3_pvp.presets.environment_checks import check_env_kwargs, check_wrappers, spaces_of
+
+if TYPE_CHECKING:
+    from sb3_pvp.envs.settings import FightSettings
 
 #: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
 ZOO_KEYS = (
@@ -58,7 +61,7 @@ def check_hyperparams(
         algorithm: the class that will be trained.
         env_id: an environment of this package.
         environments: arguments of the environments for training and evaluation.
-        one_world: whether they will be those of an `NhVecEnv`, which cannot have every wrapper.
+        one_world: whether they will be those of a `PvpVecEnv`, which cannot have every wrapper.
         trained_agent: file of the model that the training goes on with, if there is one.
 
     Raises:
@@ -74,9 +77,9 @@ def check_hyperparams(
         )
     check_settings(hyperparams)
     training, *_ = [check_env_kwargs(env_kwargs or {}, env_id) for env_kwargs in environments]
-    check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
+    _check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
     if not any(hyperparams.get(name) for name in _WRAPPERS):
-        _check_model(hyperparams, algorithm, trained_agent, *spaces_of(training))
+        _check_model(hyperparams, algorithm, trained_agent, training)
 
 
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
@@ -87,14 +90,6 @@ def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> N
 
 def check_settings(hyperparams: Mapping[str, Any]) -> None:
     """Raises `ValueError` for what is wrong with any algorithm and environment: values, the policy, callbacks."""
-    _check_values(hyperparams)
-    _check_policy(hyperparams.get("policy"), _policy_kwargs(hyperparams))
-    given = hyperparams.get("callback") or []
-    for callback in given if isinstance(given, list) else [given]:
-        _check_callback(callback)
-
-
-def _check_values(hyperparams: Mapping[str, Any]) -> None:
     for name in RANGES.keys() & hyperparams.keys():
         value = hyperparams[name]
         if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
@@ -107,6 +102,61 @@ def _check_values(hyperparams: Mapping[str, Any]) -> None:
     AT_LEAST_1.read("n_timesteps", hyperparams.get("n_timesteps", 1), " (in YAML, !!float 1e6)")
     for name in {"n_envs", "n_steps"} & hyperparams.keys():
         POSITIVE.read(name, hyperparams[name])
+    policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), _policy_kwargs(hyperparams)
+    if policy_class is not None:
+        known = arguments_of(policy_class, without=_SPACES)
+        require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
+    given = hyperparams.get("callback") or []
+    for callback in given if isinstance(given, list) else [given]:
+        _check_callback(callback)
+
+
+def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
+    """The settings that these arguments of an environment stand for; raises `ValueError` for what is wrong in them."""
+    from sb3_pvp.envs import PvpEnv
+    from sb3_pvp.envs.fights import Fights
+    from sb3_pvp.envs.settings import FightSettings
+    from sb3_pvp.envs.viewer import RENDER_MODES
+
+    if not isinstance(env_kwargs, Mapping):
+        raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
+    require_all_known(f"argument of {env_id}", env_kwargs, arguments_of(PvpEnv))
+    arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
+    render_mode = arguments.pop("render_mode", None)
+    if render_mode is not None:
+        require_known("render_mode", render_mode, RENDER_MODES)
+    settings = FightSettings(**arguments)
+    if settings.world == "sim":  # a server is not asked twice
+        Fights(1, settings).close()
+    return settings
+
+
+def _check_wrappers(
+    hyperparams: Mapping[str, Any], env_id: str, env_kwargs: Mapping[str, Any], one_world: bool
+) -> None:
+    """Whether they exist, and can be put around an environment; those of a server are not made for that."""
+    from sb3_pvp.envs.env_functions import read_env_functions
+
+    try:
+        get_wrapper_class({**hyperparams}, "vec_env_wrapper")
+        wrap = get_wrapper_class({**hyperparams})
+        if wrap and env_kwargs.get("world", "sim") == "sim":
+            env = wrap(gymnasium.make(env_id, **env_kwargs))
+            if one_world:
+                read_env_functions([lambda: env])
+            env.close()
+    except (ImportError, AttributeError, AssertionError, TypeError, ValueError) as error:
+        raise ValueError(f"impossible env_wrapper or vec_env_wrapper: {error}") from error
+
+
+def _policy_class(policy: Any) -> Any:
+    """The class of a policy; ``None`` if it is one of SB3's short names."""
+    if not isinstance(policy, str) or "." not in policy:
+        return None
+    try:
+        return get_class_by_name(policy)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"unknown policy {policy!r}: {error}") from error
 
 
 def _policy_kwargs(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,76 +174,53 @@ def _policy_kwargs(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_model(
-    hyperparams: Mapping[str, Any],
-    algorithm: type[BaseAlgorithm],
-    trained_agent: str,
-    observations: Any,
-    actions: Any,
+    hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    """Whether the model that the training begins with can be made, and fits these spaces."""
+    """Whether the model that the training begins with can be made, and fits an environment with these settings."""
+    from sb3_pvp.common.checks import check_frame_ages
+    from sb3_pvp.envs.observations import observation_space
+
+    observations = observation_space(settings.played, len(check_frame_ages(settings.frame_ages)))
+    actions = settings.played.action_space
     if trained_agent:
-        _check_saved_model(trained_agent, observations, actions)
+        file = read_policy_file(trained_agent)
+        spaces = ("Observation", file.observation_space, observations), ("Action", file.action_space, actions)
+        for kind, found, needed in spaces:
+            if found != needed:
+                raise ValueError(f"{kind} spaces do not match: {found} in {trained_agent}, {needed} in the environment")
         return
-    policy = hyperparams["policy"]
-    if not isinstance(policy, str) or "." not in policy:
-        require_known("policy", policy, {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})  # not for mappings
-        return
-    policy_class: Any = get_class_by_name(policy)
-    if not (isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy)):
-        return
-    try:
-        with torch.random.fork_rng(devices=[]):
-            policy_class(observations, actions, lambda _: 0.0, **_policy_kwargs(hyperparams))
-    except Exception as error:  # whatever a policy says to arguments of other types
-        raise ValueError(f"impossible policy_kwargs: {error}") from error
-
-
-def _check_saved_model(path: str, observations: Any, actions: Any) -> None:
-    file = read_policy_file(path)
-    for kind, found, needed in (
-        ("Observation", file.observation_space, observations),
-        ("Action", file.action_space, actions),
-    ):
-        if found != needed:
-            raise ValueError(f"{kind} spaces do not match: {found} in {path}, {needed} in the environment")
-
-
-def _check_policy(policy: Any, policy_kwargs: Mapping[str, Any]) -> None:
-    """Names in ``policy_kwargs``, if the policy is given by its class and not by one of SB3's short names."""
-    if not isinstance(policy, str) or "." not in policy:
-        return
-    try:
-        policy_class = get_class_by_name(policy)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"unknown policy {policy!r}: {error}") from error
-    known = arguments_of(policy_class, without=_SPACES)
-    require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
+    policy_class = _policy_class(hyperparams["policy"])
+    if policy_class is None:
+        known = {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"}  # which are not for mappings
+        require_known("policy", hyperparams["policy"], known)
+    elif isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy):
+        try:
+            with torch.random.fork_rng(devices=[]):
+                policy_class(observations, actions, lambda _: 0.0, **_policy_kwargs(hyperparams))
+        except Exception as error:  # whatever a policy says to arguments of other types
+            raise ValueError(f"impossible policy_kwargs: {error}") from error
 
 
 def _check_callback(callback: Any) -> None:
     """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
+    name: Any = callback
+    arguments: Any = {}
     if isinstance(callback, Mapping):
         if len(callback) != 1:
             raise ValueError(
                 f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}"
             )
         ((name, arguments),) = callback.items()
-    else:
-        name, arguments = callback, {}
     if not isinstance(name, str):  # the object itself, from a configuration in Python
         return
     if not isinstance(arguments, Mapping):
         raise ValueError(f"the arguments of {name} must be a mapping, got {arguments!r}")
-    callback_class = _callback_class(name)
-    require_all_known(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))
-
-
-def _callback_class(name: str) -> Any:
     module, _, class_name = name.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), class_name)
+        callback_class = getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
         known = {each: f"{ours}.{each}" for ours in _CALLBACKS for each in importlib.import_module(ours).__all__}
         close = difflib.get_close_matches(class_name, known, n=1) if module in ("", *_CALLBACKS) else []
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ValueError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
+    require_all_known(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))

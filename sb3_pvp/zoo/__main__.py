@@ -7,19 +7,13 @@ import sys
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.zoo.front_ends import COMMANDS
 
-
-def main() -> None:
-    """Runs the command named first, which sees the rest of the command line as its own."""
-    name, arguments = next(iter(sys.argv[1:]), ""), sys.argv[2:]
+if __name__ == "__main__":
+    name = next(iter(sys.argv[1:]), "")
     if name in ("-h", "--help"):
         print(f"usage: python -m sb3_pvp.zoo {'|'.join(COMMANDS)} ...\n\nCOMMAND --help tells all options.")
     elif name in COMMANDS:
-        COMMANDS[name](arguments)
+        COMMANDS[name](sys.argv[2:])  # which sees the rest of the command line as its own
     else:
         message = unknown_name("command", name, COMMANDS) if name else f"no command given. Known: {', '.join(COMMANDS)}"
         print(f"python -m sb3_pvp.zoo: error: {message}", file=sys.stderr)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import runpy
 import sys
+import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.presets.presets import ALGO, find_preset
-from sb3_pvp.zoo.installation import install_into_rl_zoo3
-from sb3_pvp.zoo.option_checks import check_numbers, check_plot
-from sb3_pvp.zoo.sweeps.options import SweepOptions, add_options, read_options
-from sb3_pvp.zoo.tracking import Tracking
+from sb3_pvp.zoo.installation import install_into_rl_zoo3, replaced
+from sb3_pvp.zoo.sweeps.options import add_options
 
 #: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
 _NEWEST = "newest"
-
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
+#: Options that rl-zoo3 takes without a look, and the least that each may be.
+_LEAST = {
+    "eval_episodes": 1,
+    "n_eval_envs": 1,
+    "n_trials": 1,
+    "max_total_trials": 1,
+    "n_evaluations": 1,
+    "n_startup_trials": 0,
+    "reference_fights": 1,
+}
+_NAMED_VALUES = (
+    "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a VALUE in Python, where text is in quotes "
+    "within quotes, such as \"opponent:'scripted'\""
+)
+
+_stock_parse_args: Any = ArgumentParser.parse_args
 
 
 def train(arguments: list[str] | None = None) -> None:
@@ -52,41 +65,30 @@ def train(arguments: list[str] | None = None) -> None:
     server that is trained on, or the process of an environment, is gone in the middle, that is one line and
     ``SystemExit(1)``.
     """
-    with _command("train", arguments) as arguments:
-        given, arguments = _own_options(arguments)
-        sweep, of_sweep = read_options(given)
-        arguments = [*_of_preset(given.preset), *arguments, *of_sweep]
-        _check(arguments)
-        check_numbers(arguments)
+    with _command("train", arguments, _read_training):
         from rl_zoo3.train import train as rl_zoo3_train
 
-        tracking = Tracking(given.preset) if given.track else None
-        with _command_line(arguments), _manager_with(resume=given.resume, sweep=sweep, tracking=tracking):
-            rl_zoo3_train()
+        rl_zoo3_train()
 
 
 def enjoy(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.enjoy`` on these arguments, or on those of the command line."""
-    with _command("enjoy", arguments) as arguments:
-        _check(arguments)
+    with _command("enjoy", arguments):
         from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
 
-        with _command_line(arguments):
-            rl_zoo3_enjoy()
+        rl_zoo3_enjoy()
 
 
 def record_video(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.record_video`` on these arguments, or on those of the command line."""
-    with _command("record_video", arguments) as arguments:
-        _check(arguments)
+    with _command("record_video", arguments):
         _require_packages("render", "moviepy")
-        _run_script("rl_zoo3.record_video", arguments)
+        runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
 def record_training(arguments: list[str] | None = None) -> None:
     """One video of all models of a run, one after the other: see `sb3_pvp.zoo.training_video`."""
     with _command("record_training", arguments) as arguments:
-        _check(arguments)
         _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.training_video import record_training as record
 
@@ -96,27 +98,42 @@ def record_training(arguments: list[str] | None = None) -> None:
 def push(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line: see `sb3_pvp.zoo.hub`."""
     with _command("push", arguments) as arguments:
-        _check(arguments)
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.hub import mended_hub
 
         with mended_hub():
-            _run_script("rl_zoo3.push_to_hub", arguments)
+            runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
 
 
 def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, on the others."""
-    with _command("plots", arguments) as arguments:
-        name = arguments[0] if arguments else ""
+    name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
+    with _command("plots", others, _parsed):
         with refusals():
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
-        check_plot(name, arguments[1:])
         import rl_zoo3.plots
+        from matplotlib import pyplot as plt
 
-        with _command_line(arguments[1:]):
-            getattr(rl_zoo3.plots, name)()
+        stock_show: Any = plt.show
+        plt.close("all")
+
+        def show() -> None:
+            if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
+                raise ValueError("there is nothing to draw")
+            stock_show()
+
+        try:
+            with replaced(plt, show=show), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of pictures without anything in them
+                getattr(rl_zoo3.plots, name)()
+        except (Refusal, KeyboardInterrupt):
+            raise
+        except Exception as error:  # it looks at nothing before it draws
+            needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
+            needed = needed if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
+            raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 
 #: What `python -m sb3_pvp.zoo` runs.
@@ -126,62 +143,83 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 
 @contextmanager
-def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
-    """Around a command, whose arguments it gives: installs what it needs, and lets errors of the user be one line."""
+def _command(
+    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
+) -> Iterator[list[str]]:
+    """Around a command, whose arguments it gives: installs what it needs, and lets errors of the user be one line.
+
+    rl-zoo3's own parser reads the arguments, with ``read``.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+
+    def parse_args(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
+        if args is not None:  # a parser of somebody else
+            return _stock_parse_args(parser, args, namespace)
+        parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
+        return (read or _read)(parser, given)
+
     try:
         install_into_rl_zoo3()
-        yield sys.argv[1:] if arguments is None else arguments
-    except Refusal as error:
-        _end(name, error, 2)
-    except TrainingInterrupted as error:
-        _end(name, error, 1)
+        with replaced(ArgumentParser, parse_args=parse_args):
+            yield given
+    except (Refusal, TrainingInterrupted) as error:
+        print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, Refusal) else 1)
 
 
-def _end(name: str, error: Exception, code: int) -> None:
-    print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
-    sys.exit(code)
+def _refuse(message: str) -> NoReturn:
+    raise Refusal(message)
 
 
-def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options that rl-zoo3 does not know, and the others."""
-    usage = "train [these options] [options of rl-zoo3, which follow]"
-    parser = argparse.ArgumentParser(usage=usage, add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
-    parser.add_argument("--resume", nargs="?", const=_NEWEST, help="Goes on with a run that was stopped.")
-    # rl-zoo3 would begin with it before it knows the run.
-    parser.add_argument("--track", action="store_true", help="Follows the run in W&B.")
+def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    try:
+        parsed: Namespace = _stock_parse_args(parser, arguments)
+        return parsed
+    except (Refusal, KeyboardInterrupt):
+        raise
+    except Exception as error:  # whatever Python says about a value
+        raise Refusal(f"{_NAMED_VALUES}: {error}") from error
+
+
+def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    """The options of rl-zoo3 and those that it does not know."""
+    ours = parser.add_argument_group("sb3-pvp")
+    ours.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
+    ours.add_argument("--resume", nargs="?", const=_NEWEST, help="Goes on with a run that was stopped.")
     add_options(parser)
-    if {"-h", "--help"} & set(arguments):
-        print(parser.format_help())
-    return parser.parse_known_args(arguments)
+    given = _parsed(parser, arguments)
+    if given.preset:
+        with refusals():
+            preset = find_preset(given.preset)
+        parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
+        given = _parsed(parser, arguments)
+    if (steps := given.n_timesteps) < 1 and steps != -1:
+        raise Refusal(f"-n must be a positive number of steps, or -1 for those of the preset, got {steps}")
+    for name, least in _LEAST.items():
+        if (number := getattr(given, name)) is not None and number < least:
+            raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
+    # rl-zoo3 would begin to track before it knows the run.
+    given.tracked, given.track = given.track, False
+    return _checked(given)
 
 
-def _of_preset(name: str | None) -> list[str]:
-    """What a preset stands for; to be put first, so that what is given on the command line replaces it."""
-    if not name:
-        return []
-    with refusals():
-        preset = find_preset(name)
-    return ["--algo", ALGO, "--env", preset.env_id, "-conf", str(preset.path)]
+def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    return _checked(_parsed(parser, arguments))
 
 
-def _check(arguments: list[str]) -> None:
-    """What rl-zoo3 refuses with an error of many lines."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--env", default="CartPole-v1")
-    parser.add_argument("--gym-packages", nargs="+", default=[])
-    parser.add_argument("-i", "--trained-agent", default="")
-    parser.add_argument("--device", default="cpu")
-    given, _ = parser.parse_known_args(arguments)
+def _checked(given: Namespace) -> Namespace:
+    """Refuses what rl-zoo3 refuses with an error of many lines."""
     with refusals(ImportError, about="--gym-packages takes names of Python packages"):
-        for package in given.gym_packages:
+        for package in getattr(given, "gym_packages", ()):
             importlib.import_module(package)
-    _check_device(given.device)
-    model = Path(given.trained_agent)
-    if given.trained_agent and not (model.suffix == ".zip" and model.is_file()):
-        raise Refusal(f"there is no model {model}: -i takes the zip file of one")
-    if given.env not in gymnasium.registry:
-        raise Refusal(_unknown_env(given.env))
+    _check_device(getattr(given, "device", "cpu"))
+    trained_agent = getattr(given, "trained_agent", "")
+    if trained_agent and not (trained_agent.endswith(".zip") and Path(trained_agent).is_file()):
+        raise Refusal(f"there is no model {trained_agent}: -i takes the zip file of one")
+    env = getattr(given.env, "gym_id", given.env)
+    if env not in gymnasium.registry:
+        raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
+    return given
 
 
 def _check_device(name: str) -> None:
@@ -194,42 +232,7 @@ def _check_device(name: str) -> None:
         raise Refusal(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
 
 
-def _unknown_env(name: str) -> str:
-    return str(unknown_name("environment", name, gymnasium.registry)).partition(" Known: ")[0]
-
-
 def _require_packages(extra: str, *packages: str) -> None:
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise Refusal(f'this needs {" and ".join(missing)}, which are not installed: pip install "sb3-pvp[{extra}]"')
-
-
-def _run_script(module: str, arguments: list[str]) -> None:
-    """Runs a module of rl-zoo3 that is a script only."""
-    with _command_line(arguments):
-        runpy.run_module(module, run_name="__main__")
-
-
-@contextmanager
-def _manager_with(resume: str | None, sweep: SweepOptions, tracking: Tracking | None) -> Iterator[None]:
-    # rl-zoo3 makes the manager with the arguments that it knows.
-    import rl_zoo3.train
-
-    names: dict[str, Any] = vars(rl_zoo3.train)
-    manager = names["ExperimentManager"]
-    names["ExperimentManager"] = partial(manager, resume=resume, sweep=sweep, tracking=tracking)
-    try:
-        yield
-    finally:
-        names["ExperimentManager"] = manager
-
-
-@contextmanager
-def _command_line(arguments: list[str]) -> Iterator[None]:
-    # rl-zoo3 reads `sys.argv` and nothing else.
-    before = sys.argv
-    sys.argv = [before[0], *arguments]
-    try:
-        yield
-    finally:
-        sys.argv = before

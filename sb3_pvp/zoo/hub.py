@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.zoo.ffmpeg import ffmpeg_on_path
+from sb3_pvp.zoo.installation import replaced
 
 _USAGE = """
 ## This fighter needs sb3-pvp
@@ -51,14 +55,29 @@ def mended_hub() -> Iterator[None]:
         save_metadata(path, metadata)
 
     with (
-        ffmpeg_on_path(),
-        _replaced(integration, generate_metadata=generate_metadata),
-        _replaced(cards, metadata_save=metadata_save),
+        _ffmpeg_on_path(),
+        replaced(integration, generate_metadata=generate_metadata),
+        replaced(cards, metadata_save=metadata_save),
     ):
         try:
             yield
         except HfHubHTTPError as error:
             raise Refusal(f"the hub has refused: {error}") from error
+
+
+@contextmanager
+def _ffmpeg_on_path() -> Iterator[None]:
+    """Lets commands find ``ffmpeg``: the system's, or else the one of the extra ``render``, if it is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        if shutil.which("ffmpeg") is None and find_spec("imageio_ffmpeg"):
+            program = Path(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
+            (Path(folder) / f"ffmpeg{program.suffix if os.name == 'nt' else ''}").symlink_to(program)
+        before = os.environ.get("PATH", os.defpath)
+        os.environ["PATH"] = os.pathsep.join([folder, before])
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before
 
 
 def _add_usage(card: Path) -> None:
@@ -69,18 +88,3 @@ def _add_usage(card: Path) -> None:
         env_id = model.stem.removeprefix(f"{ALGO}-")
         with card.open("a", encoding="utf-8") as file:
             file.write(_USAGE.format(file=model.name, env_id=env_id))
-
-
-@contextmanager
-def _replaced(module: Any, **replacements: Any) -> Iterator[None]:
-    names = vars(module)
-    before = dict(names)
-    names.update(replacements)
-    try:
-        yield
-    finally:
-        for name in replacements:
-            if name in before:
-                names[name] = before[name]
-            else:
-                del names[name]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
 
 #: Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
 _WORKER_MODULES = ["stable_baselines3", "sb3_pvp.envs"]
-
 #: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
 _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
 
@@ -15,20 +19,15 @@ _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", 
 def install_into_rl_zoo3() -> None:
     """See `sb3_pvp.zoo.install`."""
     from rl_zoo3 import ALGOS
-    from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 
     from sb3_pvp.ppo import PvpPPO
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.manager import PvpExperimentManager
-    from sb3_pvp.zoo.named_values import NamedValues
     from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
-    from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
 
     ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
-    HYPERPARAMS_SAMPLER[ALGO], HYPERPARAMS_CONVERTER[ALGO] = sample_hyperparams, convert_hyperparams
     ours = {
         "ExperimentManager": PvpExperimentManager,
-        "StoreDict": NamedValues,
         "create_test_env": create_test_env,
         "get_model_path": get_model_path,
     }
@@ -36,3 +35,24 @@ def install_into_rl_zoo3() -> None:
         names = vars(sys.modules[module]) if module in sys.modules else {}
         names.update({name: replacement for name, replacement in ours.items() if name in names})
     multiprocessing.set_forkserver_preload(_WORKER_MODULES)
+
+
+def is_ours(env_id: str) -> bool:
+    """Whether this environment was registered by this package."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
+
+
+@contextmanager
+def replaced(owner: Any, **names: Any) -> Iterator[None]:
+    """Gives a module or class other values of these names for a while; some need not be there."""
+    before = {name: vars(owner)[name] for name in names if name in vars(owner)}
+    try:
+        for name, value in names.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name in names:
+            if name in before:
+                setattr(owner, name, before[name])
+            else:
+                delattr(owner, name)

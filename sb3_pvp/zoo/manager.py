@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from rl_zoo3 import ALGOS, exp_manager
-from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import WorldError
-from sb3_pvp.presets.presets import hyperparams_in, hyperparams_path, plain_config, renamed, with_nested
+from sb3_pvp.presets.presets import hyperparams_path
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay.league import LEAGUE
 from sb3_pvp.zoo.continuing import copy_league, league_of
-from sb3_pvp.zoo.environments import is_ours
+from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
-    GoingOn,
+    FirstStep,
     StoppedRun,
     choose_run,
-    config_text,
     continue_counting,
     running,
     steps_of,
@@ -43,94 +38,58 @@ from sb3_pvp.zoo.workers import WorkerVecEnv
 
 
 class PvpExperimentManager(SweepingManager):
-    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments, those of `SweepingManager` and two more.
+    """`rl_zoo3.exp_manager.ExperimentManager`, with the same arguments; options of ours are among those of ``args``.
 
-    Args:
-        resume: go on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one.
-        tracking: how the run is followed in W&B; default: not, unless rl-zoo3's own command has opened a W&B run.
+    ``resume`` goes on with a run that was stopped, see `sb3_pvp.zoo.resume.choose_run`, if there is one. A run that is
+    ``tracked`` is followed in W&B, and so is one for which rl-zoo3's own command has opened a W&B run.
     """
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        algo: str,
-        env_id: str,
-        *positional: Any,
-        resume: str | None = None,
-        tracking: Tracking | None = None,
-        **keywords: Any,
-    ) -> None:
-        ours = is_ours(env_id)
-        self._refusals = refusals if ours else nullcontext
-        self._resume = resume
-        self._tracking = tracking or (Tracking() if getattr(args, "track", False) else None)
-        if tracking:
-            args = argparse.Namespace(**{**vars(args), "track": True})
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
+        self._refusals = refusals if is_ours(env_id) else nullcontext
+        self._resume = getattr(args, "resume", None)
+        track = getattr(args, "track", False) or getattr(args, "tracked", False)
+        self._tracking = Tracking(getattr(args, "preset", None)) if track else None
+        args = argparse.Namespace(**{**vars(args), "track": track})
         self._stopped_run: StoppedRun | None = None
-        default = hyperparams_path(algo) if ours else None
-        if default is not None and keywords.get("config") is None:
-            keywords["config"] = str(default)
+        default = hyperparams_path(algo) if is_ours(env_id) else None
+        keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
         if self._tracking and self.optimize_hyperparameters:
             raise Refusal("--track follows one training: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
-        if ours:
-            self._choose_processes(keywords.get("vec_env_type", "dummy"))
+        if self._is_ours:
+            from sb3_pvp.envs import PvpVecEnv
 
-    def _choose_processes(self, vec_env_type: str) -> None:
-        from sb3_pvp.envs import NhVecEnv
-
-        self.vec_env_class = {"dummy": NhVecEnv, "subproc": WorkerVecEnv}[vec_env_type]
-        # More threads only get into each other's way with networks as small as these.
-        if getattr(self.args, "num_threads", -1) < 1:
-            torch.set_num_threads(1)
+            self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[keywords.get("vec_env_type", "dummy")]
+            # More threads only get into each other's way with networks as small as these.
+            if getattr(args, "num_threads", -1) < 1:
+                torch.set_num_threads(1)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does, with the presets that the file imports (`sb3_pvp.presets.presets`).
+        """Reads them as `SweepingManager` does, and checks those for environments of this package.
 
-        For environments of this package they are checked. Raises `Refusal` for what is impossible.
+        Raises `Refusal` for what is impossible.
         """
         with self._refusals():
-            hyperparams, saved = self._read_hyperparameters()
+            hyperparams, saved = super().read_hyperparameters()
             if self.continue_training:
                 steps_of(Path(self.trained_agent))
-            if is_ours(self.env_name.gym_id):
-                self._check(hyperparams)
+            if self._is_ours:
+                environments = [hyperparams.get("env_kwargs", self.env_kwargs)]
+                environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
+                one_world = self.vec_env_class is not WorkerVecEnv
+                begins_with = self.trained_agent if self.continue_training else ""
+                algorithm = ALGOS[self.algo]
+                check_hyperparams(hyperparams, algorithm, self.env_name.gym_id, environments, one_world, begins_with)
         if self._resume:
             self._go_on(self._resume, saved)
         self._saved_hyperparams = saved
         return hyperparams, saved
 
-    def _read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        original = self.config
-        with plain_config(original, self.env_name.gym_id) as self.config:
-            try:
-                hyperparams, _ = super().read_hyperparameters()
-            except (ImportError, AttributeError) as error:
-                raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
-        self.config = original
-        nested = renamed(with_nested(hyperparams))
-        return nested, OrderedDict(sorted(nested.items()))
-
-    def _check(self, hyperparams: dict[str, Any]) -> None:
-        env_id, one_world = self.env_name.gym_id, self.vec_env_class is not WorkerVecEnv
-        environments = [hyperparams.get("env_kwargs", self.env_kwargs), self._eval_env_kwargs_args or {}]
-        begins_with = self.trained_agent if self.continue_training else ""
-        check_hyperparams(hyperparams, ALGOS[self.algo], env_id, environments, one_world, begins_with)
-        preset = hyperparams_in(self.config, env_id).get("env_kwargs") or {}
-        dropped = [name for name in preset if name not in self.env_kwargs] if self.env_kwargs else []
-        if dropped:
-            print(
-                f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; to "
-                'add to them: -params "env_kwargs.NAME:VALUE"',
-                file=sys.stderr,
-            )
-
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
-        config = config_text(saved_hyperparams)
-        log_path = Path(self.log_path)
-        run = choose_run(wanted, log_path, self.env_name, config, n_timesteps, begun_with=self.trained_agent)
+        config = yaml.dump(saved_hyperparams)  # as rl-zoo3 writes it down
+        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
         if run is None:
             print(f"No run to resume in {self.log_path}: this is a new one")
             return
@@ -147,11 +106,8 @@ class PvpExperimentManager(SweepingManager):
         others = {name: value for name, value in hyperparams.items() if name not in ours}
         return {**super(PvpExperimentManager, PvpExperimentManager)._preprocess_schedules(others), **ours}
 
-    def _preprocess_hyperparams(
-        self, hyperparams: dict[str, Any]
-    ) -> tuple[dict[str, Any], Callable[..., Any] | None, list[BaseCallback], Callable[..., Any] | None]:
-        with self._refusals():
-            processed = super()._preprocess_hyperparams(hyperparams)
+    def _preprocess_hyperparams(self, hyperparams: dict[str, Any]) -> Any:
+        processed: Any = super()._preprocess_hyperparams(hyperparams)
         # The base class lets only the command line's env_kwargs reach the evaluation environment.
         if self._eval_env_kwargs_args is None:
             self.eval_env_kwargs = self.env_kwargs
@@ -183,7 +139,9 @@ class PvpExperimentManager(SweepingManager):
         """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        with _our_callbacks(self.algo, is_ours(self.env_name.gym_id)):
+        ours: dict[str, Any] = {"EvalCallback": MaskableEvalCallback} if self._is_maskable else {}
+        ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
+        with replaced(exp_manager, **ours):  # where the base class looks callbacks up when it makes them
             super().create_callbacks()
         if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())
@@ -197,7 +155,7 @@ class PvpExperimentManager(SweepingManager):
             return model
         # With the hyperparameters that it was saved with: they are the same, and where schedules stand.
         settings: dict[str, Any] = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose}
-        return ALGOS[self.algo].load(self.trained_agent, env=env, device=self.device, **settings)
+        return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         if self._stopped_run is None:  # else what the run was begun with stays
@@ -210,34 +168,55 @@ class PvpExperimentManager(SweepingManager):
         `TrainingInterrupted` if a server or the process of an environment is gone. Raises `Refusal` for settings that
         turn out to be impossible before the first step, such as those of callbacks.
         """
+        if self.algo == "ars":
+            super().learn(model)  # with processes of its own
+            return
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files
-        run, begins_with_another = Path(self.save_path), self.continue_training and not self._stopped_run
-        if not self._stopped_run:
+        run, stopped = Path(self.save_path), self._stopped_run
+        if not stopped:
             model.save(run / INITIAL_MODEL)
-        league = league_of(Path(self.trained_agent)) if begins_with_another else None
-        if league is not None:
-            with self._refusals():
-                copy_league(league, run / LEAGUE, model)
-        keeps_counting = self.continue_training and is_ours(self.env_name.gym_id)
-        begun_at = self._stopped_run.begun_at if self._stopped_run else None
-        going_on = GoingOn(model, run.name, keeps_counting, begun_at)
+            league = league_of(Path(self.trained_agent)) if self.continue_training else None
+            if league is not None:
+                with self._refusals():
+                    copy_league(league, run / LEAGUE, model)
+        n_timesteps = self.n_timesteps
+        if stopped:  # what is left of the steps of the whole run
+            n_timesteps = max(n_timesteps - (model.num_timesteps - stopped.begun_at), 0)
+        keywords: dict[str, Any] = {}
+        if self.log_interval != -1:  # as in the base class, -2: no log of its own
+            keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
+        first_step = FirstStep()
         try:
             with running(run):
-                super().learn(going_on)  # type: ignore[arg-type]
+                model.learn(
+                    n_timesteps,
+                    callback=[*self.callbacks, first_step],
+                    tb_log_name=run.name,
+                    reset_num_timesteps=not (self.continue_training and self._is_ours),
+                    **keywords,
+                )
+        except KeyboardInterrupt:
+            pass  # the model is saved as it is now
         except Exception as error:
-            self._end(model, going_on.error or error, going_on.has_begun)
+            self._end(model, error, first_step.was_tried)
+        finally:
+            with suppress(Exception):  # what has ended the training says more
+                self.callbacks[0].on_training_end()  # which may be the progress bar
+            with suppress(EOFError, ConnectionError):
+                model.env.close()  # type: ignore[union-attr]
 
     def _end(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
         """Keeps what was learned until this error, and raises what the user is told of it."""
-        reason = _reason(error)
+        reason = str(error) if isinstance(error, WorldError) else None
+        if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
+            reason = "the process of an environment has ended (its error, if it had one, stands above)"
         if has_begun or reason is not None:
             model.save(f"{self.save_path}/interrupted_model")
         if self._tracking:
             self._tracking.finish(exit_code=1)
         if reason is not None:
-            raise TrainingInterrupted(
-                f"{reason}; the model so far is {self.save_path}/interrupted_model.zip"
-            ) from error
+            so_far = f"{self.save_path}/interrupted_model.zip"
+            raise TrainingInterrupted(f"{reason}; the model so far is {so_far}") from error
         with nullcontext() if has_begun else self._refusals():
             raise error
 
@@ -249,24 +228,3 @@ class PvpExperimentManager(SweepingManager):
                 if isinstance(callback, WandbArtifactsCallback):
                     callback.publish(model)  # nothing new, unless training was interrupted
             self._tracking.finish()
-
-
-def _reason(error: Exception) -> str | None:
-    """What a user can be told of what ended the training without seeing where."""
-    if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-        return "the process of an environment has ended (its error, if it had one, stands above)"
-    return str(error) if isinstance(error, WorldError) else None
-
-
-@contextmanager
-def _our_callbacks(algo: str, ours: bool) -> Iterator[None]:
-    # The base class looks callbacks up in its module when it makes them.
-    names, stock = vars(exp_manager), dict(vars(exp_manager))
-    if issubclass(ALGOS[algo], MaskablePPO):
-        names["EvalCallback"] = MaskableEvalCallback
-    if ours:
-        names["ProgressBarCallback"] = ProgressCallback
-    try:
-        yield
-    finally:
-        names.update(stock)

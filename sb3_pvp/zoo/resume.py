@@ -1,6 +1,6 @@
 """Training runs that were stopped, and go on in their own folder as if they had not been.
 
-A run is the folder ``NhEnv_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
+A run is the folder ``ENV_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
 `MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``.
 """
 
@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
-from stable_baselines3.common.base_class import BaseAlgorithm
+from filelock import FileLock, Timeout
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.file_locks import lock
 from sb3_pvp.policies import model_files as weights
 from sb3_pvp.presets.presets import renamed
 
@@ -65,11 +63,6 @@ class StoppedRun:
         return self.steps - self.begun_at
 
 
-def config_text(hyperparams: dict[str, Any]) -> str:
-    """What rl-zoo3 writes down of the hyperparameters of a run."""
-    return yaml.dump(hyperparams)
-
-
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
@@ -78,34 +71,34 @@ def choose_run(
     Args:
         wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
             model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed.
+            trains, whatever their seed; ``None`` if there is no such run.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
-        config: the hyperparameters, see `config_text`.
+        config: what rl-zoo3 writes down of the hyperparameters.
         n_timesteps: the steps of the whole run, without those of the model with which it began.
         begun_with: that model, what ``-i`` says; empty for none.
-
-    Returns:
-        ``None`` if `NEWEST` is no run at all.
 
     Raises:
         ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end or still runs.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
-    for folder in _folders(log_path, env_name):
+    name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
+    numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
+    for _, folder in sorted(numbered, reverse=True):
         run = stopped_run(folder)
         if run is None or run.finished >= n_timesteps or _config_of(folder, env_name) != config:
             continue
-        if _began_with(folder, env_name, begun_with) and not is_running(folder):
-            return run
+        with suppress(ResumeError), running(folder):
+            if _began_with(folder, env_name, begun_with):
+                return run
     return None
 
 
 def stopped_run(folder: Path) -> StoppedRun | None:
     """The run in that folder, or ``None`` if it has no checkpoint that can be read."""
     found = checkpoints_in(folder)
-    steps = next((steps for steps in sorted(found, reverse=True) if _is_whole(found[steps])), None)
+    steps = next((steps for steps in sorted(found, reverse=True) if is_whole(found[steps])), None)
     if steps is None:
         return None
     initial = folder / INITIAL_MODEL
@@ -115,6 +108,15 @@ def stopped_run(folder: Path) -> StoppedRun | None:
 def checkpoints_in(folder: Path) -> dict[int, Path]:
     """The checkpoints of the run in that folder that can be read, by the steps that they were trained for."""
     return {steps: path for steps, path in _numbered(folder) if zipfile.is_zipfile(path)}
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a zip file has all that was written to it."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return False
 
 
 def warn_of_losses(run: StoppedRun) -> None:
@@ -136,26 +138,21 @@ def steps_of(model: Path) -> int:
         return weights.steps_of(model)
 
 
-def is_running(folder: Path) -> bool:
-    """Whether a process trains there."""
-    try:
-        with running(folder):
-            return False
-    except ResumeError:
-        return True
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[None]:
     """Keeps others from training in the folder of a run; the lock ends with the process, however that ends.
 
     Raises `ResumeError` if somebody does.
     """
-    with (folder / LOCK).open("w") as file:
-        with suppress(ImportError):  # where there are no locks nobody is kept out
-            if not lock(file):
-                raise ResumeError(f"another process trains in {folder}")
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ResumeError(f"a process still trains in {folder}: end it first") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
@@ -166,50 +163,17 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
             _remember_evaluations(callback, run)
 
 
-class GoingOn:
-    """What ``ExperimentManager.learn`` needs of a model, whose `learn` goes on up to a total number of steps.
-
-    Args:
-        model: the model.
-        name: of the run; the model's log is in a folder that is called so, and stays the same.
-        keeps_counting: whether the model goes on with its own count of steps.
-        begun_at: what that was when the run began; ``None``: the run begins now.
+class FirstStep(BaseCallback):
+    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs.
 
     Attributes:
-        error: what ended the training. ``ExperimentManager.learn`` may raise another: from its cleaning up after this.
+        was_tried: whether it has come, so that all is set up.
     """
 
-    def __init__(self, model: BaseAlgorithm, name: str, keeps_counting: bool, begun_at: int | None = None) -> None:
-        self._model, self._name, self._keeps_counting, self._begun_at = model, name, keeps_counting, begun_at
-        self.env, self.policy = model.env, model.policy
-        self._first_step = _FirstStep()
-        self.error: Exception | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether all is set up, so that a first step was tried."""
-        return self._first_step.is_near
-
-    def learn(self, total_timesteps: int, **keywords: Any) -> None:
-        """Trains for what is left of the steps of the whole run."""
-        if self._begun_at is not None:
-            total_timesteps = max(total_timesteps - (self._model.num_timesteps - self._begun_at), 0)
-        keywords |= {"callback": [*keywords.get("callback", ()), self._first_step]}
-        keywords |= {"tb_log_name": self._name, "reset_num_timesteps": not self._keeps_counting}
-        try:
-            self._model.learn(total_timesteps, **keywords)
-        except Exception as error:
-            self.error = error
-            raise
-
-
-class _FirstStep(BaseCallback):
-    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs."""
-
-    is_near = False
+    was_tried = False
 
     def _on_rollout_start(self) -> None:
-        self.is_near = True
+        self.was_tried = True
 
     def _on_step(self) -> bool:
         return True
@@ -224,14 +188,13 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
         )
     if _config_of(folder, env_name) != config:
         raise ResumeError(
-            f"the run in {folder} began with other hyperparameters ({_config_path(folder, env_name)}): give those, or "
+            f"the run in {folder} began with other hyperparameters ({folder / env_name}): give those, or "
             f"begin a new run with this model: -i {run.checkpoint}"
         )
     if run.finished >= n_timesteps:
         raise ResumeError(f"the run in {folder} has had its {n_timesteps} steps: ask for more with -n")
-    if is_running(folder):
-        raise ResumeError(f"a process still trains in {folder}: end it first")
-    return run
+    with running(folder):
+        return run
 
 
 def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
@@ -244,31 +207,11 @@ def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
 
 def _damaged(folder: Path, after: int = -1) -> list[Path]:
     """Checkpoints of the run in that folder, of more steps than these, that cannot be read."""
-    return [path for steps, path in sorted(_numbered(folder)) if steps > after and not _is_whole(path)]
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as file:
-            return file.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
-        return False
-
-
-def _folders(log_path: Path, env_name: str) -> Iterator[Path]:
-    """The folders of all runs, newest first."""
-    pattern = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
-    matches = ((pattern.fullmatch(path.name), path) for path in log_path.glob(f"{env_name}_*"))
-    numbered = [(int(match[1]), path) for match, path in matches if match]
-    return (path for _, path in sorted(numbered, reverse=True))
-
-
-def _config_path(folder: Path, env_name: str) -> Path:
-    return folder / env_name / "config.yml"
+    return [path for steps, path in sorted(_numbered(folder)) if steps > after and not is_whole(path)]
 
 
 def _config_of(folder: Path, env_name: str) -> str | None:
-    path = _config_path(folder, env_name)
+    path = folder / env_name / "config.yml"
     return renamed(path.read_text()) if path.is_file() else None
 
 
@@ -283,8 +226,8 @@ def _began_with(folder: Path, env_name: str, model: str) -> bool:
 
 def _remember_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
     """Puts back the evaluations before the checkpoint, which the next one would otherwise overwrite."""
-    path = Path(f"{callback.log_path}.npz") if callback.log_path else None
-    if path is None or not path.is_file():
+    path = Path(f"{callback.log_path}.npz")
+    if not path.is_file():
         return
     with np.load(path) as saved:
         before = saved["timesteps"] <= run.steps

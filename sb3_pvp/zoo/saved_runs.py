@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.presets.environment_checks import check_env_kwargs
-from sb3_pvp.zoo.environments import is_ours
-from sb3_pvp.zoo.resume import checkpoints_in, steps_of
+from sb3_pvp.presets.validation import check_env_kwargs
+from sb3_pvp.zoo.installation import is_ours
+from sb3_pvp.zoo.resume import checkpoints_in, is_whole, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
 _stock_model_path: Any = utils.get_model_path
@@ -23,13 +22,7 @@ _stock_test_env: Any = utils.create_test_env
 
 
 def get_model_path(
-    exp_id: int,
-    folder: str,
-    algo: str,
-    env_name: EnvironmentName,
-    load_best: bool = False,
-    load_checkpoint: int | None = None,
-    load_last_checkpoint: bool = False,
+    exp_id: int, folder: str, algo: str, env_name: EnvironmentName, *which: Any, **keywords: Any
 ) -> tuple[str, str, str]:
     """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
 
@@ -37,23 +30,33 @@ def get_model_path(
     model in a run of an environment of this package, or if files of the run are damaged.
     """
     if not is_ours(env_name.gym_id):
-        found: tuple[str, str, str] = _stock_model_path(
-            exp_id, folder, algo, env_name, load_best, load_checkpoint, load_last_checkpoint
-        )
+        found: tuple[str, str, str] = _stock_model_path(exp_id, folder, algo, env_name, *which, **keywords)
         return found
+    names = ("load_best", "load_checkpoint", "load_last_checkpoint")
+    load_best, load_checkpoint, load_last = map({**dict(zip(names, which, strict=False)), **keywords}.get, names)
     run = run_folder(exp_id, folder, algo, env_name)
     name, model = ModelName(algo, env_name), run / f"{env_name}.zip"
     prefix = f"final-model-{name}"
     if load_best:
         prefix, model = f"best-model-{name}", run / "best_model.zip"
-    elif load_checkpoint is not None or load_last_checkpoint:
-        steps, model = _checkpoint(run, load_checkpoint)
+    elif load_checkpoint is not None or load_last:
+        saved = checkpoints_in(run)
+        steps = max(saved, default=None) if load_checkpoint is None else load_checkpoint
+        if steps not in saved:
+            kept = ", ".join(map(str, sorted(saved))) or "none at all"
+            raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
+        model = saved[steps]
         prefix = f"checkpoint-{steps}-{name}"
     if not model.is_file():
-        raise Refusal(_missing(model, run))
-    _check_whole(model)
+        others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
+        raise Refusal(f"there is no {model.name} in {run}: the run has not come so far{others}")
+    steps_of(model)
+    if not is_whole(model):
+        raise Refusal(f"{model} is damaged: something in it has changed")
     for file in ("config.yml", "args.yml"):
-        _check_readable(run / env_name / file)
+        path = run / env_name / file
+        with refusals(Exception, about=f"{path} is damaged"):  # it may hold objects of Python, which raise anything
+            dict(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {})
     return prefix, str(model), str(run)
 
 
@@ -87,46 +90,13 @@ def create_test_env(
     ``env_kwargs``.
     """
     if is_ours(env_id):
-        from sb3_pvp.envs import NhVecEnv
+        from sb3_pvp.envs import PvpVecEnv
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
         with refusals():
             check_env_kwargs(env_kwargs, env_id)
-        vec_env_cls = vec_env_cls or NhVecEnv
+        vec_env_cls = vec_env_cls or PvpVecEnv
     env: VecEnv = _stock_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
     )
     return env
-
-
-def _checkpoint(run: Path, steps: int | None) -> tuple[int, Path]:
-    """The checkpoint after so many steps, ``None``: the last one."""
-    found = checkpoints_in(run)
-    if not found or (steps is not None and steps not in found):
-        kept = ", ".join(map(str, sorted(found))) or "none at all"
-        raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
-    steps = max(found) if steps is None else steps
-    return steps, found[steps]
-
-
-def _check_whole(model: Path) -> None:
-    steps_of(model)
-    with zipfile.ZipFile(model) as file:
-        damaged = file.testzip()
-    if damaged:
-        raise Refusal(f"{model} is damaged: {damaged} in it has changed")
-
-
-def _check_readable(path: Path) -> None:
-    """What rl-zoo3 has written about a run must still be something with names."""
-    try:
-        content = yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {}
-    except Exception as error:  # it may hold objects of Python, which raise anything
-        raise Refusal(f"{path} is damaged: {error}") from error
-    if not isinstance(content, Mapping):
-        raise Refusal(f"{path} is damaged: it must be a mapping")
-
-
-def _missing(model: Path, run: Path) -> str:
-    others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
-    return f"there is no {model.name} in {run}: the run has not come so far{others}"

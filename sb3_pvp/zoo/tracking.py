@@ -8,14 +8,15 @@ the training's own event files. `WandbArtifactsCallback` adds models and ratings
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal
@@ -28,8 +29,16 @@ RUN_FILE = "wandb_run.json"
 #: The folder for event files in the folder of a run, without ``--tensorboard-log``.
 EVENTS = "tensorboard"
 
-_VERSION = 1
 _PACKAGES = ("sb3-pvp", "stable-baselines3", "sb3-contrib", "rl_zoo3", "gymnasium", "torch", "numpy", "numba", "wandb")
+
+
+class _RunFile(BaseModel):
+    """What `RUN_FILE` says."""
+
+    version: Literal[1] = 1
+    id: str
+    project: str
+    entity: str | None
 
 
 class Tracking:
@@ -58,16 +67,20 @@ class Tracking:
         import wandb
 
         before = _remembered(folder)
-
-        config = {**run_config(args, hyperparams), "preset": self._preset, "run_folder": folder.name}
+        versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+        config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
+        config |= {"versions": versions, "preset": self._preset, "run_folder": folder.name}
         self._is_own = wandb.run is None
         if wandb.run is not None:
             self._run = wandb.run
             self._run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
             return
+        if not before:
+            before["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
+            before |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
         try:
             self._run = wandb.init(
-                **(before or _new_run(args)),
+                **before,
                 group=args.wandb_group,
                 tags=[*args.wandb_tags, *([self._preset] if self._preset else [])],
                 config=config,
@@ -83,8 +96,8 @@ class Tracking:
     def remember(self, folder: Path) -> None:
         """Writes down which W&B run it is, so that it goes on with the training."""
         assert self._run is not None
-        about = {"version": _VERSION, "id": self._run.id, "project": self._run.project, "entity": self._run.entity}
-        write_atomically(folder / RUN_FILE, json.dumps(about) + "\n")
+        about = _RunFile(id=self._run.id, project=self._run.project, entity=self._run.entity)
+        write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
     def finish(self, exit_code: int = 0) -> None:
         """Closes the W&B run, and waits until all is sent or written; one that was open before stays open."""
@@ -93,28 +106,14 @@ class Tracking:
             run.finish(exit_code)
 
 
-def run_config(args: argparse.Namespace, hyperparams: Mapping[str, Any]) -> dict[str, Any]:
-    """What a W&B run says about its training: rl-zoo3's options, all hyperparameters, and versions."""
-    versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
-    command = " ".join(sys.orig_argv)
-    return {**vars(args), "command": command, "saved_hyperparams": dict(hyperparams), "versions": versions}
-
-
-def _new_run(args: argparse.Namespace) -> dict[str, Any]:
-    name = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
-    return {"name": name, "project": args.wandb_project_name, "entity": args.wandb_entity}
-
-
 def _remembered(folder: Path) -> dict[str, Any]:
     """How to go on with the W&B run that followed the training in this folder; nothing if none did."""
     path = folder / RUN_FILE
     if not path.is_file():
         return {}
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        if about["version"] != _VERSION:
-            raise ValueError(f"it has version {about['version']!r}, and this program reads {_VERSION}")
-        place = {"project": about["project"], "entity": about["entity"] or None}
-        return {"id": str(about["id"]), "resume": "allow", **place}
-    except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(f"{path} cannot be read ({error}): remove it to begin a new W&B run") from error
+        about = _RunFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise Refusal(f"{path} cannot be read ({what}): remove it to begin a new W&B run") from error
+    return {"id": about.id, "resume": "allow", "project": about.project, "entity": about.entity or None}

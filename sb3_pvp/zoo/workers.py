@@ -14,8 +14,7 @@ CLOSE_SECONDS = 10.0
 class WorkerVecEnv(SubprocVecEnv):
     """SB3's ``SubprocVecEnv``, with a `close` that ends whatever state the workers are in.
 
-    When a worker dies in the middle of a step, SB3 waits in ``close`` for answers that the others have given already,
-    for ever.
+    SB3's own waits for ever if a worker has died in the middle of a step: for answers that others have given already.
     """
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from optuna.trial import TrialState
 
 from sb3_pvp import zoo
 from sb3_pvp.cli import main
@@ -39,9 +40,9 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
         while (trial := queue.take()) is not None:
             trial.report(trial.params["clip_range"], 1)
             if trial.number == 1:
-                queue.prune(trial)
+                queue.finish(trial, TrialState.PRUNED)
             else:
-                queue.complete(trial, trial.params["clip_range"])
+                queue.finish(trial, TrialState.COMPLETE, trial.params["clip_range"])
     assert len(study.trials) == 8
     return path
 

@@ -8,25 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.zoo.jobs import logs
 from sb3_pvp.zoo.jobs.logs import follow, last_lines
 
 LINES = st.lists(st.text("aä€ ", max_size=9), max_size=12)
 
 
-@given(LINES, st.integers(0, 14), st.booleans(), st.integers(1, 20))
-def test_the_last_lines(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], count: int, ended: bool, block: int
-) -> None:
+@given(LINES, st.integers(0, 14), st.booleans())
+def test_the_last_lines(tmp_path_factory: pytest.TempPathFactory, lines: list[str], count: int, ended: bool) -> None:
     text = "\n".join(lines) + ("\n" if ended and lines else "")
     path = tmp_path_factory.mktemp("logs") / "log"
     path.write_text(text, encoding="utf-8")
-    before, logs._BLOCK = logs._BLOCK, block
-    try:
-        whole = text.splitlines()
-        assert last_lines(path, count) == whole[max(len(whole) - count, 0) :]
-    finally:
-        logs._BLOCK = before
+    whole = text.splitlines()
+    assert last_lines(path, count) == whole[max(len(whole) - count, 0) :]
 
 
 def test_no_log_has_no_lines(tmp_path: Path) -> None:

@@ -8,14 +8,21 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import optuna
+from optuna.trial import TrialState
 
-from sb3_pvp.zoo.sweeps.space import Uniform, as_dict
+from sb3_pvp.zoo.sweeps.conversion import own_values
+from sb3_pvp.zoo.sweeps.space import Parameter, as_dict
 from sb3_pvp.zoo.sweeps.storage import open_storage
 from sb3_pvp.zoo.sweeps.study import Settings, TrialQueue, open_study
 
 NAME = "study"
-SPACE = (Uniform(name="x", target="gamma", low=0.0, high=1.0), Uniform(name="y", target="vf_coef", low=0.0, high=1.0))
+SPACE = tuple(
+    Parameter(name=name, kind="uniform", target=target, low=0.0, high=1.0)
+    for name, target in (("x", "gamma"), ("y", "vf_coef"))
+)
 SETTINGS = Settings("maskable_ppo", "NhEnv", 100, {"n_envs": 2}, as_dict(SPACE), {"fights": 1}, seed=7)
+
+OWN_VALUES = own_values(SPACE, SETTINGS.block, SETTINGS.n_timesteps)
 
 
 def sampler(seed: int) -> optuna.samplers.BaseSampler:
@@ -35,7 +42,7 @@ def do_trials(queue: TrialQueue, seconds: float = 0.0, at_most: int = 10**6) -> 
         while done < at_most and (trial := queue.take()) is not None:
             trial.report(trial.params["x"], 1)
             time.sleep(seconds)
-            queue.complete(trial, trial.params["x"])
+            queue.finish(trial, TrialState.COMPLETE, trial.params["x"])
             done += 1
     return done
 

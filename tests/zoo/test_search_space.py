@@ -21,11 +21,16 @@ from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
-from sb3_pvp.zoo.sweeps.conversion import applicable, callback_options, chosen_space, hyperparameters, largest_divisor
-from sb3_pvp.zoo.sweeps.own_values import own_values
+from sb3_pvp.zoo.sweeps.conversion import (
+    applicable,
+    callback_options,
+    chosen_space,
+    hyperparameters,
+    largest_divisor,
+    own_values,
+)
 from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
 from sb3_pvp.zoo.sweeps.wandb_config import configuration
-from sb3_pvp.zoo.sweeps.zoo_tables import convert_hyperparams, sample_hyperparams
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {each.name: each for each in DEFAULT_SPACE}
@@ -134,7 +139,7 @@ def test_own_values_give_a_configuration_as_it_is(name: str, seed: int, n_envs: 
     assert block == before
     batches = [each["n_steps"] * n_envs // each.pop("batch_size") for each in (again, block)]
     # Drawn is an upper bound of the number of batches, of which four values are in the space.
-    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices  # type: ignore[attr-defined]
+    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices
     assert_alike(again, block)
 
 
@@ -180,6 +185,16 @@ def test_only_what_a_configuration_has_is_varied() -> None:
     assert names == NAMES.keys() - {"past"}
     names = {each.name for each in applicable(DEFAULT_SPACE, {"policy": "MlpPolicy"}, is_ours=False)}
     assert "net_arch" in names and not names & {"activation", "head_arch", "damage_dealt"}
+
+
+def test_only_rewards_of_the_game_are_varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    block = {"env_kwargs": {"game": "rock_paper_scissors:RockPaperScissors"}}
+    names = {each.name for each in applicable(DEFAULT_SPACE, block, is_ours=True)}
+    assert "n_steps" in names and not names & {"damage_dealt", "damage_received"}
+    (tmp_path / "space.yml").write_text("win: {kind: uniform, target: env_kwargs.rewards.win, low: 1, high: 2}")
+    space = chosen_space(tmp_path / "space.yml", block, is_ours=True)
+    assert own_values(space, block, 1000) == {"win": 1.0}
 
 
 def test_shares_beside_a_schedule_are_refused() -> None:
@@ -252,17 +267,6 @@ def test_wandb_draws_from_the_same_space() -> None:
         for value in ends:
             parameter.check(value)
         assert ("log" in described.get("distribution", "")) == bool(getattr(parameter.distribution(), "log", False))
-
-
-@given(SEEDS)
-@settings(max_examples=10, deadline=None)
-def test_what_rl_zoo3_keeps_in_its_tables(seed: int) -> None:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
-    trial = study.ask()
-    arguments = sample_hyperparams(trial, 0, 10, {})
-    assert convert_hyperparams(dict(trial.params), 10) == arguments
-    assert arguments.keys() == {*ARGUMENTS, "policy_kwargs"}
-    assert arguments["n_steps"] * 10 % arguments["batch_size"] == 0
 
 
 def test_the_page_shows_the_space() -> None:

@@ -15,12 +15,12 @@ from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps import storage as storages
-from sb3_pvp.zoo.sweeps.locks import FileLocks
+from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, FileLocks
 from sb3_pvp.zoo.sweeps.report import counts
 from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
 from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
-from tests.zoo.study_workers import SETTINGS, do_trials, open_queue, start_worker, trials_of
+from tests.zoo.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
 COUNTED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -68,7 +68,7 @@ def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
     assert len({trial.user_attrs[SEED] for trial in resumed}) == 12
     other = open_queue(None, 2, dataclasses.replace(SETTINGS, seed=8))
     do_trials(other[1])
-    assert other[0].trials[0].params == study.trials[0].params == SETTINGS.own_values()
+    assert other[0].trials[0].params == study.trials[0].params == OWN_VALUES
     assert other[0].trials[1].params != study.trials[1].params
 
 
@@ -85,7 +85,7 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     assert (others[0].user_attrs[SEED], others[0].user_attrs[ATTEMPTS]) == (lost.user_attrs[SEED], 1)
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
         lost.report(0.5, 2)
-    queue.complete(lost, 0.5)  # too late: somebody else has done it
+    queue.finish(lost, TrialState.COMPLETE, 0.5)  # too late: somebody else has done it
     assert trials_of(storage)[0].state is TrialState.FAIL
 
 
@@ -123,7 +123,7 @@ def test_a_process_may_be_killed_while_it_draws(
     killed = trials_of(journal)[number].params
     assert len(done) == 3 and undisturbed.trials[number].params.items() >= killed.items()
     assert any(killed.items() <= params.items() for params in done)
-    assert SETTINGS.own_values() in done
+    assert OWN_VALUES in done
 
 
 def test_what_ends_every_process_is_given_up() -> None:
@@ -140,10 +140,10 @@ def test_what_ends_every_process_is_given_up() -> None:
 def test_failed_trials_do_not_count(journal: str) -> None:
     _, queue = open_queue(journal, 2)
     with queue.working():
-        for end in (queue.fail, queue.prune):
+        for state in (TrialState.FAIL, TrialState.PRUNED):
             trial = queue.take()
             assert trial is not None
-            end(trial)
+            queue.finish(trial, state)
     assert do_trials(open_queue(journal, 2)[1]) == 1
 
 
@@ -176,7 +176,7 @@ def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monk
     _, looking = open_queue(journal, 2)
 
     def ends_now(locks: FileLocks, name: str) -> bool:
-        queue.complete(trial, 0.5)
+        queue.finish(trial, TrialState.COMPLETE, 0.5)
         return False
 
     with queue.working(), looking.working():
@@ -226,13 +226,11 @@ def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
     locks, others = FileLocks(tmp_path / "s.log"), FileLocks(tmp_path / "s.log")
-    with locks.exclusive():
-        name = locks.join()
-    assert locks.is_alive(name) and others.is_alive(name)
-    locks.leave()
-    assert not others.is_alive(name)
+    with locks.held(EXCLUSIVE), locks.held("me"):
+        assert locks.is_alive("me") and others.is_alive("me")
+    assert not others.is_alive("me")
     assert not others.is_alive("somebody")
-    assert [path.name for path in (tmp_path / "s.log.processes").iterdir()] == ["exclusive"]
+    assert [path.name for path in (tmp_path / "s.log.processes").iterdir()] == [EXCLUSIVE]
 
 
 def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from sb3_pvp import zoo
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
 from sb3_pvp.zoo.sweeps.report import best_configuration
@@ -252,12 +252,12 @@ def open_things() -> tuple[int, int]:
 @pytest.mark.parametrize("n_trials", [4, pytest.param(50, marks=pytest.mark.slow)])
 def test_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trials: int) -> None:
     run_sweep(tmp_path, 1)
-    made: list[NhVecEnv] = []
-    init = NhVecEnv.__init__
-    monkeypatch.setattr(NhVecEnv, "__init__", lambda env, *a, **k: (made.append(env), init(env, *a, **k))[1])
-    closed: list[NhVecEnv] = []
-    close = NhVecEnv.close
-    monkeypatch.setattr(NhVecEnv, "close", lambda env: (closed.append(env), close(env))[1])
+    made: list[PvpVecEnv] = []
+    init = PvpVecEnv.__init__
+    monkeypatch.setattr(PvpVecEnv, "__init__", lambda env, *a, **k: (made.append(env), init(env, *a, **k))[1])
+    closed: list[PvpVecEnv] = []
+    close = PvpVecEnv.close
+    monkeypatch.setattr(PvpVecEnv, "close", lambda env: (closed.append(env), close(env))[1])
     before = open_things()
     run_sweep(tmp_path, n_trials)
     assert open_things() == before
@@ -317,8 +317,8 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--reference-pool", "nop"], "did you mean 'noop'"),
         (["--reference-pool", "noop", "noop"], "needs a name of its own"),
         (["--reference-pool", "gone.zip"], "gone.zip"),
-        (["--reference-fights", "0"], "--reference-fights must be a positive integer"),
-        (["--pruner", "medan"], "did you mean 'median'"),
+        (["--reference-fights", "0"], "--reference-fights must be at least 1, got 0"),
+        (["--pruner", "medan"], "invalid choice: 'medan' (choose from 'halving', 'median', 'hyperband', 'none')"),
         (["--search-space", "gone.yml"], "gone.yml"),
         (["--storage", "x.txt"], "--storage must be a journal"),
         (["--n-jobs", "2"], "start this command several times"),

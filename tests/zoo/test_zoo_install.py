@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp import zoo
-from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets import presets as hyperparams
 from sb3_pvp.zoo.manager import PvpExperimentManager
@@ -61,7 +61,7 @@ def test_our_defaults_are_for_our_environments_and_yield_to_a_given_file(tmp_pat
 
 @pytest.mark.parametrize(
     ("env_id", "vec_env", "expected"),
-    [("NhEnv", "dummy", NhVecEnv), ("NhEnv", "subproc", WorkerVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
+    [("NhEnv", "dummy", PvpVecEnv), ("NhEnv", "subproc", WorkerVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
 )
 def test_vec_env_classes(tmp_path: Path, env_id: str, vec_env: str, expected: type) -> None:
     assert manager(tmp_path, env_id, "ppo", vec_env_type=vec_env).vec_env_class is expected

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.process_trees import ProcessId
@@ -17,7 +18,6 @@ ALL = "all"
 
 RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
 
-_VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -83,25 +83,26 @@ class Status:
         return {**job, "pid": pid, "state": self.state, "exit_code": self.exit_code, "ended_at": self.ended_at}
 
 
+class Result(BaseModel):
+    """What the supervisor of a job has to say at the end."""
+
+    mark: str
+    exit_code: int
+    ended_at: float
+
+
 def status_of(job: Job, is_running: bool) -> Status:
     """How the job is; a job that does not run has left its result, or is lost."""
     if is_running:
         return Status(job, RUNNING)
     try:
-        result = json.loads(job.result.read_text(encoding="utf-8"))
-        code, ended_at = int(result["exit_code"]), float(result["ended_at"])
-        if result["mark"] != job.mark:
-            raise ValueError("the result of an earlier job with this number")
-    except (OSError, ValueError, KeyError, TypeError):
+        result = Result.model_validate_json(job.result.read_bytes())
+    except (OSError, ValidationError):
+        result = None
+    if result is None or result.mark != job.mark:  # that of an earlier job with this number
         return Status(job, STOPPED if job.stopped_at else LOST, None, job.stopped_at)
-    if job.stopped_at and code:
-        return Status(job, STOPPED, code, ended_at)
-    return Status(job, FAILED if code else FINISHED, code, ended_at)
-
-
-def write_result(path: Path, mark: str, exit_code: int, ended_at: float) -> None:
-    """What the supervisor of a job has to say at the end."""
-    write_atomically(path, json.dumps({"mark": mark, "exit_code": exit_code, "ended_at": ended_at}))
+    state = FINISHED if not result.exit_code else STOPPED if job.stopped_at else FAILED
+    return Status(job, state, result.exit_code, result.ended_at)
 
 
 def checked_name(name: str) -> str:
@@ -113,29 +114,24 @@ def checked_name(name: str) -> str:
     return name
 
 
+class _File(BaseModel):
+    """The file of all jobs."""
+
+    version: Literal[1] = 1
+    jobs: list[Job]
+
+
 def write_jobs(path: Path, jobs: Sequence[Job]) -> None:
     """Writes the file of all jobs."""
-    write_atomically(path, json.dumps({"version": _VERSION, "jobs": [asdict(job) for job in jobs]}, indent=1) + "\n")
+    write_atomically(path, _File(jobs=list(jobs)).model_dump_json(indent=1) + "\n")
 
 
 def read_jobs(path: Path) -> list[Job]:
     """All jobs, by number; none if there is no such file. Raises `JobError` for a file that is something else."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return _File.model_validate_json(path.read_bytes()).jobs
     except FileNotFoundError:
         return []
-    except ValueError as error:
-        raise JobError(f"{path} cannot be read ({error}): move it away; jobs that run go on") from error
-    version = content.get("version") if isinstance(content, dict) else None
-    if version != _VERSION:
-        raise JobError(f"{path} has version {version!r}, and this program reads {_VERSION}: use another --jobs-dir")
-    try:
-        return [_job(fields) for fields in content["jobs"]]
-    except (KeyError, TypeError) as error:
-        raise JobError(f"{path} is damaged ({error}): move it away; jobs that run go on") from error
-
-
-def _job(fields: dict[str, Any]) -> Job:
-    supervisor = fields["supervisor"]
-    process = None if supervisor is None else ProcessId(**supervisor)
-    return Job(**{**fields, "command": tuple(fields["command"]), "supervisor": process})
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise JobError(f"{path} cannot be read ({what}): move it away; jobs that run go on") from error

@@ -61,8 +61,11 @@ class Jobs:
         Raises:
             JobError: for a command that does not exist, or an impossible name; nothing was started then.
         """
-        program = _checked_program(command)
-        name = checked_name(Path(program).stem if name is None else name)
+        if isinstance(command, str) or not command:
+            raise JobError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
+        if shutil.which(command[0]) is None:
+            raise JobError(f"there is no such command: {command[0]}")
+        name = checked_name(Path(command[0]).stem if name is None else name)
         with self.locked():
             jobs = read_jobs(self._file)
             number = next(number for number in range(1, len(jobs) + 2) if all(job.id != number for job in jobs))
@@ -150,11 +153,3 @@ def _supervise(job: Job) -> ProcessId:
     found = ProcessId.of(process.pid)
     process.returncode = 0  # nobody waits for it: it goes on when this process ends
     return found
-
-
-def _checked_program(command: Sequence[str]) -> str:
-    if isinstance(command, str) or not command:
-        raise JobError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
-    if shutil.which(command[0]) is None:
-        raise JobError(f"there is no such command: {command[0]}")
-    return command[0]

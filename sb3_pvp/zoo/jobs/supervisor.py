@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.process_trees import GRACE, MARK, stop
-from sb3_pvp.zoo.jobs.job import write_result
+from sb3_pvp.zoo.jobs.job import Result
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -26,10 +27,15 @@ class _ToldToEndError(Exception):
 
 def main(result: Path, command: Sequence[str]) -> None:
     """Runs the command to its end."""
+
+    def told_to_end(number: int, frame: Any) -> None:
+        raise _ToldToEndError
+
     mark = os.environ[MARK]
     for number in _SIGNALS:
-        signal.signal(number, _told_to_end)
-    write_result(result, mark, _run(mark, command), time.time())
+        signal.signal(number, told_to_end)
+    code = _run(mark, command)
+    write_atomically(result, Result(mark=mark, exit_code=code, ended_at=time.time()).model_dump_json())
 
 
 def _run(mark: str, command: Sequence[str]) -> int:
@@ -46,10 +52,6 @@ def _run(mark: str, command: Sequence[str]) -> int:
     stop(mark, GRACE)
     code = process.wait()
     return code if code >= 0 else 128 - code  # as shells say that a signal ended it
-
-
-def _told_to_end(number: int, frame: Any) -> None:
-    raise _ToldToEndError
 
 
 if __name__ == "__main__":

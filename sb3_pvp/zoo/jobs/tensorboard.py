@@ -23,13 +23,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class TensorBoard:
-    """A TensorBoard that runs.
-
-    Attributes:
-        job: what runs.
-        url: where to look.
-        is_new: whether it was started just now.
-    """
+    """A TensorBoard that runs as a job: where to look, and whether it was started just now."""
 
     job: Job
     url: str
@@ -55,29 +49,20 @@ def ensure_tensorboard(jobs: Jobs, logdir: Path, port: int = DEFAULT_PORT, host:
         for status in jobs.all():
             if status.state == RUNNING and status.job.details.get(_LOGDIR) == str(logdir):
                 return TensorBoard(status.job, status.job.details[_URL], is_new=False)
-        port = _free_port(host, port)
+        try:
+            with socket.create_server((host, port)) as probe:
+                port = int(probe.getsockname()[1])
+        except OSError as error:
+            raise JobError(
+                f"TensorBoard cannot listen on {host}, port {port} ({error.strerror}): give another port, or 0"
+            ) from error
         url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
         command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", host]
         job = jobs.start([*command, "--port", str(port)], NAME, {_LOGDIR: str(logdir), _URL: url})
-    _wait_until_it_listens(jobs, job, host, port)
-    return TensorBoard(job, url, is_new=True)
-
-
-def _free_port(host: str, port: int) -> int:
-    try:
-        with socket.create_server((host, port)) as probe:
-            return int(probe.getsockname()[1])
-    except OSError as error:
-        raise JobError(
-            f"TensorBoard cannot listen on {host}, port {port} ({error.strerror}): give another port, or 0"
-        ) from error
-
-
-def _wait_until_it_listens(jobs: Jobs, job: Job, host: str, port: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and jobs.is_running(job):
         with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
-            return
+            return TensorBoard(job, url, is_new=True)
         time.sleep(0.2)
     jobs.stop([job])
     said = "\n".join(last_lines(Path(job.log), 5))

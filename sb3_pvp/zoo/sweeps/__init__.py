@@ -3,8 +3,7 @@
 Importing this loads neither Optuna nor torch.
 """
 
-from sb3_pvp.zoo.sweeps.default_space import DEFAULT_SPACE
 from sb3_pvp.zoo.sweeps.options import SweepOptions
-from sb3_pvp.zoo.sweeps.space import Parameter, read_space
+from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, read_space
 
 __all__ = ["DEFAULT_SPACE", "Parameter", "SweepOptions", "read_space"]

@@ -1,32 +1,30 @@
-"""How drawn values become hyperparameters in rl-zoo3's format, of which every set can be trained."""
+"""How drawn values become hyperparameters in rl-zoo3's format, of which every set can be trained; and the way back."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+from sb3_contrib import MaskablePPO
+
 from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.game import game_and_contract
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.zoo.sweeps.default_space import DEFAULT_SPACE
-from sb3_pvp.zoo.sweeps.space import Parameter, Space, read_space
+from sb3_pvp.simple_game import OutcomeRewards
+from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, Space, read_space
 
 Block = dict[str, Any]
 
-#: What PvpPPO takes where a block says nothing.
-_DEFAULTS = {
-    "n_envs": 1,
-    "n_steps": 2048,
-    "batch_size": 64,
-    "n_epochs": 10,
-    "gamma": 0.99,
-    "gae_lambda": 0.95,
-    "learning_rate": 3e-4,
-    "ent_coef": 0.0,
-    "clip_range": 0.2,
-    "vf_coef": 0.5,
+#: Numbers that the algorithm takes where a block says nothing, and so what can be a schedule.
+_DEFAULTS = {"n_envs": 1} | {
+    each.name: each.default
+    for each in inspect.signature(MaskablePPO).parameters.values()
+    if isinstance(each.default, (int, float)) and not isinstance(each.default, bool)
 }
 #: The kinds of opponents among which a `SelfPlayCallback` divides the environments.
 _SHARES = ("self_play", "past", "target", "latest")
@@ -54,7 +52,7 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
         return applicable(DEFAULT_SPACE, block, is_ours)
     space = read_space(Path(file), DEFAULT_SPACE)
     for parameter in space:
-        if parameter not in applicable(space, block, is_ours):
+        if not _applies(parameter.target, block, is_ours):
             raise ValueError(f"{file}: there is nothing like {parameter.target} here, which {parameter.name} varies")
     return space
 
@@ -71,12 +69,28 @@ def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str,
     Raises:
         ValueError: for values that are not in the space, or have no place in the block.
     """
-    conversion = Conversion(copy.deepcopy(dict(block)), n_timesteps)
+    conversion = _Conversion(block, n_timesteps)
     for parameter in sorted(space, key=_order):
         if parameter.name in sample:
             parameter.check(sample[parameter.name])
             conversion.put(parameter, sample[parameter.name])
     return conversion.block
+
+
+def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict[str, Any]:
+    """What one would have to draw to get the block itself, as far as possible: the first trial of a sweep.
+
+    Schedules other than linear ones are linear then, with the same ends. Numbers that the space does not have are
+    replaced by the next ones that it has, other values are left out. The arguments are those of `hyperparameters`.
+    """
+    conversion = _Conversion(block, n_timesteps)
+    values = {}
+    for parameter in space:
+        try:
+            values[parameter.name] = parameter.nearest(conversion.get(parameter))
+        except (ValueError, TypeError, KeyError, ZeroDivisionError):  # it is not there, or nothing like it in the space
+            continue
+    return values
 
 
 def largest_divisor(number: int, limit: int) -> int:
@@ -88,10 +102,9 @@ def callback_options(block: Mapping[str, Any], name: str) -> dict[str, Any] | No
     """The arguments of the callback of that class in a block, to look at or change; ``None`` if there is none."""
     listed = block.get("callback")
     for each in listed if isinstance(listed, list) else [listed]:
-        if isinstance(each, dict):
-            for path, options in each.items():
-                if str(path).rsplit(".", 1)[-1] == name and isinstance(options, dict):
-                    return options
+        for path, options in each.items() if isinstance(each, dict) else ():
+            if str(path).rsplit(".", 1)[-1] == name and isinstance(options, dict):
+                return options
     return None
 
 
@@ -100,10 +113,17 @@ def _applies(target: str, block: Mapping[str, Any], is_ours: bool) -> bool:
     if path[0] == "callback":
         return len(path) == 3 and path[2] in (callback_options(block, path[1]) or {})
     if path[0] == "env_kwargs":
-        return is_ours
+        return is_ours and (path[1] != "rewards" or hasattr(_reward_weights(block), path[-1]))
     if path[0] == "policy_kwargs" and path[1:] != ["net_arch"]:
         return str(block.get("policy")).endswith("AutoregressivePolicy")
     return True
+
+
+def _reward_weights(block: Mapping[str, Any], changes: Any = None) -> Any:
+    """Those of the game that is played; without rewards of its own, those of outcomes."""
+    env_kwargs = block.get("env_kwargs") or {}
+    game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+    return (game.rewards or OutcomeRewards()).weights(changes)
 
 
 def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
@@ -112,23 +132,29 @@ def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
     return parameter.target not in ("n_envs", "n_steps"), not plain, parameter.unit == "rows_left"
 
 
-class Conversion:
-    """A block while it is changed, and what its values are counted in.
+class _Conversion:
+    """A copy of a block while it is read or changed, and what its values are counted in."""
 
-    Args:
-        block: hyperparameters in rl-zoo3's format, to be changed.
-        n_timesteps: the length of the run.
-    """
-
-    def __init__(self, block: Block, n_timesteps: int) -> None:
-        self.block, self._n_timesteps = block, n_timesteps
+    def __init__(self, block: Mapping[str, Any], n_timesteps: int) -> None:
+        self.block, self._n_timesteps = copy.deepcopy(dict(block)), n_timesteps
         self._schedules: set[str] = set()
 
     def put(self, parameter: Parameter, value: Any) -> None:
         """Puts a drawn value where it belongs."""
         *parents, name = parameter.target.split(".")
         owner = self._owner(parents, parameter)
-        owner[name] = _UNITS[parameter.unit](self, owner, name, value)
+        owner[name] = _UNITS[parameter.unit][0](self, owner, name, value)
+
+    def get(self, parameter: Parameter) -> Any:
+        """What one would have to draw to get what stands there, or is the default there."""
+        *parents, name = parameter.target.split(".")
+        owner = self._owner(parents, parameter)
+        value = owner.get(name) if parents else self._own(name)
+        if parents == ["policy_kwargs"] and name not in owner:
+            value = inspect.signature(AutoregressivePolicy).parameters[name].default
+        elif parents == ["env_kwargs", "rewards"]:
+            value = getattr(_reward_weights(self.block, owner), name, None)
+        return _UNITS[parameter.unit][1](self, owner, name, value)
 
     def _owner(self, parents: list[str], parameter: Parameter) -> Block:
         if parents[:1] == ["callback"]:
@@ -148,73 +174,80 @@ class Conversion:
         return owner
 
     def _schedule(self, name: str) -> Block:
-        """The linear schedule over the whole run that replaces a value or another schedule."""
+        """The linear schedule that replaces a value or another schedule, and has the same ends in this run."""
         if name not in self._schedules:
             self._schedules.add(name)
-            first, last = _ends(self.own(name))
-            over = {"initial_value": first, "final_value": last, "change_over_time_steps": self.n_rollouts()}
+            before, rollouts = self._own(name), self._n_rollouts()
+            if isinstance(before, str):  # rl-zoo3's lin_...
+                first, last = float(before.removeprefix("lin_")), 0.0
+            else:
+                schedule = parse_schedule(before)
+                first, last = float(schedule(0)), float(schedule(rollouts))
+            steps = before.get("change_over_time_steps", rollouts) if isinstance(before, dict) else rollouts
+            over = {"initial_value": first, "final_value": last, "change_over_time_steps": min(steps, rollouts)}
             self.block[name] = {"type": "linear", **over}
-        schedule: Block = self.block[name]
-        return schedule
+        schedule_: Block = self.block[name]
+        return schedule_
 
-    def own(self, name: str) -> Any:
+    def _own(self, name: str) -> Any:
         """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
         value = self.block.get(name)
         return _DEFAULTS.get(name) if value is None else value
 
-    def rollout(self) -> int:
+    def _rollout(self) -> int:
         """Steps of a roll-out."""
-        return int(self.own("n_envs")) * int(self.own("n_steps"))
+        return int(self._own("n_envs")) * int(self._own("n_steps"))
 
-    def n_rollouts(self) -> int:
-        """Roll-outs of the run."""
-        return max(ceil(self._n_timesteps / self.rollout()), 1)
+    def _n_rollouts(self) -> int:
+        return max(ceil(self._n_timesteps / self._rollout()), 1)
 
     def _minibatch(self, owner: Block, name: str, count: int) -> int:
-        rollout = self.rollout()
+        rollout = self._rollout()
         return rollout // largest_divisor(rollout, max(min(int(count), rollout // _SMALLEST_BATCH), 1))
-
-    def _of_initial(self, owner: Block, name: str, share: float) -> float:
-        return float(owner["initial_value"] * share)
-
-    def _of_run(self, owner: Block, name: str, share: float) -> int:
-        return max(round(self.n_rollouts() * share), 1)
 
     def _pairs(self, owner: Block, name: str, share: float) -> float:
         """Both seats of a fight learn, so that rows come in pairs."""
-        rows = int(self.own("n_envs"))
-        free = rows - self.taken(owner, ("self_play", "past"))
-        return min(round(rows * share / 2), free // 2) * 2 / rows
+        rows = int(self._own("n_envs"))
+        return min(round(rows * share / 2), self._rows_left(owner, "self_play", "past") // 2) * 2 / rows
 
-    def _of_left(self, owner: Block, name: str, share: float) -> float:
-        rows = int(self.own("n_envs"))
-        return int(round((rows - self.taken(owner, (name,))) * share, 6)) / rows
-
-    def taken(self, owner: Block, free: tuple[str, ...]) -> int:
-        """The rows of the kinds of opponents that are not among the free ones; owner: of the shares.
+    def _rows_left(self, owner: Block, *free: str) -> int:
+        """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares.
 
         Raises `ValueError` for a share that is a schedule.
         """
-        taken = 0
+        rows = int(self._own("n_envs"))
+        left = rows
         for kind in _SHARES:
-            share = owner.get(kind, 0.0)
-            if kind in free:
-                continue
+            share = 0.0 if kind in free else owner.get(kind, 0.0)
             if not NUMBER.fits(share):
                 raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
-            taken += ceil(self.own("n_envs") * share)
-        return min(taken, int(self.own("n_envs")))
+            left -= ceil(rows * share)
+        return max(left, 0)
 
 
-_UNITS: dict[str, Callable[[Conversion, Block, str, Any], Any]] = {
-    "value": lambda conversion, owner, name, value: value,
-    "complement": lambda conversion, owner, name, value: 1 - value,
-    "layers": lambda conversion, owner, name, value: _layers(str(value)),
-    "minibatches": Conversion._minibatch,
-    "of_initial": Conversion._of_initial,
-    "of_run": Conversion._of_run,
-    "rows": Conversion._pairs,
-    "rows_left": Conversion._of_left,
+#: How a drawn value is written, and read back.
+_UNITS: dict[str, tuple[Callable[[_Conversion, Block, str, Any], Any], Callable[[_Conversion, Block, str, Any], Any]]]
+_UNITS = {
+    "value": (lambda self, owner, name, value: value, lambda self, owner, name, value: value),
+    "complement": (lambda self, owner, name, value: 1 - value, lambda self, owner, name, value: float(1 - value)),
+    "layers": (
+        lambda self, owner, name, value: _layers(str(value)),
+        lambda self, owner, name, value: "x".join(map(str, value)) or "none",
+    ),
+    "minibatches": (_Conversion._minibatch, lambda self, owner, name, value: self._rollout() // int(value)),
+    "of_initial": (
+        lambda self, owner, name, share: float(owner["initial_value"] * share),
+        lambda self, owner, name, value: value / owner["initial_value"],
+    ),
+    "of_run": (
+        lambda self, owner, name, share: max(round(self._n_rollouts() * share), 1),
+        lambda self, owner, name, value: value / self._n_rollouts(),
+    ),
+    "rows": (_Conversion._pairs, lambda self, owner, name, value: value),
+    "rows_left": (
+        lambda self, owner, name, share: int(round(self._rows_left(owner, name) * share, 6)) / int(self._own("n_envs")),
+        lambda self, owner, name, value: min(value * int(self._own("n_envs")) / self._rows_left(owner, name), 1.0),
+    ),
 }
 
 
@@ -223,13 +256,3 @@ def _layers(text: str) -> list[int]:
         return [] if text == "none" else [int(size) for size in text.split("x")]
     except ValueError:
         raise ValueError(f"layers are written like 128x128 or none, got {text!r}") from None
-
-
-def _ends(value: Any) -> tuple[float, float]:
-    """The first and last value of a number, a schedule, or rl-zoo3's ``lin_...``."""
-    if isinstance(value, str):
-        return float(value.split("_")[-1]), 0.0
-    schedule = parse_schedule(value)
-    first = float(schedule(0))
-    last = value.get("final_value", first) if isinstance(value, dict) else first
-    return first, float(last)

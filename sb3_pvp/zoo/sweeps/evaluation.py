@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sb3_contrib import MaskablePPO
@@ -24,16 +24,6 @@ from sb3_pvp.zoo.sweeps.options import WIN_RATE
 _PARALLEL_FIGHTS = 64
 
 
-class Measure(Protocol):
-    """Tells how good a model is."""
-
-    def __call__(self, model: MaskablePPO) -> dict[str, float]:
-        """Figures by tag, of which the first one is to be maximised; training goes on as if nothing had happened."""
-
-    def close(self) -> None:
-        """Closes the environment."""
-
-
 class WinRates:
     """Mean of the win rates against the opponents of a pool, with sampled actions and the same seeds every time.
 
@@ -46,6 +36,7 @@ class WinRates:
     def __init__(self, pool: Sequence[str], fights: int, env_kwargs: Mapping[str, Any] | None = None) -> None:
         self._choices = [OpponentChoice(opponent) for opponent in pool]
         self._num_fights, self._fights = fights, EvaluationFights(env_kwargs or {}, _PARALLEL_FIGHTS)
+        self.close = self._fights.close
 
     def __call__(self, model: MaskablePPO) -> dict[str, float]:
         """The mean, and the win rate against each opponent; raises `RuntimeError` if all fights broke off."""
@@ -58,10 +49,6 @@ class WinRates:
                 raise RuntimeError(f"all {self._num_fights} reference fights against {choice.label} broke off")
             rates[f"sweep/{choice.label}/win_rate"] = figures["win_rate"]
         return {WIN_RATE: float(np.mean(list(rates.values()))), **rates}
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self._fights.close()
 
 
 class MeanReward:
@@ -80,12 +67,9 @@ class MeanReward:
     def __call__(self, model: MaskablePPO) -> dict[str, float]:
         """The mean reward, of actions that obey the masks."""
         with kept_random_state():
-            if self._env is None:
-                self._env = self._make_env()
+            self._env = self._env or self._make_env()
             self._env.seed(EVALUATION_SEED)
-            mean, _ = evaluate_policy(
-                model, self._env, n_eval_episodes=self._n_eval_episodes, deterministic=self._deterministic
-            )
+            mean, _ = evaluate_policy(model, self._env, self._n_eval_episodes, deterministic=self._deterministic)
         assert isinstance(mean, float)
         return {"sweep/mean_reward": mean}
 
@@ -93,6 +77,10 @@ class MeanReward:
         """Closes the environment."""
         if self._env is not None:
             self._env.close()
+
+
+#: Tells how good a model is: figures by tag, of which the first one is to be maximised.
+Measure = WinRates | MeanReward
 
 
 class SweepEvalCallback(BaseCallback):
@@ -103,6 +91,10 @@ class SweepEvalCallback(BaseCallback):
         n_evaluations: how often; a roll-out that is longer than the distance misses some.
         n_timesteps: the length of the run.
         report: told the figure to be maximised and the number of the evaluation, from 1 on; true: stop the run.
+
+    Attributes:
+        is_stopped: whether ``report`` stopped the run.
+        result: the last figure of a run that came to its end, before that ``None``.
     """
 
     def __init__(
@@ -115,9 +107,7 @@ class SweepEvalCallback(BaseCallback):
         super().__init__()
         self._measure, self._n_evaluations, self._n_timesteps = measure, n_evaluations, n_timesteps
         self._report, self._number = report, 0
-        #: Whether ``report`` stopped the run.
         self.is_stopped = False
-        #: The last figure of a run that came to its end, before that ``None``.
         self.result: float | None = None
 
     @property
@@ -135,7 +125,7 @@ class SweepEvalCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         # Whoever cleans up calls this as well, also when training was interrupted.
-        if not self.is_stopped and self.result is None and self.num_timesteps >= self._n_timesteps:
+        if not self.is_over and self.num_timesteps >= self._n_timesteps:
             self.result = self._evaluate(self._n_evaluations)
             self.logger.dump(self.num_timesteps)
         self._measure.close()
@@ -157,9 +147,8 @@ def check_pool(pool: Sequence[str], contract: Contract) -> dict[str, str]:
     names = [opponent_name(opponent) for opponent in pool]
     if len(set(names)) < len(names):
         raise ValueError(f"every opponent of the reference pool needs a name of its own, got {', '.join(names)}")
-    digests = {}
-    for opponent, name in zip(pool, names, strict=True):
+    for opponent in pool:
         check_opponent(opponent, contract)
-        is_file = opponent.endswith(".zip")
-        digests[name] = hashlib.sha256(Path(opponent).read_bytes()).hexdigest() if is_file else ""
-    return digests
+    files = (Path(opponent) if opponent.endswith(".zip") else None for opponent in pool)
+    digests = ("" if file is None else hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+    return dict(zip(names, digests, strict=True))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from pprint import pprint
 from typing import Any
@@ -20,44 +23,31 @@ from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
-from sb3_pvp.presets.presets import with_nested
-from sb3_pvp.zoo.environments import is_ours
+from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
-from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.options import SweepOptions
+from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
 from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
-from sb3_pvp.zoo.sweeps.sweep import Workshop, work
+from sb3_pvp.zoo.sweeps.sweep import work
 
 #: Without ``--n-evaluations``, as in rl-zoo3.
 _STEPS_PER_EVALUATION = 100_000
 
 
 class SweepingManager(exp_manager.ExperimentManager):
-    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``.
+    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
 
-    Args:
-        sweep: what rl-zoo3 has no options for.
-    """
-
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        algo: str,
-        env_id: str,
-        *positional: Any,
-        sweep: SweepOptions | None = None,
-        **keywords: Any,
-    ) -> None:
-        self._sweep, self._vec_env_type = sweep or SweepOptions(), keywords.get("vec_env_type", "dummy")
+    def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
+        self._sweep, self._vec_env_type = SweepOptions.of(args), keywords.get("vec_env_type", "dummy")
         self._made_envs: list[VecEnv] = []
         super().__init__(args, algo, env_id, *positional, **keywords)
-        self._is_maskable = issubclass(ALGOS[algo], MaskablePPO)
+        self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
 
     def create_envs(self, *arguments: Any, **keywords: Any) -> VecEnv:
         """Creates an environment as the base class does."""
@@ -71,29 +61,39 @@ class SweepingManager(exp_manager.ExperimentManager):
             self._made_envs.pop().close()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them as the base class does; ``--trial-id`` and ``--sample`` replace what they say something about.
+        """Reads them in the place of the base class, with imported presets and names like ``env_kwargs.world``.
 
-        A trial brings all its hyperparameters, and those of the command line replace them; a sample is put among those
-        of the configuration. Nested values, such as ``policy_kwargs``, keep what was not drawn.
+        ``--trial-id`` and ``--sample`` replace what they say something about: a trial brings all its hyperparameters,
+        and those of the command line replace them; a sample is put among those of the configuration. Nested values,
+        such as ``policy_kwargs``, keep what was not drawn.
         """
-        if not self._is_maskable or (self.trial_id is None and self._sweep.sample is None):
+        if self._is_atari or (self.trial_id is not None and not self._is_maskable):
             hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
             return hyperparams
-        trial_id, self.trial_id = self.trial_id, None  # the base class ignores trial 0, and merges nothing
-        block = plain_block(with_nested(super().read_hyperparameters()[0]), self.env_kwargs)
-        self.trial_id = trial_id
-        block = self._of_sample(block) if trial_id is None else self._of_trial(trial_id)
+        given = self.custom_hyperparams or {}
+        print(f"Loading hyperparameters from: {self.config}")
+        block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
+        if self.env_kwargs and "env_kwargs" in block:
+            if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
+                print(
+                    f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
+                    'to add to them: -params "env_kwargs.NAME:VALUE"',
+                    file=sys.stderr,
+                )
+            block["env_kwargs"] = self.env_kwargs
+        if self._is_maskable and (self.trial_id is not None or self._sweep.sample is not None):
+            block = plain_block(block, self.env_kwargs)
+            block = self._of_sample(block) if self.trial_id is None else self._of_trial(self.trial_id)
+            block = with_nested(block | given)  # what the command line says goes before all else
         pprint(block)
-        block |= self.custom_hyperparams or {}  # what the command line says goes before all else
-        return block, copy.deepcopy(dict(sorted(block.items())))
+        return block, OrderedDict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:
         """Creates those of the base class; training with a sample is measured like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
-            self.callbacks.append(
-                SweepEvalCallback(self._measure(), self._evaluations(self.n_timesteps), self.n_timesteps)
-            )
+            n_evaluations = self._evaluations(self.n_timesteps)
+            self.callbacks.append(SweepEvalCallback(self.measure(), n_evaluations, self.n_timesteps))
 
     def setup_experiment(self) -> Any:
         """Makes the model, or nothing yet if hyperparameters are to be optimised."""
@@ -113,51 +113,46 @@ class SweepingManager(exp_manager.ExperimentManager):
         if self.continue_training:
             raise Refusal("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
         storage, locks = open_storage(self.storage)
-        study, settings = open_study(self._study_name(), storage, locks, wanted)
+        name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
+        study, settings = open_study(name, storage, locks, wanted)
         study.pruner = self._make_pruner(settings)
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
-        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self._workshop(settings))
-        self._report(study, locks)
+        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self)
+        folder = Path(self.log_folder) / self.algo / f"sweep_{name}"
+        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
+        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
 
     def _settings(self) -> Settings:
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
-        env_id = str(self.env_name.gym_id)
+        n_timesteps = self._steps(block)
         with refusals():
             space = self._space(block)
             hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
             measure = self._measure_settings(block, n_timesteps)
-        return Settings(self.algo, env_id, n_timesteps, block, as_dict(space), measure, self.seed)
+        return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
 
     def _space(self, block: Block) -> Space:
-        return chosen_space(self._sweep.search_space, block, self._is_ours())
+        told = {**block, "env_kwargs": self._env_kwargs(block)}  # which game it is
+        return chosen_space(self._sweep.search_space, told, self._is_ours)
+
+    def _env_kwargs(self, block: Block) -> dict[str, Any]:
+        return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
     def _measure_settings(self, block: Block, n_timesteps: int) -> dict[str, Any]:
-        settings: dict[str, Any] = {
-            "n_evaluations": self._evaluations(n_timesteps),
-            "env_kwargs": self._eval_env_kwargs_args,
-        }
-        if not self._is_ours():
+        n_evaluations = self._evaluations(n_timesteps)
+        settings: dict[str, Any] = {"n_evaluations": n_evaluations, "env_kwargs": self._eval_env_kwargs_args}
+        if not self._is_ours:
             return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
-        env_kwargs = {**gymnasium.spec(self.env_name.gym_id).kwargs, **block.get("env_kwargs", {})}
+        env_kwargs = self._env_kwargs(block)
         _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
         contract = contract_of(env_kwargs.get("world", "sim"), contract)
         pool = check_pool(self._sweep.reference_pool, contract)
         return {**settings, "fights": self._sweep.reference_fights, "reference_pool": pool}
 
-    def _workshop(self, settings: Settings) -> Workshop:
-        return Workshop(
-            lambda config, folder, seed: self._experiment(settings, config, folder, seed),
-            lambda experiment: experiment._measure(),  # type: ignore[attr-defined]
-            settings.measure["n_evaluations"],
-            (TrainingInterrupted,),
-            Path(self.optimization_log_path) if self.optimization_log_path else None,
-            self.verbose,
-        )
-
-    def _experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
+    def experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
         """A manager like this one that trains once, with the configuration in a file."""
-        unlike = {"optimize_hyperparameters": False, "track": False}
+        unlike = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
             argparse.Namespace(**{**vars(self.args), **unlike}),
             self.algo,
@@ -174,25 +169,26 @@ class SweepingManager(exp_manager.ExperimentManager):
             n_eval_envs=self.n_eval_envs,
             device=self.device,
             config=str(config),
-            sweep=SweepOptions(self._sweep.reference_pool, self._sweep.reference_fights),
         )
 
-    def _measure(self) -> Measure:
-        if self._is_ours():
+    def measure(self) -> Measure:
+        """What tells how good a model is."""
+        if self._is_ours:
             return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
-        return MeanReward(
-            lambda: self.create_envs(self.n_eval_envs, eval_env=True), self.n_eval_episodes, self.deterministic_eval
-        )
+        make_env = partial(self.create_envs, self.n_eval_envs, eval_env=True)
+        return MeanReward(make_env, self.n_eval_episodes, self.deterministic_eval)
 
     def _of_sample(self, block: Block) -> Block:
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
         with refusals():
             space = self._space(block)
             if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
                 raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
-            return hyperparameters(sample, space, block, n_timesteps)
+            return hyperparameters(sample, space, block, self._steps(block))
+
+    def _steps(self, block: Block) -> int:
+        return self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
 
     def _of_trial(self, number: int) -> Block:
         if self.storage is None:
@@ -206,9 +202,6 @@ class SweepingManager(exp_manager.ExperimentManager):
         block: Block = yaml.safe_load(text)[settings.env_id]
         return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
 
-    def _study_name(self) -> str:
-        return self.study_name or f"{self.algo}-{self.env_name.gym_id}"
-
     def _evaluations(self, n_timesteps: int) -> int:
         return int(self.n_evaluations or max(n_timesteps // _STEPS_PER_EVALUATION, 1))
 
@@ -217,27 +210,17 @@ class SweepingManager(exp_manager.ExperimentManager):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 # Processes must not all try what looks best now.
-                startup = self.n_startup_trials
-                return TPESampler(n_startup_trials=startup, seed=seed, multivariate=True, constant_liar=True)
-        before, self.seed = self.seed, seed
-        sampler = self._create_sampler(self.sampler)
-        self.seed = before
-        return sampler
+                return TPESampler(
+                    n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True
+                )
+        with replaced(self, seed=seed):
+            return self._create_sampler(self.sampler)
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
-        if self._sweep.hyperband:
+        if self.pruner == HYPERBAND:
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
-
-    def _report(self, study: optuna.Study, locks: Locks) -> None:
-        folder = Path(self.log_folder) / self.algo / f"sweep_{study.study_name}"
-        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
-        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
-
-    def _is_ours(self) -> bool:
-        return is_ours(self.env_name.gym_id)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:

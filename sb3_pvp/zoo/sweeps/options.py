@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_all_known
-
 #: Whom a trial's fighter is measured by: the world's bot, and the strongest script.
-REFERENCE_POOL = ("baseline", "scripted")
+REFERENCE_POOL = ["baseline", "scripted"]
 #: What is maximised, in the log of a run.
 WIN_RATE = "sweep/win_rate"
 HYPERBAND = "hyperband"
@@ -25,44 +23,27 @@ class SweepOptions:
         reference_fights: fights against each of them in every evaluation.
         search_space: a yaml file (`sb3_pvp.zoo.sweeps.space`); ``None``: the default space.
         sample: values of a search space as a JSON object, with which to train once; what an agent of W&B gives.
-        hyperband: stop bad trials early with Hyperband instead of rl-zoo3's ``--pruner``.
     """
 
-    reference_pool: tuple[str, ...] = REFERENCE_POOL
+    reference_pool: Sequence[str] = tuple(REFERENCE_POOL)
     reference_fights: int = 100
     search_space: str | None = None
     sample: str | None = None
-    hyperband: bool = False
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> SweepOptions:
+        """Those among the options of ``train``."""
+        return cls(**{each.name: getattr(args, each.name) for each in fields(cls) if hasattr(args, each.name)})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options to a parser, ``--pruner`` among them, which Hyperband is added to."""
+    """Adds the options to rl-zoo3's parser, and Hyperband to its ``--pruner``."""
     options = parser.add_argument_group("sweeps")
-    options.add_argument(
-        "--reference-pool",
-        nargs="+",
-        default=list(REFERENCE_POOL),
-        metavar="OPPONENT",
-        help="Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted).",
-    )
-    options.add_argument("--reference-fights", default="100", metavar="N", help="Fights against each of them (100).")
+    whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
+    options.add_argument("--reference-pool", nargs="+", default=REFERENCE_POOL, metavar="OPPONENT", help=whom)
+    options.add_argument("--reference-fights", type=int, default=100, metavar="N", help="Fights against each (100).")
     options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
     options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
-    options.add_argument("--pruner", help=f"How bad trials are stopped early: {', '.join(PRUNERS)} (median).")
-
-
-def read_options(given: argparse.Namespace) -> tuple[SweepOptions, list[str]]:
-    """The options that `add_options` added, and what rl-zoo3 is to be told about them.
-
-    Raises `Refusal` for impossible values.
-    """
-    values = {field.name: getattr(given, field.name) for field in fields(SweepOptions) if field.name != "hyperband"}
-    values["reference_pool"] = tuple(values["reference_pool"])
-    if not given.reference_fights.isdecimal() or int(given.reference_fights) < 1:
-        raise Refusal(f"--reference-fights must be a positive integer, got {given.reference_fights!r}")
-    values["reference_fights"] = int(given.reference_fights)
-    with refusals():
-        require_all_known("pruner", {given.pruner} - {None}, PRUNERS)
-    hyperband = given.pruner == HYPERBAND
-    theirs = [] if hyperband or given.pruner is None else ["--pruner", given.pruner]
-    return SweepOptions(**values, hyperband=hyperband), theirs
+    for action in parser._actions:
+        if action.dest == "pruner":
+            action.choices = PRUNERS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import optuna
 import yaml
 from optuna.storages import BaseStorage
@@ -14,11 +15,22 @@ from optuna.trial import FrozenTrial, TrialState
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.pictures import PICTURES
 from sb3_pvp.zoo.sweeps.storage import find_trial
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, is_abandoned, read_settings
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 TRIALS, BEST = "trials.csv", "best.yml"
+#: Pictures, and which of `optuna.visualization` each is.
+_PICTURES = {
+    "history": "plot_optimization_history",
+    "courses": "plot_intermediate_values",
+    "importances": "plot_param_importances",
+    "slices": "plot_slice",
+}
+#: The least number of finished trials of which a best share can be compared with the others.
+_ENOUGH_TO_COMPARE = 4
 
 
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> list[str]:
@@ -33,15 +45,14 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
         write_atomically(folder / BEST, best_configuration(study)[1])
     except Refusal as error:
         missing.append(f"{BEST}: {error}")
-    if with_pictures:
-        for name, draw in PICTURES.items():
-            try:
-                figure = draw(study)
-            except (ValueError, RuntimeError) as error:
-                missing.append(f"{name}.png: {error}")
-                continue
-            with replacing(folder / f"{name}.png") as partial:
-                figure.savefig(partial, dpi=100)
+    for name in _PICTURES if with_pictures else ():
+        try:
+            figure = _draw(study, name)
+        except (ValueError, RuntimeError) as error:
+            missing.append(f"{name}.png: {error}")
+            continue
+        with replacing(folder / f"{name}.png") as partial:
+            figure.savefig(partial, dpi=100, bbox_inches="tight")
     return missing
 
 
@@ -93,6 +104,30 @@ def overview(storage: BaseStorage, locks: Locks) -> list[dict[str, Any]]:
 
 def summary(trial: FrozenTrial) -> dict[str, Any]:
     """What is known of a trial, as plain values."""
-    value, attempts = trial.value, trial.user_attrs.get(ATTEMPTS, 0)
-    known: Mapping[str, Any] = {"trial": trial.number, "value": value, "seed": trial.user_attrs.get(SEED)}
+    seed, attempts = trial.user_attrs.get(SEED), trial.user_attrs.get(ATTEMPTS, 0)
+    known = {"trial": trial.number, "value": trial.value, "seed": seed}
     return {**known, "attempts": attempts + 1, "params": trial.params}
+
+
+def _draw(study: optuna.Study, name: str) -> Figure:
+    """Raises `ValueError` if too few trials have come to their end."""
+    import matplotlib.pyplot as plt
+    from optuna.importance import PedAnovaImportanceEvaluator
+    from optuna.visualization import matplotlib as pictures
+
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not complete:
+        raise ValueError("no trial has come to its end yet")
+    if name == "importances" and len(complete) < _ENOUGH_TO_COMPARE:
+        raise ValueError(f"needs {_ENOUGH_TO_COMPARE} trials that came to their end")
+    pool = read_settings(study).measure.get("reference_pool")
+    keywords: dict[str, Any] = {"target_name": "mean reward" if pool is None else f"win rate against {', '.join(pool)}"}
+    # The one that Optuna takes by default draws from trees, for minutes.
+    keywords = {"evaluator": PedAnovaImportanceEvaluator()} if name == "importances" else keywords
+    with warnings.catch_warnings(), plt.style.context("default"):
+        warnings.simplefilter("ignore")  # all of them are experimental
+        axes = getattr(pictures, _PICTURES[name])(study, **({} if name == "courses" else keywords))
+    figure: Figure = np.ravel(axes)[0].figure
+    figure.set_size_inches(max(8.0, 3.0 * np.size(axes)), 5)
+    plt.close(figure)  # which pyplot would keep
+    return figure

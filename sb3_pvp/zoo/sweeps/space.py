@@ -10,14 +10,15 @@ A file with a search space maps names to what is known of each parameter; only t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from sb3_pvp.common.arguments import NUMBER, TEXT
 from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.presets.presets import hyperparams_folder
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -33,6 +34,9 @@ UNITS = {
     "rows": "share of the environments, in pairs",
     "rows_left": "share of the environments left",
 }
+CATEGORICAL, UNIFORM, LOG_UNIFORM = "categorical", "uniform", "log_uniform"
+#: What says which values parameters of a kind have.
+KINDS = {CATEGORICAL: ("choices",), UNIFORM: ("low", "high"), LOG_UNIFORM: ("low", "high")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,166 +45,88 @@ class Parameter:
 
     Attributes:
         name: what studies call it.
+        kind: a key of `KINDS`.
         target: where it goes in the hyperparameters: a path like ``policy_kwargs.net_arch``, with the class of a
             callback as a step.
         meaning: a few words for people.
         unit: a key of `UNITS`.
+        choices: numbers and texts, if it is categorical.
+        low: the least number otherwise; log-uniform ones are above 0.
+        high: the largest number.
     """
 
-    kind: ClassVar[str]
     name: str
+    kind: str
     target: str
     meaning: str = ""
     unit: str = "value"
+    choices: tuple[str | int | float, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
 
     def __post_init__(self) -> None:
-        for key in ("name", "target", "meaning", "unit"):
+        for key in ("target", "meaning", "unit"):
             TEXT.read(f"{key} of parameter {self.name!r}", getattr(self, key))
         require_known(f"unit of parameter {self.name!r}", self.unit, UNITS)
+        if self.kind == CATEGORICAL:
+            if not self.choices or not all(type(each) in (str, int, float) for each in self.choices):
+                raise ValueError(f"choices of parameter {self.name!r} must be texts and numbers, got {self.choices!r}")
+            return
+        for key in ("low", "high"):
+            NUMBER.read(f"{key} of parameter {self.name!r}", getattr(self, key))
+        above = "above 0 " if self.kind == LOG_UNIFORM else ""
+        if not self.low < self.high or (above and self.low <= 0):
+            raise ValueError(f"low of parameter {self.name!r} must be {above}below high, got {self.low}, {self.high}")
 
     def distribution(self) -> BaseDistribution:
         """What Optuna draws from."""
-        raise NotImplementedError
+        from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+        if self.choices:
+            return CategoricalDistribution(self.choices)
+        return FloatDistribution(self.low, self.high, log=self.kind == LOG_UNIFORM)
 
     def wandb(self) -> dict[str, Any]:
         """The same in the terms of W&B's sweeps."""
-        raise NotImplementedError
+        if self.choices:
+            return {"values": list(self.choices)}
+        distribution = "log_uniform_values" if self.kind == LOG_UNIFORM else "uniform"
+        return {"distribution": distribution, "min": self.low, "max": self.high}
 
     def range(self) -> str:
         """The values in words."""
-        raise NotImplementedError
+        if self.choices:
+            return "one of " + ", ".join(map(str, self.choices))
+        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
 
     def first(self) -> str | int | float:
         """One of the values."""
-        raise NotImplementedError
+        return self.choices[0] if self.choices else self.low
 
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
-        raise NotImplementedError
+        is_between = NUMBER.fits(value) and self.low <= value <= self.high
+        if not (value in self.choices and not isinstance(value, bool) if self.choices else is_between):
+            raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
 
     def nearest(self, value: Any) -> str | int | float:
         """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
-        raise NotImplementedError
-
-    def _refuse(self, value: Any) -> None:
-        raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Categorical(Parameter):
-    """One of several numbers or texts."""
-
-    kind = "categorical"
-    choices: tuple[str | int | float, ...]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "choices", tuple(self.choices))
-        if not self.choices or not all(type(each) in (str, int, float) for each in self.choices):
-            raise ValueError(f"choices of parameter {self.name!r} must be texts and numbers, got {self.choices!r}")
-
-    def distribution(self) -> BaseDistribution:
-        """What Optuna draws from."""
-        from optuna.distributions import CategoricalDistribution
-
-        return CategoricalDistribution(self.choices)
-
-    def wandb(self) -> dict[str, Any]:
-        """The same in the terms of W&B's sweeps."""
-        return {"values": list(self.choices)}
-
-    def range(self) -> str:
-        """The values in words."""
-        return "one of " + ", ".join(map(str, self.choices))
-
-    def first(self) -> str | int | float:
-        """One of the values."""
-        return self.choices[0]
-
-    def check(self, value: Any) -> None:
-        """Raises `ValueError` unless this is a value that may be drawn."""
-        if isinstance(value, bool) or value not in self.choices:
-            self._refuse(value)
-
-    def nearest(self, value: Any) -> str | int | float:
-        """The choice itself, or that of the numbers which is next to a number."""
-        numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-        if NUMBER.fits(value) and value not in self.choices and numbers:
-            return min(numbers, key=lambda number: abs(number - value))
+        if NUMBER.fits(value):
+            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
+            limited = float(min(max(value, self.low), self.high))
+            value = min(numbers, key=lambda number: abs(number - value), default=value) if self.choices else limited
         self.check(value)
-        return next(choice for choice in self.choices if choice == value)
+        nearest: str | int | float = value
+        return nearest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Uniform(Parameter):
-    """A number from ``low`` to ``high``."""
-
-    kind = "uniform"
-    _log: ClassVar[bool] = False
-    _wandb: ClassVar[str] = "uniform"
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("low", "high"):
-            NUMBER.read(f"{key} of parameter {self.name!r}", getattr(self, key))
-        if not self.low < self.high or (self._log and self.low <= 0):
-            above = "above 0 " if self._log else ""
-            raise ValueError(
-                f"low of parameter {self.name!r} must be {above}below high, got {self.low} and {self.high}"
-            )
-
-    def distribution(self) -> BaseDistribution:
-        """What Optuna draws from."""
-        from optuna.distributions import FloatDistribution
-
-        return FloatDistribution(self.low, self.high, log=self._log)
-
-    def wandb(self) -> dict[str, Any]:
-        """The same in the terms of W&B's sweeps."""
-        return {"distribution": self._wandb, "min": self.low, "max": self.high}
-
-    def range(self) -> str:
-        """The values in words."""
-        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self._log else ''}"
-
-    def first(self) -> float:
-        """One of the values."""
-        return self.low
-
-    def check(self, value: Any) -> None:
-        """Raises `ValueError` unless this is a value that may be drawn."""
-        if not NUMBER.fits(value) or not self.low <= value <= self.high:
-            self._refuse(value)
-
-    def nearest(self, value: Any) -> float:
-        """The number itself, or the limit beyond which it is."""
-        if not NUMBER.fits(value):
-            self._refuse(value)
-        return float(min(max(value, self.low), self.high))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogUniform(Uniform):
-    """A number from ``low`` to ``high`` whose logarithm is uniform."""
-
-    kind = "log_uniform"
-    _log = True
-    _wandb = "log_uniform_values"
-
-
-KINDS: dict[str, type[Parameter]] = {each.kind: each for each in (Categorical, Uniform, LogUniform)}
 Space = tuple[Parameter, ...]
 
 
 def as_dict(space: Iterable[Parameter]) -> dict[str, dict[str, Any]]:
     """The space as plain values, as in a file."""
-    described: dict[str, dict[str, Any]] = {}
-    for parameter in space:
-        values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(parameter).items()}
-        described[parameter.name] = {"kind": parameter.kind, **{key: values[key] for key in values if key != "name"}}
-    return described
+    plain = ((each, {**asdict(each), "choices": list(each.choices)}) for each in space)
+    return {each.name: {key: values[key] for key in _keys(each.kind)} for each, values in plain}
 
 
 def from_dict(described: Mapping[str, Any], defaults: Iterable[Parameter] = ()) -> Space:
@@ -214,11 +140,10 @@ def from_dict(described: Mapping[str, Any], defaults: Iterable[Parameter] = ()) 
     return tuple(_parameter(str(name), values, known.get(str(name), {})) for name, values in described.items())
 
 
-def read_space(path: Path, defaults: Iterable[Parameter]) -> Space:
+def read_space(path: Path, defaults: Iterable[Parameter] = ()) -> Space:
     """The space in a yaml file, see `from_dict`; raises `ValueError` or `OSError` for what is none."""
     try:
-        described = yaml.safe_load(path.read_text())
-        return from_dict(described, defaults)
+        return from_dict(yaml.safe_load(path.read_text()), defaults)
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -230,15 +155,24 @@ def as_markdown(space: Iterable[Parameter]) -> str:
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
 
 
+def _keys(kind: str) -> tuple[str, ...]:
+    return ("kind", "target", "meaning", "unit", *KINDS[kind])
+
+
 def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
     if not isinstance(values, Mapping):
         raise ValueError(f"parameter {name!r} must be a mapping, got {values!r}; known are {', '.join(KINDS)}")
     kind = values.get("kind", default.get("kind"))
     require_known(f"kind of parameter {name!r}", kind, KINDS)
-    names = [field.name for field in fields(KINDS[kind]) if field.name != "name"]
-    given = {key: value for key, value in {**default, **values}.items() if key != "kind"}
-    require_all_known(f"key of parameter {name!r}", values.keys() - {"kind"}, names)
-    missing = {"target", "choices", "low", "high"} & set(names) - given.keys()
+    require_all_known(f"key of parameter {name!r}", values, _keys(kind))
+    given = {key: value for key, value in {**default, **values, "kind": kind}.items() if key in _keys(kind)}
+    missing = {"target", *KINDS[kind]} - given.keys()
     if missing:
         raise ValueError(f"parameter {name!r} needs {', '.join(sorted(missing))}")
-    return KINDS[kind](name=name, **{key: value for key, value in given.items() if key in names})
+    choices = tuple(given.pop("choices", ()))
+    return Parameter(name=name, choices=choices, **given)
+
+
+#: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out. The file is
+#: called ``.yaml`` because every ``.yml`` in that folder is a preset.
+DEFAULT_SPACE = read_space(hyperparams_folder() / "search_space.yaml")

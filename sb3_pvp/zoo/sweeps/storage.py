@@ -8,19 +8,19 @@ import json
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import optuna
 import sqlalchemy
+from filelock import FileLock
 from optuna.exceptions import OptunaError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.zoo.sweeps.locks import FileLocks, JournalLock, Locks, NoLocks, PostgresLocks
+from sb3_pvp.common.names import require_known
+from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, FileLocks, Locks, PostgresLocks
 
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
@@ -40,25 +40,25 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
         Refusal: for what cannot be opened.
     """
     if storage is None:
-        return InMemoryStorage(), NoLocks()
+        return InMemoryStorage(), Locks()
     if storage.endswith(".log"):
         path = _file(storage, must_exist)
+        locks = FileLocks(path)
         with refusals(KeyError, about=f"cannot open the storage {storage}"):
             _check_journal(path)
             if not must_exist:
-                _drop_torn_line(path)
-            return JournalStorage(JournalFileBackend(str(path), _journal_lock(path))), FileLocks(path)
+                _drop_torn_line(path, locks.of_journal())
+            # Whatever has `acquire` and `release` will do.
+            return JournalStorage(JournalFileBackend(str(path), locks.of_journal())), locks  # type: ignore[arg-type]
     url = _url(storage)
-    if url.get_backend_name() == "sqlite":
-        locks: Locks = FileLocks(_file(url.database or "", must_exist))
-    else:
-        locks = PostgresLocks(url)
-    arguments = {"connect_args": {"timeout": _PATIENCE}} if isinstance(locks, FileLocks) else {}
+    is_file = url.get_backend_name() == "sqlite"
+    others = FileLocks(_file(url.database or "", must_exist)) if is_file else PostgresLocks(url)
+    arguments = {"connect_args": {"timeout": _PATIENCE}} if is_file else {}
     shown = sqlalchemy.make_url(storage).render_as_string()  # without its password
     refused = refusals(SQLAlchemyError, OptunaError, KeyError, about=f"cannot open the storage {shown}")
     # Two processes must not make the same tables.
-    with refused, nullcontext() if must_exist else locks.exclusive():
-        return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments), locks
+    with refused, nullcontext() if must_exist else others.held(EXCLUSIVE):
+        return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments), others
 
 
 def find_study(storage: BaseStorage, name: str | None) -> optuna.Study:
@@ -68,9 +68,10 @@ def find_study(storage: BaseStorage, name: str | None) -> optuna.Study:
         raise Refusal("there is no study in that storage")
     if name is None and len(names) > 1:
         raise Refusal(f"which study? Give --study-name, one of: {', '.join(names)}")
+    name = name or names[0]
     with refusals():
-        require_all_known("study", {name} - {None}, names)
-    return optuna.load_study(study_name=name or names[0], storage=storage)
+        require_known("study", name, names)
+    return optuna.load_study(study_name=name, storage=storage)
 
 
 def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
@@ -88,15 +89,13 @@ def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
 
 
 def _url(storage: str) -> sqlalchemy.URL:
-    try:
+    with refusals(sqlalchemy.exc.ArgumentError, about=f"--storage must be {_KINDS}, got {storage!r}"):
         url = sqlalchemy.make_url(storage)
-    except sqlalchemy.exc.ArgumentError:
-        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}") from None
-    backend = url.get_backend_name()
-    if backend == "sqlite" and url.database not in (None, "", ":memory:"):
-        return url
-    if backend not in ("postgresql", "postgres"):
-        raise Refusal(f"--storage must be {_KINDS}, got {storage!r}")
+        backend = url.get_backend_name()
+        if backend == "sqlite" and url.database not in (None, "", ":memory:"):
+            return url
+        if backend not in ("postgresql", "postgres"):
+            raise ValueError("it is something else")
     if find_spec("psycopg") is None:
         raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
     return url.set(drivername="postgresql+psycopg")
@@ -110,40 +109,22 @@ def _file(name: str, must_exist: bool) -> Path:
     return path.absolute()
 
 
-def _journal_lock(path: Path) -> Any:
-    # Optuna's own are the second best.
-    return JournalFileOpenLock(str(path)) if find_spec("fcntl") is None else JournalLock(path)
-
-
 def _check_journal(path: Path) -> None:
     """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        first = file.readline()
-    is_journal = _is_record(first) if first.endswith(b"\n") else first.startswith(_RECORD) or _RECORD.startswith(first)
+    first = b""
+    if path.exists():
+        with path.open("rb") as file:
+            first = file.readline()
+    try:
+        is_journal = "op_code" in json.loads(first)
+    except (ValueError, TypeError, RecursionError):
+        is_journal = not first.endswith(b"\n") and (first.startswith(_RECORD) or _RECORD.startswith(first))
     if not is_journal:
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
 
 
-def _is_record(line: bytes) -> bool:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and "op_code" in record
-
-
-def _drop_torn_line(path: Path) -> None:
+def _drop_torn_line(path: Path, lock: FileLock) -> None:
     """Cuts off the rest of a record that was not written to its end; Optuna would never read on from there."""
-    if not path.is_file() or not path.stat().st_size:
-        return
-    lock = _journal_lock(path)
-    lock.acquire()
-    try:
-        with path.open("rb+") as file:
-            content = file.read()
-            if not content.endswith(b"\n"):
-                file.truncate(content.rfind(b"\n") + 1)
-    finally:
-        lock.release()
+    if path.is_file() and path.stat().st_size:
+        with lock, path.open("rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)

@@ -9,6 +9,7 @@ have without.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,9 +23,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.presets.presets import renamed
-from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters
-from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.own_values import own_values
+from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters, own_values
+from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, Locks
 from sb3_pvp.zoo.sweeps.space import Space, from_dict
 
 #: The attribute of a study with its `Settings`.
@@ -35,7 +35,6 @@ SEED, PROCESS, ATTEMPTS, RETRY_OF = "seed", "process", "attempts", "retry_of"
 MAX_ATTEMPTS = 3
 
 _VERSION = 1
-_FINISHED_BY_OTHERS = (optuna.exceptions.UpdateFinishedTrialError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Settings:
         env_id: the environment.
         n_timesteps: the length of a trial.
         block: the hyperparameters that are not varied, and what the varied ones replace.
-        space: `sb3_pvp.zoo.sweeps.space.as_dict` of what is varied.
+        space: what is varied, see `sb3_pvp.zoo.sweeps.space.as_dict`.
         measure: how trials are measured.
         seed: from which those of the trials follow.
     """
@@ -68,10 +67,6 @@ class Settings:
         """The whole configuration of a trial, for a run of another length if one is given."""
         return hyperparameters(sample, self.parameters(), self.block, n_timesteps or self.n_timesteps)
 
-    def own_values(self) -> dict[str, Any]:
-        """What one would have to draw to get the block itself."""
-        return own_values(self.parameters(), self.block, self.n_timesteps)
-
 
 def read_settings(study: optuna.Study) -> Settings:
     """The settings of a study; raises `Refusal` if it is not one of these."""
@@ -88,7 +83,7 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
 
     Only the seed may differ. Raises `Refusal` if anything else does.
     """
-    with locks.exclusive():
+    with locks.held(EXCLUSIVE):
         if name in optuna.get_all_study_names(storage):
             study = optuna.load_study(study_name=name, storage=storage)
         else:
@@ -97,7 +92,7 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
         if is_empty and SETTINGS not in study.user_attrs:  # new, or killed before it had them
             study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
         begun = read_settings(study)
-        if is_empty and (own := begun.own_values()):
+        if is_empty and (own := own_values(begun.parameters(), begun.block, begun.n_timesteps)):
             study.enqueue_trial(own)
     wanted = json.loads(json.dumps({**asdict(settings), "seed": begun.seed}))
     for path, before, now in _differences(asdict(begun), wanted):
@@ -138,15 +133,13 @@ class TrialQueue:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Around the work of this process."""
-        self._process = self._locks.join()
-        try:
+        self._process = uuid.uuid4().hex
+        with self._locks.held(self._process):
             yield
-        finally:
-            self._locks.leave()
 
     def take(self) -> optuna.Trial | None:
         """The next trial, with its parameters drawn; ``None`` if as many as were asked for are done or being done."""
-        with self._locks.exclusive():
+        with self._locks.held(EXCLUSIVE):
             self._retry_abandoned()
             trials = self._study.get_trials(deepcopy=False)
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
@@ -155,21 +148,18 @@ class TrialQueue:
                 return None
             return self._ask(len(trials))
 
-    def complete(self, trial: optuna.Trial, value: float) -> None:
-        """Keeps the result of a trial that has come to its end."""
-        self._tell(trial, value, TrialState.COMPLETE)
-
-    def prune(self, trial: optuna.Trial) -> None:
-        """Keeps that a trial was stopped early."""
-        self._tell(trial, None, TrialState.PRUNED)
-
-    def fail(self, trial: optuna.Trial) -> None:
-        """Keeps that a trial cannot be done."""
-        self._tell(trial, None, TrialState.FAIL)
+    def finish(self, trial: optuna.Trial, state: TrialState, value: float | None = None) -> None:
+        """Keeps how a trial has ended: with a result, stopped early, or with an error."""
+        try:
+            self._study.tell(trial, value, state=state)
+        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):  # somebody else has finished it
+            if self._study.get_trials(deepcopy=False)[trial.number].state is not TrialState.FAIL:
+                raise
+            print(f"Trial {trial.number} was taken for lost, and tried again: this result does not count")
 
     def give_back(self, trial: optuna.Trial) -> None:
         """Lets the parameters of a trial that was interrupted be tried again."""
-        with self._locks.exclusive():
+        with self._locks.held(EXCLUSIVE):
             frozen = self._study.get_trials(deepcopy=False)[trial.number]
             if frozen.state is TrialState.RUNNING:  # and nobody took it for lost
                 self._retry(frozen)
@@ -180,25 +170,21 @@ class TrialQueue:
         trial = self._study.ask(self._distributions)
         trial.set_user_attr(PROCESS, self._process)
         if SEED not in trial.user_attrs:
-            trial.set_user_attr(SEED, self._seed_of(trial.number))
+            trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
         return trial
 
-    def _seed_of(self, number: int) -> int:
-        return derived_seed(self._seed, number, "trial")
-
     def _retry_abandoned(self) -> None:
-        trials = self._study.get_trials(deepcopy=False)
-        left = {
-            trial.number for trial in trials if self._is_killed_while_drawing(trial) or is_abandoned(trial, self._locks)
-        }
+        # Who has the lock sees a trial of nobody only if its process was killed before it told whose that is.
+        left = [
+            trial.number
+            for trial in self._study.get_trials(deepcopy=False)
+            if is_abandoned(trial, self._locks)
+            or (trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs)
+        ]
         # The last that a process did before it was gone may have been to finish its trial: it is time to look again.
         for trial in self._study.get_trials(deepcopy=False) if left else []:
             if trial.number in left and trial.state is TrialState.RUNNING:
                 self._retry(trial)
-
-    def _is_killed_while_drawing(self, trial: FrozenTrial) -> bool:
-        """Who has the lock sees only trials that have told whose they are, or never will."""
-        return trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs
 
     def _retry(self, trial: FrozenTrial) -> None:
         """Lets a trial be tried again, and then fails it: whoever is killed in between has lost and doubled nothing."""
@@ -208,18 +194,10 @@ class TrialQueue:
         trials = self._study.get_trials(deepcopy=False)
         is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in trials)
         if params and attempts < MAX_ATTEMPTS and not is_queued:
-            seed = trial.user_attrs.get(SEED, self._seed_of(trial.number))
-            attributes = {SEED: seed, ATTEMPTS: attempts, RETRY_OF: trial.number}
+            seed = {SEED: derived_seed(self._seed, trial.number, "trial")} | trial.user_attrs
+            attributes = {SEED: seed[SEED], ATTEMPTS: attempts, RETRY_OF: trial.number}
             self._study.enqueue_trial(params, user_attrs=attributes)
         self._study.tell(trial.number, state=TrialState.FAIL)
-
-    def _tell(self, trial: optuna.Trial, value: float | None, state: TrialState) -> None:
-        try:
-            self._study.tell(trial, value, state=state)
-        except _FINISHED_BY_OTHERS:
-            if self._study.get_trials(deepcopy=False)[trial.number].state is not TrialState.FAIL:
-                raise
-            print(f"Trial {trial.number} was taken for lost, and tried again: this result does not count")
 
 
 def derived_seed(seed: int, number: int, purpose: str) -> int:

@@ -7,70 +7,31 @@ import gc
 import io
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import optuna
 import torch
 import yaml
-from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
+from optuna.trial import TrialState
 
+from sb3_pvp.common.errors import TrainingInterrupted
 from sb3_pvp.zoo.sweeps.conversion import Block
-from sb3_pvp.zoo.sweeps.evaluation import Measure, SweepEvalCallback
+from sb3_pvp.zoo.sweeps.evaluation import SweepEvalCallback
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Settings, TrialQueue
+
+if TYPE_CHECKING:
+    from sb3_pvp.zoo.sweeps.manager import SweepingManager
 
 #: The file in the folder of a trial with its configuration, which ``train -conf`` reads.
 CONFIG = "hyperparameters.yml"
-
-
-class Experiment(Protocol):
-    """What a trial needs of rl-zoo3's experiment manager."""
-
-    callbacks: list[BaseCallback]
-
-    def setup_experiment(self) -> Any:
-        """Makes the model."""
-
-    def learn(self, model: Any) -> None:
-        """Trains it, and closes its environment."""
-
-    def save_trained_model(self, model: Any) -> None:
-        """Saves it."""
-
-    def close_envs(self) -> None:
-        """Closes all environments that were made."""
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What trials are made with.
-
-    Attributes:
-        make_experiment: from the path of a configuration, the folder for all files, and a seed.
-        make_measure: says how good a model is.
-        n_evaluations: how often, in a trial.
-        interruptions: errors that are no fault of a trial, which is done again when the work goes on.
-        keep_in: the folder for the folders of trials; ``None``: they go with the trial.
-        verbose: 0: tells nothing, 1: a line for each trial, 2: whatever training tells.
-    """
-
-    make_experiment: Callable[[Path, Path, int], Experiment]
-    make_measure: Callable[[Experiment], Measure]
-    n_evaluations: int
-    interruptions: tuple[type[Exception], ...] = ()
-    keep_in: Path | None = None
-    verbose: int = 1
 
 
 class Diverged(Exception):
     """The weights of a model are no numbers any more."""
 
 
-def work(queue: TrialQueue, settings: Settings, workshop: Workshop) -> None:
+def work(queue: TrialQueue, settings: Settings, manager: SweepingManager) -> None:
     """Does trials until there are none left, or somebody interrupts.
 
     An error in a trial is shown. It ends the work if more trials failed here than came to their end: it is not what was
@@ -80,19 +41,19 @@ def work(queue: TrialQueue, settings: Settings, workshop: Workshop) -> None:
     with queue.working():
         while (trial := queue.take()) is not None:
             try:
-                _run(trial, queue, settings, workshop)
+                _run(trial, queue, settings, manager)
                 finished += 1
             except KeyboardInterrupt:
                 queue.give_back(trial)
                 print("Interrupted: the same command goes on")
                 return
-            except workshop.interruptions:
+            except TrainingInterrupted:  # no fault of the trial, which is done again when the work goes on
                 queue.give_back(trial)
                 raise
             except optuna.exceptions.UpdateFinishedTrialError:
                 print(f"Trial {trial.number} was taken for lost, and is tried again elsewhere")
             except Exception:
-                queue.fail(trial)
+                queue.finish(trial, TrialState.FAIL)
                 failed += 1
                 if failed > finished:
                     raise
@@ -100,84 +61,58 @@ def work(queue: TrialQueue, settings: Settings, workshop: Workshop) -> None:
             gc.collect()  # callbacks and models hold on to one another
 
 
-def _run(trial: optuna.Trial, queue: TrialQueue, settings: Settings, workshop: Workshop) -> None:
-    block = settings.hyperparameters(trial.params)
-    with _folder(trial, workshop) as folder:
+def _run(trial: optuna.Trial, queue: TrialQueue, settings: Settings, manager: SweepingManager) -> None:
+    block, value, result = settings.hyperparameters(trial.params), None, "stopped early"
+    with tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_") as name:
+        folder = Path(manager.optimization_log_path or name) / f"trial_{trial.number}"
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            value = _train(trial, block, settings, workshop, folder)
+            value = _train(trial, block, settings, manager, folder)
         except Diverged as error:
-            value, reason = None, str(error)
-        else:
-            reason = "stopped early"
-    if value is None:
-        queue.prune(trial)
-    else:
-        queue.complete(trial, value)
-    if workshop.verbose:
-        result = reason if value is None else f"{value:.4f}"
+            result = str(error)
+    queue.finish(trial, TrialState.PRUNED if value is None else TrialState.COMPLETE, value)
+    if manager.verbose:
         again = " (again)" if ATTEMPTS in trial.user_attrs else ""
+        result = result if value is None else f"{value:.4f}"
         print(f"Trial {trial.number}{again}: {result}, {trial.params}", flush=True)
 
 
-def _train(trial: optuna.Trial, block: Block, settings: Settings, workshop: Workshop, folder: Path) -> float | None:
+def _train(
+    trial: optuna.Trial, block: Block, settings: Settings, manager: SweepingManager, folder: Path
+) -> float | None:
     """The result of a trial, ``None`` if it was stopped early; raises `Diverged` for one of which nothing came."""
-    config = folder / CONFIG
+    config, n_evaluations = folder / CONFIG, settings.measure["n_evaluations"]
     config.write_text(yaml.safe_dump({settings.env_id: block}))
-    quiet = contextlib.nullcontext() if workshop.verbose >= 2 else contextlib.redirect_stdout(io.StringIO())
-    experiment = workshop.make_experiment(config, folder, trial.user_attrs[SEED])
+
+    def report(value: float, number: int) -> bool:
+        trial.report(value, number)
+        return number < n_evaluations and trial.should_prune()
+
+    experiment = manager.experiment(settings, config, folder, trial.user_attrs[SEED])
     model = measure = evaluation = None
     try:
-        with quiet:
+        with contextlib.nullcontext() if manager.verbose >= 2 else contextlib.redirect_stdout(io.StringIO()):
             model, _ = experiment.setup_experiment()
-            measure = workshop.make_measure(experiment)
-            evaluation = SweepEvalCallback(
-                measure, workshop.n_evaluations, settings.n_timesteps, _reporter(trial, workshop.n_evaluations)
-            )
+            measure = experiment.measure()
+            evaluation = SweepEvalCallback(measure, n_evaluations, settings.n_timesteps, report)
             experiment.callbacks.append(evaluation)
             experiment.learn(model)
-            if workshop.keep_in is not None:
+            if manager.optimization_log_path:
                 experiment.save_trained_model(model)
+    except TrainingInterrupted:
+        raise
     except (ValueError, AssertionError, RuntimeError) as error:
-        if isinstance(error, workshop.interruptions) or model is None or is_finite(model):
+        if model is None or all(bool(torch.isfinite(weights).all()) for weights in model.policy.parameters()):
             raise
         raise Diverged(f"diverged ({error})") from error
     finally:
-        if evaluation is None or not evaluation.is_over:
-            _end(experiment.callbacks)
+        # Callbacks clean up, such as end processes of theirs: rl-zoo3 tells only the first one of a break-off.
+        for callback in experiment.callbacks if evaluation is None or not evaluation.is_over else ():
+            with contextlib.suppress(Exception):
+                callback.on_training_end()
         if measure is not None:
             measure.close()
         experiment.close_envs()
     if not evaluation.is_over:
         raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
     return evaluation.result
-
-
-def _end(callbacks: list[BaseCallback]) -> None:
-    """Lets callbacks clean up, such as end processes of theirs, of which rl-zoo3 tells only the first one."""
-    for callback in callbacks:
-        with contextlib.suppress(Exception):
-            callback.on_training_end()
-
-
-def is_finite(model: MaskablePPO) -> bool:
-    """Whether all weights of a model are numbers."""
-    return all(bool(torch.isfinite(weights).all()) for weights in model.policy.parameters())
-
-
-def _reporter(trial: optuna.Trial, n_evaluations: int) -> Callable[[float, int], bool]:
-    def report(value: float, number: int) -> bool:
-        trial.report(value, number)
-        return number < n_evaluations and trial.should_prune()
-
-    return report
-
-
-@contextmanager
-def _folder(trial: optuna.Trial, workshop: Workshop) -> Iterator[Path]:
-    if workshop.keep_in is None:
-        with tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_") as name:
-            yield Path(name)
-    else:
-        folder = workshop.keep_in / f"trial_{trial.number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder

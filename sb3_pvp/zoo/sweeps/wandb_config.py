@@ -12,15 +12,13 @@ from sb3_pvp.zoo.sweeps.space import Space
 def configuration(
     preset: str, env_id: str, space: Space, search_space: Path | None = None, n_timesteps: int | None = None
 ) -> dict[str, Any]:
-    """What ``wandb sweep`` reads, as plain values.
-
-    Its agents run ``train`` with the values that they are told; the metric is that of Optuna's trials.
+    """What ``wandb sweep`` reads; its agents run ``train`` with the values that they are told.
 
     Args:
-        preset: name or file of the preset that runs begin with.
-        env_id: its environment.
-        space: what is varied.
-        search_space: the file with that space; ``None``: it is the default one.
+        preset: name or file of the preset that runs begin with, for ``env_id``.
+        env_id: the environment.
+        space: what is varied, from the file ``search_space`` if there is one.
+        search_space: see there.
         n_timesteps: the length of a run; ``None``: that of the preset.
     """
     more = [] if n_timesteps is None else ["-n", str(n_timesteps)]
