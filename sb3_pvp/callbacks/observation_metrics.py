@@ -7,8 +7,8 @@ import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.rollouts import (
     TABLES,
     contract_of,
@@ -35,7 +35,7 @@ METRICS = {
 _STATISTICS = ("mean", "std", "min", "max")
 
 
-class ObservationMetricsCallback(BaseCallback):
+class ObservationMetricsCallback(PvpCallback):
     """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
 
     Observations have the names of the policy's contract, or their indices; those that only the critic sees begin with
@@ -56,9 +56,6 @@ class ObservationMetricsCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._names, self._critic_names = observation_names(self.model)
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         seen = self._seen()

@@ -12,22 +12,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
-from sb3_pvp.callbacks.opponent_sources import (
-    Drawn,
-    LatestPlayer,
-    OpponentSource,
-    PastPlayers,
-    Targets,
-    label_of,
-)
+from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import (
-    RunLeague,
-    learner,
-    register,
-    shared_league,
-    use_match_maker,
-)
+from sb3_pvp.callbacks.run_league import RunLeague, learner, register, shared_league, use_match_maker
 from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollouts_of
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.policies.model_files import steps_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEST_MODEL = "best_model.zip"
 
 
-class WandbArtifactsCallback(BaseCallback):
+class WandbArtifactsCallback(PvpCallback):
     """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
 
     At the end of training these are logged:
@@ -69,9 +69,6 @@ class WandbArtifactsCallback(BaseCallback):
     def _init_callback(self) -> None:
         _open_run()
         self._first_step = self.num_timesteps
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         league = _league(self.model, self._directory) if self._snapshots else None

@@ -20,10 +20,7 @@ Observations = Mapping[str, NDArray[Any]]
 
 @th.no_grad()
 def head_probabilities(
-    policy: MaskableActorCriticPolicy,
-    observations: Observations,
-    actions: NDArray[np.int64],
-    masks: NDArray[np.bool_],
+    policy: MaskableActorCriticPolicy, observations: Observations, actions: NDArray[np.int64], masks: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
     """The distributions that the heads of these actions were drawn from, float32 ``(batch, A)``; 1 for each head.
 

@@ -157,11 +157,7 @@ class ResumablePPO(MaskablePPO):
 
     @classmethod
     def load(
-        cls: type[Self],
-        path: str | Path | io.BufferedIOBase,
-        env: GymEnv | None = None,
-        *args: Any,
-        **kwargs: Any,
+        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
     ) -> Self:
         """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
 
