@@ -19,7 +19,7 @@ from sb3_pvp.callbacks.rollouts import (
     trained_rollouts,
     varying_features,
 )
-from sb3_pvp.policies.frame_statistics import FrameStatistics
+from sb3_pvp.policies.normalization import FrameStatistics
 from sb3_pvp.schedules import parse_schedule
 
 METRICS = {

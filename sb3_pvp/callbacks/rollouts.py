@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.frame_statistics import FrameStatistics
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
 
 #: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
 TABLES = ("stdout", "log", "csv")

@@ -50,7 +50,7 @@ class _Network:
         """Logits ``(batch, size)``."""
         hidden = self.first.start(latent, masks)
         if self.first.choices is not None:
-            hidden = hidden.addmm_(chosen, self.first.choices)
+            hidden = hidden.addmm_(chosen, self.first.choices[: chosen.shape[1]])
         for step in self.steps:
             hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
         return hidden
@@ -86,7 +86,7 @@ class HeadSampler:
         rules = self._heads.rules
         # Only those heads add to the log-probability that had a choice.
         heads, rows = rules.open_choices(rules.num_legal(penalties))
-        log_probs = rules.pick(scores + penalties, heads, rows).log_softmax(-1)
+        log_probs = rules.pick(scores, heads, rows).log_softmax(-1)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         return actions, scores.new_zeros(len(scores)).index_add_(0, rows, picked)
 
@@ -103,25 +103,36 @@ class HeadSampler:
     def _choose(
         self, latent: th.Tensor, masks: th.Tensor, noise: th.Tensor | None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Actions ``(batch, heads)``, and the penalties and the logits ``(batch, A)`` that led to them."""
+        """Actions ``(batch, heads)``, and the penalties and the penalised logits ``(batch, A)`` that led to them."""
         self._follow_weights()
         rules, float_masks = self._heads.rules, masks.float() if self._heads.future_masks else latent
-        state = latent.new_zeros(len(latent), self._effects.shape[1])
-        parts = dict(zip(self._parts, state.split(rules.num_flat, 1), strict=True))
-        penalties, scores = parts["penalties"].copy_(th.where(masks, 0.0, rules.penalties)), parts["scores"]
-        scores.copy_(self._direct.start(latent, float_masks))
-        actions = []
-        for start, size, network in zip(rules.starts, rules.head_sizes, self._networks, strict=True):
-            own = slice(start, start + size)
-            if "granted" in parts:
-                penalties[:, own] += self._wishes[own] * (parts["granted"][:, own] == 0)
-            if network is not None:
-                _set_where_choice(scores[:, own], penalties[:, own], network, latent, parts["chosen"], float_masks)
-            total = scores[:, own] + penalties[:, own]
-            entry = (total if noise is None else total.add_(noise[:, own])).argmax(1)
-            actions.append(entry)
-            state += self._effects.index_select(0, entry + start)
-        return th.stack(actions, 1), penalties, scores
+        sizes, penalties = list(rules.head_sizes), th.where(masks, 0.0, rules.penalties)
+        parts = {"penalties": penalties}
+        if self._heads.direct.heads:
+            parts["scores"] = self._direct.start(latent, float_masks)
+        if self._asks:
+            parts["granted"] = th.zeros_like(penalties)
+        # Each part by heads; a choice changes all parts of all later heads at once.
+        state = th.cat(list(parts.values()), 1)
+        heads = {name: part.split(sizes, 1) for name, part in zip(parts, state.split(rules.num_flat, 1), strict=True)}
+        noises = [None] * len(sizes) if noise is None else noise.split(sizes, 1)
+        chosen, actions, scores = th.zeros_like(penalties), [], []
+        for head, (start, effect, network) in enumerate(zip(rules.starts, self._effects, self._networks, strict=True)):
+            penalty, own_noise = heads["penalties"][head], noises[head]
+            if "granted" in heads:
+                penalty += self._wishes[head] * (heads["granted"][head] == 0)
+            if network is None:
+                logits = heads["scores"][head].add_(penalty)
+            else:
+                logits = _add_where_choice(network, penalty, latent, chosen[:, :start], float_masks)
+            action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
+            actions.append(action)
+            scores.append(logits)
+            if effect is not None:
+                state += effect.index_select(0, action[:, 0])
+            if self._any_network:
+                chosen[:, start : start + sizes[head]].scatter_(1, action, 1.0)
+        return th.cat(actions, 1), state[:, : rules.num_flat], th.cat(scores, 1)
 
     def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
         """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
@@ -156,15 +167,16 @@ class HeadSampler:
         bias[entries] = direct.bias
         self._direct = self._first_layer(weight.T, bias, (rules.membership @ self._heads.visible).T)
         self._networks = [self._make_network(head) for head in range(len(rules.head_sizes))]
-        nothing = th.zeros_like(rules.forbids)
-        parts = {"penalties": rules.forbids * rules.penalties}
-        parts["scores"] = nothing if self._direct.choices is None else self._direct.choices
-        if rules.has_any:
-            parts["granted"], self._wishes = rules.permits, th.where(rules.asks_any, rules.penalties, 0.0)
-        if self._heads.groups:
-            parts["chosen"] = th.eye(rules.num_flat, device=nothing.device)
-        #: What is known of a fight while its heads choose, and what the choice of each entry adds to that.
-        self._parts, self._effects = tuple(parts), th.cat(list(parts.values()), 1)
+        self._any_network = any(self._networks)
+        self._asks, effects = rules.has_any, [rules.forbids * rules.penalties]
+        if direct.heads:
+            effects.append(th.zeros_like(rules.forbids) if self._direct.choices is None else self._direct.choices)
+        if self._asks:
+            effects.append(rules.permits)
+        sizes = list(rules.head_sizes)
+        self._wishes = th.where(rules.asks_any, rules.penalties, 0.0).split(sizes)
+        #: For each head the rows of its entries: what their choice adds to the penalties, logits, ... of all heads.
+        self._effects = [rows if rows.any() else None for rows in th.cat(effects, 1).split(sizes)]
 
     def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> FirstLayer:
         """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
@@ -196,12 +208,11 @@ class HeadSampler:
         return _Network(first, steps)
 
 
-def _set_where_choice(
-    logits: th.Tensor, penalties: th.Tensor, network: _Network, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor
-) -> None:
-    """Puts the network's logits where more than one entry is free of penalties."""
+def _add_where_choice(
+    network: _Network, penalties: th.Tensor, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor
+) -> th.Tensor:
+    """Adds the network's logits where more than one entry is free of penalties."""
     rows = ((penalties == 0).sum(1) > 1).nonzero().flatten()
     if len(rows) > DENSE_SHARE * len(penalties):
-        logits.copy_(network(latent, chosen, masks))
-    elif len(rows):
-        logits[rows] = network(latent[rows], chosen[rows], masks[rows])
+        return penalties + network(latent, chosen, masks)
+    return penalties.index_add(0, rows, network(latent[rows], chosen[rows], masks[rows])) if len(rows) else penalties
