@@ -82,7 +82,7 @@ class OutcomePredictorCallback(PvpCallback):
         shape = own_shape(self.model)
         if not hasattr(self.model, "outcome_predictor"):
             self.model.outcome_predictor = OutcomePredictor(shape, **self._new)  # type: ignore[attr-defined, arg-type]
-        self.predictor: OutcomePredictor = self.model.outcome_predictor
+        self.predictor: OutcomePredictor = self.model.outcome_predictor  # type: ignore[attr-defined]
         if self.predictor.shape != shape:
             raise ValueError(
                 f"the model's outcome predictor is for observations of shape {self.predictor.shape}, not {shape}; "

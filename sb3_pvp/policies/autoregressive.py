@@ -86,7 +86,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
         # What is given here is saved with the weights, as it is.
-        names = AutoregressivePolicy.__init__.__kwdefaults__
+        names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
         self.head_sizes = _head_sizes(action_space)
         if optimizer_kwargs is None and optimizer_class is th.optim.Adam:

@@ -78,9 +78,7 @@ def _num_frames(parts: dict[str, spaces.Space]) -> int:  # type: ignore[type-arg
     return frames.pop() if len(frames) == 1 else 1
 
 
-def complete_observation(
-    observation: NDArray[Any] | dict[str, NDArray[Any]], space: spaces.Dict, masks_given: bool
-) -> dict[str, NDArray[Any]]:
+def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:
     """Fills in zeros for the parts that are missing, so that the observation fits the space.
 
     A bare array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` is the part ``"observation"``. Raises

@@ -114,8 +114,10 @@ class HeadSampler:
             parts["granted"] = th.zeros_like(penalties)
         # Each part by heads; a choice changes all parts of all later heads at once.
         state = th.cat(list(parts.values()), 1)
-        heads = {name: part.split(sizes, 1) for name, part in zip(parts, state.split(rules.num_flat, 1), strict=True)}
-        noises = [None] * len(sizes) if noise is None else noise.split(sizes, 1)
+        heads = {
+            name: th.split(part, sizes, 1) for name, part in zip(parts, th.split(state, rules.num_flat, 1), strict=True)
+        }
+        noises = [None] * len(sizes) if noise is None else th.split(noise, sizes, 1)
         chosen, actions, scores = th.zeros_like(penalties), [], []
         for head, (start, effect, network) in enumerate(zip(rules.starts, self._effects, self._networks, strict=True)):
             penalty, own_noise = heads["penalties"][head], noises[head]
@@ -145,7 +147,7 @@ class HeadSampler:
         if all(flags):
             return None
         noise = empty.exponential_().log_().neg_()
-        for flag, own in zip(flags, noise.split(list(sizes), 1), strict=True):
+        for flag, own in zip(flags, th.split(noise, list(sizes), 1), strict=True):
             if flag:
                 own.zero_()
         return noise
@@ -174,9 +176,9 @@ class HeadSampler:
         if self._asks:
             effects.append(rules.permits)
         sizes = list(rules.head_sizes)
-        self._wishes = th.where(rules.asks_any, rules.penalties, 0.0).split(sizes)
+        self._wishes = th.split(th.where(rules.asks_any, rules.penalties, 0.0), sizes)
         #: For each head the rows of its entries: what their choice adds to the penalties, logits, ... of all heads.
-        self._effects = [rows if rows.any() else None for rows in th.cat(effects, 1).split(sizes)]
+        self._effects = [rows if rows.any() else None for rows in th.split(th.cat(effects, 1), sizes)]
 
     def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> FirstLayer:
         """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""

@@ -84,5 +84,5 @@ class _PlainLoader(yaml.SafeLoader):
 
 _PlainLoader.add_constructor(
     "tag:yaml.org,2002:python/object/apply:collections.OrderedDict",
-    lambda loader, node: loader.construct_sequence(node, deep=True)[0],
+    lambda loader, node: loader.construct_sequence(node, deep=True)[0],  # type: ignore[arg-type]
 )
