@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, refuse_another_run, run_folder
+from sb3_pvp.callbacks.run_league import learner, refuse_another_run
 from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip
@@ -23,7 +22,7 @@ from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 CHECKPOINTS = "checkpoints"
 
 
-class MaskableCheckpointCallback(BaseCallback):
+class MaskableCheckpointCallback(PvpCallback):
     """Saves the model at the start of every ``save_freq``-th roll-out, and at the end of training.
 
     Files are called ``main_STEPS_steps.zip``, as those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and are
@@ -61,7 +60,7 @@ class MaskableCheckpointCallback(BaseCallback):
         self._strip_optimizer, self._directory = strip_optimizer, directory
 
     def _init_callback(self) -> None:
-        self._folder = checkpoint_folder(self.model, self._directory)
+        self._folder = path_in_run(self.model, self._directory, CHECKPOINTS)
         refuse_another_run(self.model, self._folder, max((each.age for each in checkpoints(self._folder)), default=0))
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
@@ -73,9 +72,6 @@ class MaskableCheckpointCallback(BaseCallback):
         self._rollout, self._learner, self._samples = trained_rollouts(self.model), learner(self.model), True
         if self._last_saved is None or self._rollout - self._last_saved >= self._save_freq(self._rollout):
             self._save()
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         self._samples = False
@@ -111,16 +107,13 @@ class MaskableCheckpointCallback(BaseCallback):
             if player not in kept:
                 path.unlink(missing_ok=True)
             elif self._strip_optimizer and player not in self._stripped:
-                _strip(path)
+                with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
+                    if not is_stripped(path):
+                        strip(path)
                 self._stripped.add(player)
 
     def _save_freq(self, t: int) -> float:
         return AT_LEAST_1.read("save_freq", self._schedule(t), f" after {t} roll-outs")
-
-
-def checkpoint_folder(model: BaseAlgorithm, directory: str | Path | None) -> Path:
-    """The directory, or else the folder `CHECKPOINTS` of the run."""
-    return run_folder(model) / CHECKPOINTS if directory is None else Path(directory)
 
 
 def checkpoints(folder: Path) -> list[Player]:
@@ -149,9 +142,3 @@ def spread(players: Sequence[Player], count: int) -> list[Player]:
         if len(first) <= count:
             return [players[index] for index in first.tolist()]
         spacing *= 2
-
-
-def _strip(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
-        if not is_stripped(path):
-            strip(path)

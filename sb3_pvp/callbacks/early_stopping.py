@@ -50,6 +50,8 @@ class EarlyStoppingCallback(BaseCallback):
         super().__init__(verbose)
         formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
         self._condition: Schedule = as_schedule(formula)
+        self._names = _names(self._condition)
+        self._text = getattr(self._condition, "expression", str(self._condition))
         self._warned = False
 
     def _init_callback(self) -> None:
@@ -97,20 +99,16 @@ class EarlyStoppingCallback(BaseCallback):
             self._ask("on_learn_end")
 
     def _ask(self, phase: str) -> None:
-        self._values.keep(self.logger.name_to_value)
-        variables = {**self._values.values, "phase": phase}
-        missing = _names(self._condition) - variables.keys() - {"t"}
-        if missing:
-            self._warn(sorted(missing))
-        elif not self._stops and bool(self._condition(trained_rollouts(self.model), **variables)):
+        self._values.write(self.logger.name_to_value, {})
+        variables, rollouts = {**self._values.values, "phase": phase}, trained_rollouts(self.model)
+        missing = self._names - variables.keys()
+        if missing and not self._warned:
+            self._warned = True
+            warnings.warn(f"{self._text} is false until {', '.join(sorted(missing))} is logged", stacklevel=2)
+        if not missing and not self._stops and bool(self._condition(rollouts, **variables)):
             self._stops = True
             if self.verbose and phase != "on_training_end":
-                print(f"Training ends after {trained_rollouts(self.model)} roll-outs: {_text(self._condition)}")
-
-    def _warn(self, missing: list[str]) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(f"{_text(self._condition)} is false until {', '.join(missing)} is logged", stacklevel=2)
+                print(f"Training ends after {rollouts} roll-outs: {self._text}")
 
 
 class LastValues(KVWriter):
@@ -123,15 +121,11 @@ class LastValues(KVWriter):
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
 
-    def keep(self, logged: dict[str, Any]) -> None:
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
         """Takes over the numbers among what was logged."""
-        for tag, value in logged.items():
+        for tag, value in key_values.items():
             if isinstance(value, (bool, int, float, np.number)):
                 self.values[re.sub(r"\W", "_", tag)] = float(value)
-
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
-        """Takes over a whole table."""
-        self.keep(key_values)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -142,8 +136,4 @@ def _names(condition: Schedule) -> set[str]:
     if not isinstance(condition, Expression):
         return set()
     names = {node.id for node in ast.walk(parse_formula(condition.expression)) if isinstance(node, ast.Name)}
-    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys()
-
-
-def _text(condition: Schedule) -> str:
-    return condition.expression if isinstance(condition, Expression) else str(condition)
+    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys() - {"t"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import RunLeague, learner, shared_league
+from sb3_pvp.callbacks.run_league import learner, shared_league
 from sb3_pvp.common.arguments import PATH
 from sb3_pvp.opponents.opponents import SELF_PLAY
 
@@ -21,7 +22,7 @@ METRICS = {
 }
 
 
-class EloCallback(BaseCallback):
+class EloCallback(PvpCallback):
     """Logs the ratings of the learner and of those whom it fights, from the log of the league.
 
     List it after `LeagueCallback`, which writes that log.
@@ -40,7 +41,7 @@ class EloCallback(BaseCallback):
         self._directory = directory
 
     def _init_callback(self) -> None:
-        self._run: RunLeague = shared_league(self.model, self._directory)
+        self._run = shared_league(self.model, self._directory)
         if not self._run.is_recorded:
             raise ValueError(
                 f"nobody writes down the matches of {self._run.league.folder}: list LeagueCallback before EloCallback"
@@ -51,11 +52,9 @@ class EloCallback(BaseCallback):
         self._elo_before = dict(self._run.league.ratings().elo.ratings)
         self._opponents: list[str] = []
 
-    def _on_step(self) -> bool:
-        infos = self.locals["infos"]
-        met = (str(infos[row]["opponent"]) for row in np.flatnonzero(self.locals["dones"]))
-        self._opponents += (name for name in met if name != SELF_PLAY)
-        return True
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        if info["opponent"] != SELF_PLAY:
+            self._opponents.append(str(info["opponent"]))
 
     def _on_rollout_end(self) -> None:
         ratings = self._run.league.ratings()
@@ -66,7 +65,7 @@ class EloCallback(BaseCallback):
             self.logger.record("rollout/elo/average-match", float(np.mean(before)))
         for player, rating in ratings.elo.ratings.items():
             if player.step is None:
-                self.logger.record(f"rollout/elo/{player}", rating, exclude=("stdout",))
+                self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
         skill = ratings.open_skill.skill(self._learner)
-        self.logger.record("rollout/open_skill/mu", skill.mu, exclude=("stdout",))
-        self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude=("stdout",))
+        self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")
+        self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude="stdout")

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
-
-from sb3_pvp.callbacks.run_league import register, run_folder
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run
+from sb3_pvp.callbacks.run_league import register
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
 
@@ -22,12 +20,12 @@ EPISODES = "episodes.jsonl"
 _TOLD = ("opponent", "build", "seed", "outcome")
 
 
-class EpisodeLogCallback(BaseCallback):
+class EpisodeLogCallback(PvpCallback):
     """Keeps ``episodes.jsonl``: a line of JSON for each training episode, in the order in which they end.
 
     Its keys: ``timesteps`` of the model and ``environment`` (its number); ``opponent``, ``build``, ``seed`` and
     ``outcome``, if the environment tells them; raw ``reward`` and ``length`` in steps; ``rewards``, the sums of the
-    reward components; and, from an `NhEnv` with ``episode_statistics=True``, those ``statistics`` of all that its world
+    reward components; and, from a `PvpEnv` with ``episode_statistics=True``, those ``statistics`` of all that its world
     reports, e.g. ``line["mean"]["distance"]``. ``pandas.read_json(path, lines=True)`` reads it.
 
     Episodes are written at the end of roll-outs. With `PvpPPO` a resumed run takes back what it had written after its
@@ -49,7 +47,7 @@ class EpisodeLogCallback(BaseCallback):
         self._statistics, self._given_path = tuple(statistics), path
 
     def _init_callback(self) -> None:
-        self._path = run_folder(self.model) / EPISODES if self._given_path is None else Path(self._given_path)
+        self._path = path_in_run(self.model, self._given_path, EPISODES)
         self._lines: list[str] = []
         register(self.model, "episode_log", self)
 
@@ -63,18 +61,13 @@ class EpisodeLogCallback(BaseCallback):
         if self._path.exists() and self._path.stat().st_size > state["size"]:
             os.truncate(self._path, state["size"])
 
-    def _on_step(self) -> bool:
-        for row in np.flatnonzero(self.locals["dones"]).tolist():
-            self._lines.append(json.dumps(self._line(row, self.locals["infos"][row])))
-        return True
-
     def _on_rollout_end(self) -> None:
         self._flush()
 
     def _on_training_end(self) -> None:
         self._flush()
 
-    def _line(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         episode = info.get("episode", {})
         told = {name: info[name] for name in _TOLD if name in info}
         line = {"timesteps": self.num_timesteps, "environment": row, **told}
@@ -82,7 +75,8 @@ class EpisodeLogCallback(BaseCallback):
         if "episode_rewards" in info:
             line["rewards"] = _rounded(info["episode_rewards"])
         known = info.get("episode_statistics", {})
-        return line | {name: _rounded(known[name]) for name in self._statistics if name in known}
+        line |= {name: _rounded(known[name]) for name in self._statistics if name in known}
+        self._lines.append(json.dumps(line))
 
     def _flush(self) -> None:
         if self._lines:

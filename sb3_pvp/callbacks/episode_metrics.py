@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.callbacks.run_league import register, run_folder
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run
+from sb3_pvp.callbacks.run_league import register
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.evaluation import FIELDS
 
@@ -25,7 +26,7 @@ _COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
 _COLUMNS = ("environment", "opponent", "last_step", *_COUNTS, "mean_episode_reward")
 
 
-class EpisodeMetricsCallback(BaseCallback):
+class EpisodeMetricsCallback(PvpCallback):
     """Keeps ``environments.csv``: a row for each training environment, with all that has ended in it.
 
     Columns: the number of the environment; its last opponent, as soon as an episode has ended; the time of the last
@@ -46,7 +47,7 @@ class EpisodeMetricsCallback(BaseCallback):
         self._given_path, self._flush_seconds = path, flush_seconds
 
     def _init_callback(self) -> None:
-        self._path = run_folder(self.model) / ENVIRONMENTS if self._given_path is None else Path(self._given_path)
+        self._path = path_in_run(self.model, self._given_path, ENVIRONMENTS)
         count = self.training_env.num_envs
         self._counts = {name: np.zeros(count, np.int64) for name in _COUNTS}
         self._rewards, self._opponents = np.zeros(count), [""] * count
@@ -55,19 +56,18 @@ class EpisodeMetricsCallback(BaseCallback):
 
     def get_state(self) -> dict[str, Any]:
         """All counts."""
-        counts = {name: values.copy() for name, values in self._counts.items()}
-        return {"counts": counts, "rewards": self._rewards.copy(), "opponents": list(self._opponents)}
+        return copy.deepcopy({"counts": self._counts, "rewards": self._rewards, "opponents": self._opponents})
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Goes back to the moment of `get_state`; does nothing if the number of environments has changed."""
         if len(state["opponents"]) == len(self._opponents):
-            self._counts = {name: values.copy() for name, values in state["counts"].items()}
-            self._rewards, self._opponents = state["rewards"].copy(), list(state["opponents"])
+            self._counts, self._rewards, self._opponents = (
+                copy.deepcopy(state[name]) for name in ("counts", "rewards", "opponents")
+            )
 
     def _on_step(self) -> bool:
         self._counts["total_steps"] += 1
-        for row in np.flatnonzero(self.locals["dones"]).tolist():
-            self._finish(row, self.locals["infos"][row])
+        super()._on_step()
         if time.monotonic() - self._flushed >= self._flush_seconds:
             self._flush()
         return True
@@ -75,7 +75,7 @@ class EpisodeMetricsCallback(BaseCallback):
     def _on_training_end(self) -> None:
         self._flush()
 
-    def _finish(self, row: int, info: dict[str, Any]) -> None:
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         self._counts["episodes"][row] += 1
         if "outcome" in info:
             self._counts[FIELDS.get(str(info["outcome"]), "broken")][row] += 1

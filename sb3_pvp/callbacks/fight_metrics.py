@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.rollouts import TABLES
 from sb3_pvp.envs.metrics import metrics_of, summarize
 from sb3_pvp.game import Game, WorldError
@@ -25,11 +25,7 @@ def descriptions(game: Game) -> dict[str, str]:
         **{
             f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
             for name, meaning in rewards.terms.items()
-            for statistic, of in (
-                ("count", "Ticks"),
-                ("total", "Sum over the roll-out"),
-                ("avg", "Mean over its ticks"),
-            )
+            for statistic, of in _STATISTICS.items()
         },
         "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
         "env/num_envs": "Number of parallel environments.",
@@ -37,10 +33,10 @@ def descriptions(game: Game) -> dict[str, str]:
     }
 
 
-class FightMetricsCallback(BaseCallback):
+class FightMetricsCallback(PvpCallback):
     """Logs ``combat/``, ``terminal/``, ``times/``, ``rewards/`` and ``env/`` after every roll-out.
 
-    For `NhVecEnv`, and for any other ``VecEnv`` of `NhEnv` environments; they count, and are asked once per roll-out.
+    For `PvpVecEnv`, and for any other ``VecEnv`` of `PvpEnv` environments; they count, and are asked once per roll-out.
     Tags of which there are many go to TensorBoard (and JSON) only, ``terminal/`` and ``env/num_envs`` everywhere.
 
     Raises:
@@ -51,7 +47,7 @@ class FightMetricsCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         if not self.training_env.has_attr("enable_metrics"):
-            raise ValueError("FightMetricsCallback needs environments of this package: NhVecEnv, or a VecEnv of NhEnv")
+            raise ValueError("FightMetricsCallback needs environments of this package, such as PvpVecEnv")
         self.training_env.env_method("enable_metrics")
         self.training_env.env_method("pop_metrics")
         self._measures = self.training_env.env_method("measures", indices=[0])[0]
@@ -60,9 +56,6 @@ class FightMetricsCallback(BaseCallback):
         self.logger.record("env/num_envs", self.training_env.num_envs)
         for tag, value in self.training_env.env_method("reward_weights", indices=[0])[0].items():
             self.logger.record(f"env/pvp/{tag}", value, exclude=TABLES)
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         summary = self._summary()

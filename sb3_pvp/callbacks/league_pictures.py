@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from stable_baselines3.common.logger import Image, Logger
+from stable_baselines3.common.logger import Figure as LoggedFigure
+from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks.rollouts import TABLES
 from sb3_pvp.common.atomic_files import replacing
@@ -36,7 +36,7 @@ def publish(league: League, standings: Sequence[Standing], logger: Logger) -> No
     for name, figure in pictures.items():
         with replacing(league.folder / f"{name}.png") as path:
             figure.savefig(path, dpi=100)
-        logger.record(f"league/{name}", Image(_pixels(figure), "HWC"), exclude=(*TABLES, "json"))
+        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=(*TABLES, "json"))
 
 
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
@@ -83,11 +83,3 @@ def _figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _pixels(figure: Any) -> NDArray[np.uint8]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba(), np.uint8)[..., :3].copy()

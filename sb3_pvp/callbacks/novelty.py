@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.rollouts import (
     TABLES,
     current_statistics,
@@ -19,7 +19,7 @@ from sb3_pvp.callbacks.rollouts import (
     trained_rollouts,
     varying_features,
 )
-from sb3_pvp.policies.frame_statistics import FrameStatistics
+from sb3_pvp.policies.normalization import FrameStatistics
 from sb3_pvp.schedules import parse_schedule
 
 METRICS = {
@@ -32,13 +32,12 @@ METRICS = {
 }
 
 
-class NoveltyRewardCallback(BaseCallback):
+class NoveltyRewardCallback(PvpCallback):
     """Adds ``scale * novelty`` to the reward of every step.
 
     The novelty of a state is the sum, over the features that vary within a fight, of how many standard deviations
     beyond the first a feature is away from its mean, four at most. Mean and deviation are the policy's running
-    statistics; as long as it has none nothing happens. What ``Monitor`` and `NhVecEnv` report of episodes does not
-    contain the bonus.
+    statistics; as long as it has none nothing happens. What environments report of episodes does not contain the bonus.
 
     Args:
         scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).

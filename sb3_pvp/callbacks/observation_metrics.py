@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.callbacks.rollouts import (
-    TABLES,
-    contract_of,
-    newest_frame,
-    normalizer_of,
-    own_part,
-    own_shape,
-    privileged_part,
-)
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.rollouts import TABLES, newest_frame, normalizer_of, own_part, own_shape
 from sb3_pvp.policies.features import PRIVILEGED
 
 METRICS = {
@@ -32,10 +26,9 @@ METRICS = {
     "actions/action/{head}": "Histogram of the numbers that an action head chose, if asked for.",
     "actions/mask/{head}": "Histogram of the numbers that an action head could have chosen, if asked for.",
 }
-_STATISTICS = ("mean", "std", "min", "max")
 
 
-class ObservationMetricsCallback(BaseCallback):
+class ObservationMetricsCallback(PvpCallback):
     """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
 
     Observations have the names of the policy's contract, or their indices; those that only the critic sees begin with
@@ -57,14 +50,10 @@ class ObservationMetricsCallback(BaseCallback):
     def _on_training_start(self) -> None:
         self._names, self._critic_names = observation_names(self.model)
 
-    def _on_step(self) -> bool:
-        return True
-
     def _on_rollout_end(self) -> None:
         seen = self._seen()
         if self._statistics:
-            self._log_rollout(seen)
-            self._log_running()
+            self._log_statistics(seen)
         if self._histograms:
             for name, values in seen.items():
                 self._log_histogram(f"observations/{name}", values)
@@ -73,29 +62,24 @@ class ObservationMetricsCallback(BaseCallback):
     def _seen(self) -> dict[str, NDArray[np.float32]]:
         """Each feature of the newest frame in all steps of the roll-out, by name."""
         observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
-        features = newest_frame(own_part(observations), own_shape(self.model)).reshape(-1, len(self._names)).T
-        seen = dict(zip(self._names, features, strict=True))
-        privileged = privileged_part(observations)
-        if privileged is not None:
-            features = newest_frame(privileged, privileged.shape[2:]).reshape(-1, len(self._critic_names)).T
-            seen |= zip(self._critic_names, features, strict=True)
-        return seen
+        parts = [own_part(observations)]
+        if isinstance(observations, dict) and PRIVILEGED in observations:
+            parts.append(observations[PRIVILEGED])
+        features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
+        return dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
 
-    def _log_rollout(self, seen: dict[str, NDArray[np.float32]]) -> None:
+    def _log_statistics(self, seen: dict[str, NDArray[np.float32]]) -> None:
         features = np.stack(list(seen.values())).astype(np.float64)
-        for statistic in _STATISTICS:
-            for name, value in zip(seen, getattr(features, statistic)(axis=1).tolist(), strict=True):
-                self._log(f"{name}_rollout_{statistic}", value)
-
-    def _log_running(self) -> None:
+        figures = {f"rollout_{name}": getattr(features, name)(axis=1) for name in ("mean", "std", "min", "max")}
         normalizer = normalizer_of(self.model)
-        if normalizer is None:
-            return
-        for statistic, values in (("mean", normalizer.mean.tolist()), ("var", normalizer.variance.tolist())):
-            own, of_critic = values[: len(self._names)], values[len(values) - len(self._critic_names) :]
-            for name, value in zip((*self._names, *self._critic_names), (*own, *of_critic), strict=True):
-                self._log(f"{name}_running_{statistic}", value)
-        self._log("stats_count", float(normalizer.count))
+        if normalizer is not None:
+            width = len(normalizer.mean)
+            rows = [*range(len(self._names)), *range(width - len(self._critic_names), width)]
+            figures |= {"running_mean": normalizer.mean[rows], "running_var": normalizer.variance[rows]}
+            self.logger.record("observations/stats_count", float(normalizer.count), exclude=TABLES)
+        for statistic, values in figures.items():
+            for name, value in zip(seen, values.tolist(), strict=True):
+                self.logger.record(f"observations/{name}_{statistic}", value, exclude=TABLES)
 
     def _log_actions(self) -> None:
         buffer, sizes = self.model.rollout_buffer, _head_sizes(self.model.action_space)  # type: ignore[attr-defined]
@@ -106,16 +90,13 @@ class ObservationMetricsCallback(BaseCallback):
             self._log_histogram(f"actions/action/{name}", actions[:, head])
             self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
 
-    def _log(self, tag: str, value: float) -> None:
-        self.logger.record(f"observations/{tag}", value, exclude=TABLES)
-
     def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
         self.logger.record(tag, th.as_tensor(values.copy()), exclude=(*TABLES, "json"))
 
 
 def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
     """The names of the learner's own features of a frame, and of those that only the critic sees."""
-    width, contract = own_shape(model)[-1], contract_of(model)
+    width, contract = own_shape(model)[-1], getattr(model.policy, "contract", None)
     space = model.observation_space
     privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None
     hidden = 0 if privileged is None else (privileged.shape or (0,))[-1]

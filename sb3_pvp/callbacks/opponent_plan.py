@@ -10,7 +10,7 @@ import numpy as np
 
 from sb3_pvp.common.arguments import MAPPING, SHARE
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
+from sb3_pvp.schedules import drawing_from, parse_schedule
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
 #: In the order in which they are given rows.
@@ -18,8 +18,7 @@ KINDS = (SELF, PAST, TARGET, LATEST, BASELINE)
 #: Shares that were written as decimals may exceed 1 by so much when they are summed.
 _ROUNDING = 1e-9
 
-_PLAIN_OPTIONS = ("reset_params", "noise", "action_mask_override")
-_OPTIONS = ("deterministic_share", "delay_chance", *_PLAIN_OPTIONS)
+_SCHEDULES, _PLAIN_OPTIONS = ("delay_chance", "deterministic_share"), ("reset_params", "noise", "action_mask_override")
 
 
 class Shares:
@@ -84,22 +83,20 @@ class OpponentOptions:
 
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
         options = dict(MAPPING.read(f"the options of {kind} opponents", options) or {})
-        require_all_known(f"option of {kind} opponents", options, _OPTIONS)
+        require_all_known(f"option of {kind} opponents", options, (*_SCHEDULES, *_PLAIN_OPTIONS))
         self._kind = kind
-        self._deterministic_share = parse_schedule(options.get("deterministic_share", 0.0))
-        self._delay_chance = parse_schedule(options.get("delay_chance", 0.0))
+        self._schedules = {name: parse_schedule(options.get(name, 0.0)) for name in _SCHEDULES}
         self._plain = {name: options[name] for name in _PLAIN_OPTIONS if options.get(name) is not None}
         self.of_row(0, 1, 0, np.random.default_rng(0))
 
     def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
         """Arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` roll-outs."""
         with drawing_from(rng):
-            delay_chance = self._probability("delay_chance", self._delay_chance, t)
-            share = self._probability("deterministic_share", self._deterministic_share, t)
+            delay_chance, share = (
+                SHARE.read(f"{name} of {self._kind} opponents", schedule(t), f" after {t} roll-outs")
+                for name, schedule in self._schedules.items()
+            )
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
-
-    def _probability(self, name: str, schedule: Schedule, t: int) -> float:
-        return SHARE.read(f"{name} of {self._kind} opponents", schedule(t), f" after {t} roll-outs")
 
 
 def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, OpponentOptions]:

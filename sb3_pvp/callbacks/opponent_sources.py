@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -62,7 +63,11 @@ class PastPlayers:
         newest = None if self._label else learner
         for player in known_players(self._league, newest):
             self.match_maker.add(player)
-        self._check_players()
+        if not self.match_maker.players:
+            raise ValueError(
+                f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
+                "it adds snapshots of the learner"
+            )
         self._players = {named(player, self._label): player for player in self.match_maker.players}
         enough = len(self._players) <= self._num_live
         self._live = [] if enough else [self._league.choose(rng) for _ in range(self._num_live)]
@@ -87,13 +92,6 @@ class PastPlayers:
         """The age of a player, in steps of its learner."""
         player = self._players.get(name)
         return None if player is None else player.step
-
-    def _check_players(self) -> None:
-        if not self.match_maker.players:
-            raise ValueError(
-                f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
-                "it adds snapshots of the learner"
-            )
 
 
 class LatestPlayer:
@@ -168,14 +166,11 @@ def clean_name(text: str) -> str:
 
 def player_of_opponent(name: str) -> Player:
     """The player whom environments call by this name: a player's name, or that of a model's file."""
-    try:
+    with contextlib.suppress(ValueError):
         return Player.parse(name)
-    except ValueError:
-        pass
-    try:
+    with contextlib.suppress(ValueError):
         return player_of_file(f"{name}.zip")
-    except ValueError:
-        return Player(clean_name(name))
+    return Player(clean_name(name))
 
 
 def target_names(targets: Sequence[Any]) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.rollouts import current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
@@ -22,6 +22,7 @@ METRICS = {
     "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
     "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
 }
+_FIGURES = ("data_length", "train_loss", "test_loss", "test_accuracy")
 _WON = {"won": True, "lost": False}
 
 
@@ -35,12 +36,12 @@ class DecidedFight:
     won: bool
 
 
-class OutcomePredictorCallback(BaseCallback):
+class OutcomePredictorCallback(PvpCallback):
     """Trains ``model.outcome_predictor``, which is saved and loaded with the model, on every roll-out.
 
     It learns from a few states of each fight that was won or lost in the roll-out; one in ten of these fights is kept
     for a test. The first roll-out of a policy that keeps statistics is left out, because there are none yet. The
-    environment must report ``info["outcome"]`` at the end of an episode, as `NhEnv` does.
+    environment must report ``info["outcome"]`` at the end of an episode, as `PvpEnv` does.
 
     Args:
         max_steps_per_episode: so many random states of each fight; ``None``: all.
@@ -77,16 +78,11 @@ class OutcomePredictorCallback(BaseCallback):
         self._batch_size, self._n_epochs, self._test_size = batch_size, n_epochs, test_size
         self._new = {"learning_rate": learning_rate, "seed": seed}
 
-    @property
-    def predictor(self) -> OutcomePredictor:
-        """The model's predictor."""
-        predictor: OutcomePredictor = self.model.outcome_predictor  # type: ignore[attr-defined]
-        return predictor
-
     def _on_training_start(self) -> None:
         shape = own_shape(self.model)
         if not hasattr(self.model, "outcome_predictor"):
             self.model.outcome_predictor = OutcomePredictor(shape, **self._new)  # type: ignore[attr-defined, arg-type]
+        self.predictor: OutcomePredictor = self.model.outcome_predictor  # type: ignore[attr-defined]
         if self.predictor.shape != shape:
             raise ValueError(
                 f"the model's outcome predictor is for observations of shape {self.predictor.shape}, not {shape}; "
@@ -100,12 +96,13 @@ class OutcomePredictorCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         self._step += 1
-        for env in np.flatnonzero(self.locals["dones"]).tolist():
-            won = _WON.get(_outcome(self.locals["infos"][env]))
-            if won is not None:
-                self._fights.append(DecidedFight(env, int(self._starts[env]), self._step, won))
-            self._starts[env] = self._step
-        return True
+        return super()._on_step()
+
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        won = _WON.get(self._told(info, "outcome"))
+        if won is not None:
+            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, won))
+        self._starts[row] = self._step
 
     def _on_rollout_end(self) -> None:
         started = time.perf_counter()
@@ -130,10 +127,9 @@ class OutcomePredictorCallback(BaseCallback):
         for _ in range(self._n_epochs):
             train_loss = self.predictor.fit(*train, self._batch_size)
         test_loss, accuracy = self.predictor.evaluate(*test)
-        self.logger.record("train/ext/win_rate_data_length", len(train[1]) + len(test[1]))
-        self.logger.record("train/ext/win_rate_train_loss", train_loss)
-        self.logger.record("train/ext/win_rate_test_loss", test_loss)
-        self.logger.record("train/ext/win_rate_test_accuracy", accuracy)
+        length = len(train[1]) + len(test[1])
+        for name, value in zip(_FIGURES, (length, train_loss, test_loss, accuracy), strict=True):
+            self.logger.record(f"train/ext/win_rate_{name}", value)
 
     def _data(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         steps = [sampled_steps(fight, self._max_steps, self.predictor.rng) for fight in fights]
@@ -143,26 +139,12 @@ class OutcomePredictorCallback(BaseCallback):
 
 def balanced(fights: list[DecidedFight]) -> list[DecidedFight]:
     """The fights without the last ones of the more frequent outcome, so that there are as many of both."""
-    fewest = min(sum(fight.won == outcome for fight in fights) for outcome in (True, False))
-    seen = {True: 0, False: 0}
-    kept = []
-    for fight in fights:
-        seen[fight.won] += 1
-        if seen[fight.won] <= fewest:
-            kept.append(fight)
-    return kept
+    won = np.array([fight.won for fight in fights], bool)
+    fewest, rank = min(won.sum(), (~won).sum()), np.where(won, won.cumsum(), (~won).cumsum())
+    return [fights[index] for index in np.flatnonzero(rank <= fewest).tolist()]
 
 
 def sampled_steps(fight: DecidedFight, at_most: int | None, rng: np.random.Generator) -> NDArray[np.int64]:
     """Different random steps of the fight, or all if there are not as many."""
     steps = np.arange(fight.start, fight.stop)
     return steps if at_most is None or len(steps) <= at_most else rng.choice(steps, at_most, replace=False)
-
-
-def _outcome(info: dict[str, Any]) -> str:
-    if "outcome" not in info:
-        raise ValueError(
-            "OutcomePredictorCallback needs info['outcome'] at the end of an episode ('won', 'lost', or anything else "
-            "for fights to be left out); the training environment does not give it"
-        )
-    return str(info["outcome"])

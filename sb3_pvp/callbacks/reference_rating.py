@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import register
-from sb3_pvp.common.arguments import NUMBER, POSITIVE
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.opponents.opponents import known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
@@ -51,7 +50,7 @@ class Reference:
     rating: float
 
 
-class ReferenceRatingCallback(BaseCallback):
+class ReferenceRatingCallback(EvaluationCallback):
     """Rates the learner by fights against references, in an environment of its own.
 
     References are the models (``*.zip``) of a folder; their ratings are in its file ``ratings.json``, such as
@@ -84,15 +83,14 @@ class ReferenceRatingCallback(BaseCallback):
         seed: int = EVALUATION_SEED,
         verbose: int = 0,
     ) -> None:
-        super().__init__(verbose)
-        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
+        super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         if not isinstance(references, (str, Path)):
             raise ValueError(f"references must be the path of a folder, got {references!r}")
-        self._folder, self._eval_freq, self._n_eval_episodes = Path(references), eval_freq, n_eval_episodes
-        self._seed, self._fights = seed, EvaluationFights(env, n_envs)
+        self._folder, self._seed = Path(references), seed
         read_references(self._folder)
 
     def _init_callback(self) -> None:
+        super()._init_callback()
         self._rating = INITIAL
         register(self.model, "reference_rating", self)
 
@@ -104,24 +102,14 @@ class ReferenceRatingCallback(BaseCallback):
         """Goes back to the moment of `get_state`."""
         self._rating = state["rating"]
 
-    def _on_rollout_start(self) -> None:
-        rollout = trained_rollouts(self.model)
-        if rollout % self._eval_freq == 0:
-            self._rate(rollout)
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_training_end(self) -> None:
-        self._fights.close()
-
-    def _rate(self, rollout: int) -> None:
+    def _evaluate(self) -> None:
         references = read_references(self._folder)
-        drawn = draw(references, self._rating, self._n_eval_episodes, np.random.default_rng([self._seed, rollout]))
+        drawn = draw(
+            references, self._rating, self._n_eval_episodes, np.random.default_rng([self._seed, self._rollout])
+        )
         choices = [OpponentChoice(each.opponent, str(each.player)) for each in drawn]
-        seed = self._seed + rollout * self._n_eval_episodes
-        finished = self._fights.play(self.model, choices, False, seed)  # type: ignore[arg-type]
-        records = [_record(each, number, rollout) for number, each in enumerate(finished)]
+        finished = self._play(choices, False, self._seed + self._rollout * self._n_eval_episodes)
+        records = [_record(each, f"rollout-{self._rollout}/fight-{i}") for i, each in enumerate(finished)]
         elo = Elo(anchors={each.player: each.rating for each in references})
         elo.ratings[Player(LEARNER)] = self._rating
         elo.update(records)
@@ -161,7 +149,7 @@ def draw(references: list[Reference], rating: float, count: int, rng: np.random.
     return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
 
 
-def _record(finished: Finished, number: int, rollout: int) -> MatchRecord:
+def _record(finished: Finished, key: str) -> MatchRecord:
     outcome = str(finished.info["outcome"])
     counted = outcome in SCORES
     return MatchRecord(
@@ -173,7 +161,7 @@ def _record(finished: Finished, number: int, rollout: int) -> MatchRecord:
         ticks=int(finished.info.get("episode", {}).get("l", 0)),
         counted=counted,
         finished_at=time.time(),
-        key=f"rollout-{rollout}/fight-{number}",
+        key=key,
     )
 
 

@@ -9,9 +9,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.frame_statistics import FrameStatistics
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.features import OBSERVATION
+from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
 
 #: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
 TABLES = ("stdout", "log", "csv")
@@ -46,11 +45,6 @@ def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[An
     return observations[OBSERVATION] if isinstance(observations, dict) else observations
 
 
-def privileged_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any] | None:
-    """What only the critic sees, if there is such a part."""
-    return observations.get(PRIVILEGED) if isinstance(observations, dict) else None
-
-
 def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
     return observations[..., 0, :] if len(shape) == 2 else observations
@@ -71,15 +65,10 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
     return FrameStatistics.of(normalizer, own_shape(model)[-1])
 
 
-def contract_of(model: BaseAlgorithm) -> Any:
-    """The policy's `Contract`, or ``None``."""
-    return getattr(model.policy, "contract", None)
-
-
 def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
     """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
     varying = np.ones(own_shape(model)[-1], np.float32)
-    contract = contract_of(model)
+    contract = getattr(model.policy, "contract", None)
     if contract is not None:
         varying[contract.constant_indices] = 0.0
         varying[contract.num_observations :] = 0.0

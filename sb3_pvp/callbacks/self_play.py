@@ -8,27 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
-from sb3_pvp.callbacks.opponent_sources import (
-    Drawn,
-    LatestPlayer,
-    OpponentSource,
-    PastPlayers,
-    Targets,
-    label_of,
-)
+from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import (
-    RunLeague,
-    learner,
-    register,
-    shared_league,
-    use_match_maker,
-)
-from sb3_pvp.callbacks.self_play_metrics import Tally, past_figures, record_past_histograms, rollouts_of
+from sb3_pvp.callbacks.run_league import learner, register, shared_league, use_match_maker
+from sb3_pvp.callbacks.self_play_metrics import past_figures, record_past_histograms, rollouts_of, win_figures
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.envs import PvpVecEnv
@@ -49,10 +36,10 @@ _COUNT_TAGS = {
 Seat = tuple[str, str | None]
 
 
-class SelfPlayCallback(BaseCallback):
+class SelfPlayCallback(PvpCallback):
     """Divides the rows among kinds of opponents, anew before each roll-out, and chooses who that is for every episode.
 
-    Rows are given to the kinds in this order: ``self_play`` (both seats learn; `NhVecEnv` only, an even number of
+    Rows are given to the kinds in this order: ``self_play`` (both seats learn; `PvpVecEnv` only, an even number of
     rows), ``past`` (players of the league, by the match maker), ``target`` (the list ``targets``), ``latest`` (the
     newest snapshot); the rest fights the world's baseline. Running fights go on when a row gets another kind, except
     into and out of ``self_play``. Choices are made one episode ahead.
@@ -113,7 +100,7 @@ class SelfPlayCallback(BaseCallback):
         self._past_of, self._latest_of, self._histograms = past_of, latest_of, histograms
 
     def _init_callback(self) -> None:
-        self._run: RunLeague = shared_league(self.model, self._directory)
+        self._run = shared_league(self.model, self._directory)
         if self._past_of is None:
             use_match_maker(self._run, self.model, self.match_maker)
         seed = self._seed if self._seed is not None else getattr(self.model, "seed", None)
@@ -126,7 +113,7 @@ class SelfPlayCallback(BaseCallback):
     def _on_training_start(self) -> None:
         if not self.training_env.has_attr("set_opponent"):
             raise ValueError(
-                "SelfPlayCallback needs environments with a method set_opponent(choice), such as NhVecEnv or NhEnv"
+                "SelfPlayCallback needs environments with a method set_opponent(choice), such as PvpVecEnv"
             )
 
     def get_state(self) -> dict[str, Any]:
@@ -147,57 +134,53 @@ class SelfPlayCallback(BaseCallback):
         self._chances.update(state.get("chances", {}))  # files of earlier versions have none
 
     def _on_rollout_start(self) -> None:
-        time, env, self._steps_before = trained_rollouts(self.model), self.training_env, self.num_timesteps
-        self._kinds = self._shares.divide(env.num_envs, time)
+        time, rows, self._steps_before = trained_rollouts(self.model), self.training_env.num_envs, self.num_timesteps
+        self._kinds = self._shares.divide(rows, time)
         if SELF in self._kinds:
-            _check_pairs(env)
-        self._begin_sources(time)
-        self._rows = [self._row_options(row, time) for row in range(env.num_envs)]
-        self._next: list[Seat] = [self._assign(row) for row in range(env.num_envs)]
-        if self._running is None:
-            self._begin_episodes()
-        self._tallies = {kind: Tally() for kind in self._kinds}
+            _check_pairs(self.training_env)
+        for kind in dict.fromkeys(kind for kind in self._kinds if kind in self._options):
+            if kind not in self._sources:
+                self._sources[kind] = self._source(kind)
+            self._sources[kind].begin_rollout(learner(self.model), time, self._rng)
+        self._rows = [self._row_options(row, time) for row in range(rows)]
+        self._next: list[Seat] = [self._assign(row) for row in range(rows)]
+        if self._running is None:  # what runs was begun before anybody was chosen
+            self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
+            self.model._last_episode_starts = np.ones(rows, bool)
+            self._running = self._next
+            self._next = [self._assign(row) for row in range(rows)]
+        self._outcomes: dict[str, list[str]] = {kind: [] for kind in self._kinds}
         self._target_rollouts: list[float] = []
         for kind, tag in _COUNT_TAGS.items():
             self.logger.record(f"env/{tag}", self._kinds.count(kind))
 
-    def _on_step(self) -> bool:
-        for row in np.flatnonzero(self.locals["dones"]).tolist():
-            self._finish(row, self.locals["infos"][row])
-        return True
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        assert self._running is not None
+        kind, name = self._running[row]
+        outcome = self._told(info, "outcome")
+        if name in (None, info.get("opponent", name)):
+            self._outcomes.setdefault(kind, []).append(outcome)
+            source = self._sources.get(kind)
+            if isinstance(source, PastPlayers) and name is not None:
+                source.record(name, outcome)
+                rollouts = rollouts_of(self.model, source.step_of(name))
+                self._target_rollouts += [] if rollouts is None else [rollouts]
+        self._running[row], self._next[row] = self._next[row], self._assign(row)
 
     def _on_rollout_end(self) -> None:
-        for kind, tally in self._tallies.items():
-            if kind != SELF:
-                for name, value in tally.figures().items():
-                    self.logger.record(f"selfplay/{kind}_{name}", value)
+        for kind, outcomes in self._outcomes.items():
+            for name, value in win_figures(outcomes).items() if kind != SELF else ():
+                self.logger.record(f"selfplay/{kind}_{name}", value)
         if PAST in self._kinds:
             for tag, value in past_figures(self.match_maker).items():
-                self.logger.record(f"selfplay/{tag}", value, exclude=("stdout",))
+                self.logger.record(f"selfplay/{tag}", value, exclude="stdout")
             if self._histograms:
                 record_past_histograms(self.logger, self.match_maker)
-        self._record_rollouts()
-
-    def _record_rollouts(self) -> None:
         own = rollouts_of(self.model, self._steps_before)
         if self._target_rollouts and own is not None:
             mean = float(np.mean(self._target_rollouts))
-            self.logger.record("selfplay/average-target-rollouts", mean, exclude=("stdout",))
+            self.logger.record("selfplay/average-target-rollouts", mean, exclude="stdout")
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
-
-    def _begin_episodes(self) -> None:
-        """Starts all rows anew: what runs was begun before anybody was chosen."""
-        self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
-        self.model._last_episode_starts = np.ones(self.training_env.num_envs, bool)
-        self._running = self._next
-        self._next = [self._assign(row) for row in range(self.training_env.num_envs)]
-
-    def _begin_sources(self, time: int) -> None:
-        for kind in dict.fromkeys(self._kinds):
-            if kind in (PAST, LATEST, TARGET):
-                if kind not in self._sources:
-                    self._sources[kind] = self._source(kind)
-                self._sources[kind].begin_rollout(learner(self.model), time, self._rng)
 
     def _source(self, kind: str) -> OpponentSource:
         if kind == TARGET:
@@ -207,44 +190,23 @@ class SelfPlayCallback(BaseCallback):
         label = "" if folder is None else label_of(league)
         if kind == LATEST:
             return LatestPlayer(league, label)
-        return PastPlayers(self._with_match_maker(league), label, self._num_live, self._chances)
-
-    def _with_match_maker(self, league: League) -> League:
         # In another run's league nothing is written; what was learned about its players is this run's own.
         league.match_maker = self.match_maker
-        return league
+        return PastPlayers(league, label, self._num_live, self._chances)
 
     def _row_options(self, row: int, time: int) -> dict[str, Any]:
         kind = self._kinds[row]
         if kind not in self._options:
             return {}
-        first = self._kinds.index(kind)
-        return self._options[kind].of_row(row - first, self._kinds.count(kind), time, self._rng)
+        position = row - self._kinds.index(kind)
+        return self._options[kind].of_row(position, self._kinds.count(kind), time, self._rng)
 
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""
         kind = self._kinds[row]
-        drawn = self._sources[kind].draw(self._rng) if kind in self._sources else None
+        drawn = self._sources[kind].draw(self._rng) if kind in self._options else None
         self.training_env.env_method("set_opponent", _choice(kind, drawn, self._rows[row]), indices=[row])
         return kind, None if drawn is None else drawn.name
-
-    def _finish(self, row: int, info: dict[str, Any]) -> None:
-        assert self._running is not None
-        kind, name = self._running[row]
-        outcome = _outcome(info)
-        if name in (None, info.get("opponent", name)):
-            self._tallies.setdefault(kind, Tally()).add(outcome)
-            if kind == PAST and name is not None:
-                self._learn(name, outcome)
-        self._running[row], self._next[row] = self._next[row], self._assign(row)
-
-    def _learn(self, name: str, outcome: str) -> None:
-        source = self._sources.get(PAST)
-        if isinstance(source, PastPlayers):
-            source.record(name, outcome)
-            rollouts = rollouts_of(self.model, source.step_of(name))
-            if rollouts is not None:
-                self._target_rollouts.append(rollouts)
 
 
 def _read_targets(targets: Any) -> list[Any]:
@@ -267,15 +229,6 @@ def _check_pairs(env: VecEnv) -> None:
     # Where environments are in other processes, theirs would be the error otherwise.
     if not isinstance(env.unwrapped, PvpVecEnv):
         raise ValueError(
-            "both seats learn only in NhVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in place "
-            f"of {type(env.unwrapped).__name__}, or leave out the share self_play"
+            "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
+            f"place of {type(env.unwrapped).__name__}, or leave out the share self_play"
         )
-
-
-def _outcome(info: dict[str, Any]) -> str:
-    if "outcome" not in info:
-        raise ValueError(
-            "SelfPlayCallback needs info['outcome'] at the end of an episode ('won', 'lost', 'tied', or why the fight "
-            "broke off); the training environment does not give it"
-        )
-    return str(info["outcome"])

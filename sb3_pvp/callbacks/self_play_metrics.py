@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,24 +61,10 @@ METRICS = {
 }
 
 
-class Tally:
-    """Outcomes of a roll-out's fights, as the learner sees them."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def add(self, outcome: str) -> None:
-        """Counts an outcome; broken fights are left out."""
-        if outcome in SCORES:
-            self._counts[outcome] += 1
-
-    def figures(self) -> dict[str, float]:
-        """The number of fights and, if there were any, the win rate."""
-        matches = self._counts.total()
-        if not matches:
-            return {"matches": 0}
-        points = sum(SCORES[outcome] * count for outcome, count in self._counts.items())
-        return {"matches": matches, "win_rate": points / matches}
+def win_figures(outcomes: Sequence[str]) -> dict[str, float]:
+    """The number of a roll-out's fights and, if there were any, the win rate; broken fights are left out."""
+    points = [SCORES[outcome] for outcome in outcomes if outcome in SCORES]
+    return {"matches": len(points), "win_rate": sum(points) / len(points)} if points else {"matches": 0}
 
 
 def past_figures(match_maker: MatchMaker) -> dict[str, float]:

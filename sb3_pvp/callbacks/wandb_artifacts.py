@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.policies.model_files import steps_of
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 #: The file of SB3's ``EvalCallback`` in the folder of the run.
 BEST_MODEL = "best_model.zip"
+#: What metadata call the columns of a leaderboard.
+_RATINGS = {name: name for name in ("player", "elo", "open_skill", "games", "win_rate")} | {"bradley_terry": "rating"}
 
 
-class WandbArtifactsCallback(BaseCallback):
+class WandbArtifactsCallback(PvpCallback):
     """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
 
     At the end of training these are logged:
@@ -62,16 +64,19 @@ class WandbArtifactsCallback(BaseCallback):
             model.save(path)
             newest = own[-1][1] if own else None
             log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, newest)
-        self._log_best(run, model, league, standings)
+        best = None if _folder(model) is None else run_folder(model) / BEST_MODEL
+        if best is not None and best.is_file():
+            log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
+        player = None if league is None else strongest(league)
+        if league is not None and player is not None:
+            standing = next(each for each in standings if each.player == str(player))
+            log_model(run, f"model-{run.id}", league.league.path(player), "strongest", player.age, standing)
         if standings:
             _log_leaderboard(run, standings)
 
     def _init_callback(self) -> None:
         _open_run()
         self._first_step = self.num_timesteps
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         league = _league(self.model, self._directory) if self._snapshots else None
@@ -88,16 +93,6 @@ class WandbArtifactsCallback(BaseCallback):
     def _on_training_end(self) -> None:
         self.publish(self.model)
 
-    def _log_best(self, run: Run, model: BaseAlgorithm, league: RunLeague | None, standings: list[Standing]) -> None:
-        folder = _folder(model)
-        best = None if folder is None else folder / BEST_MODEL
-        if best is not None and best.is_file():
-            log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
-        player = None if league is None else strongest(league)
-        if league is not None and player is not None:
-            standing = next(each for each in standings if each.player == str(player))
-            log_model(run, f"model-{run.id}", league.league.path(player), "strongest", player.age, standing)
-
 
 def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
     """Logs a model's file as a new version of an artifact.
@@ -112,23 +107,12 @@ def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing:
     """
     import wandb
 
-    artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **_ratings(standing)})
+    known: dict[str, Any] = {} if standing is None else {name: getattr(standing, own) for name, own in _RATINGS.items()}
+    if standing is not None:
+        known["bradley_terry_interval"] = [standing.low, standing.high]
+    artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **known})
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
-
-
-def _ratings(standing: Standing | None) -> dict[str, Any]:
-    if standing is None:
-        return {}
-    return {
-        "player": standing.player,
-        "elo": standing.elo,
-        "open_skill": standing.open_skill,
-        "bradley_terry": standing.rating,
-        "bradley_terry_interval": [standing.low, standing.high],
-        "games": standing.games,
-        "win_rate": standing.win_rate,
-    }
 
 
 def _log_leaderboard(run: Run, standings: list[Standing]) -> None:
@@ -141,11 +125,13 @@ def _log_leaderboard(run: Run, standings: list[Standing]) -> None:
     rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
     run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
     own = of_snapshots(standings, LEARNER)
-    steps, curves = [step for step, _ in own], {"Bradley-Terry": [each.rating for _, each in own]}
-    curves["Elo"] = [each.elo for _, each in own]
-    title = "Ratings of the learner's snapshots"
-    chart = wandb.plot.line_series(steps, list(curves.values()), keys=list(curves), title=title, xname="steps")
-    run.log({"league/rating_curves": chart})
+    curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
+    how: dict[str, Any] = {
+        "keys": ["Bradley-Terry", "Elo"],
+        "title": "Ratings of the learner's snapshots",
+        "xname": "steps",
+    }
+    run.log({"league/rating_curves": wandb.plot.line_series([step for step, _ in own], curves, **how)})
 
 
 def _open_run() -> Run:

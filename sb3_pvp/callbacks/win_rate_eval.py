@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import told_apart
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import RunLeague, refuse_another_run, run_folder, shared_league
-from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.opponents.opponents import opponent_name
 from sb3_pvp.selfplay import Player
@@ -43,7 +42,7 @@ METRICS = {f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." f
 _COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_FIGURES)
 
 
-class WinRateEvalCallback(BaseCallback):
+class WinRateEvalCallback(EvaluationCallback):
     """Lets the learner fight fixed opponents now and then, in an environment of its own.
 
     Training goes on as if nothing had happened. Win rates come with Wilson's 95 % interval, go to the log as
@@ -58,7 +57,7 @@ class WinRateEvalCallback(BaseCallback):
         n_eval_episodes: fights against each opponent.
         deterministic: whether the learner acts without chance; opponents never do.
         n_envs: rows of the environment, at most.
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `NhVecEnv` differs from
+        env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `PvpVecEnv` differs from
             the training environment, such as ``{"reset_params": {...}}``.
         directory: of the league; ``None``: ``league`` in the folder of the run.
         verbose: 1: prints the win rates.
@@ -79,33 +78,22 @@ class WinRateEvalCallback(BaseCallback):
         directory: str | Path | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(verbose)
+        super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
-        self._opponents: list[str | Path] = listed
         if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError("evaluation needs opponents: names of bots, paths of models, or 'best'")
-        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
-        self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
+        names = told_apart(listed, [opponent_name(opponent) for opponent in listed])
+        #: What opponents are called in tags.
+        self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
         self._deterministic, self._directory = deterministic, directory
-        names = told_apart(self._opponents, [opponent_name(opponent) for opponent in self._opponents])
-        self._labels = {str(opponent): _label(name) for opponent, name in zip(self._opponents, names, strict=True)}
-        self._fights = EvaluationFights(env, n_envs)
 
     def _init_callback(self) -> None:
+        super()._init_callback()
         self._path = run_folder(self.model) / EVALUATIONS
-        refuse_another_run(self.model, self._path, max((int(row[0]) for row in read_rows(self._path)), default=0))
-        self._run: RunLeague | None = None
-        if any(_is_of_league(opponent) for opponent in self._opponents):
+        steps = max((int(row["steps"]) for row in read_rows(self._path)), default=0)
+        refuse_another_run(self.model, self._path, steps)
+        if any(map(_is_of_league, self._labels)):
             self._run = shared_league(self.model, self._directory)
-        self._rollout = trained_rollouts(self.model)
-
-    def _on_rollout_start(self) -> None:
-        self._rollout = trained_rollouts(self.model)
-        if self._rollout % self._eval_freq == 0:
-            self._evaluate()
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_training_end(self) -> None:
         # Whoever cleans up calls this again, also when training was interrupted.
@@ -113,34 +101,37 @@ class WinRateEvalCallback(BaseCallback):
             self._rollout = trained_rollouts(self.model)
             self._evaluate()
             self.logger.dump(self.num_timesteps)
-        self._fights.close()
+        super()._on_training_end()
 
     def _evaluate(self) -> None:
-        choices = {label: choice for label, choice in map(self._choice, self._opponents) if choice is not None}
+        chosen = ((label, self._choice(opponent)) for opponent, label in self._labels.items())
+        choices = {label: choice for label, choice in chosen if choice is not None}
         all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
-        finished = list(self._fights.play(self.model, all_fights, self._deterministic, EVALUATION_SEED))  # type: ignore[arg-type]
-        rows = []
+        finished = self._play(all_fights, self._deterministic, EVALUATION_SEED)
+        rows = [row for row in read_rows(self._path) if int(row["steps"]) < self.num_timesteps]
         for label, choice in choices.items():
             figures = summarize([each for each in finished if each.choice is choice])
             for name, value in figures.items():
-                self.logger.record(f"eval/{label}/{name}", value, exclude=_quiet(name))
-            rows.append(
-                [self.num_timesteps, self._rollout, label, choice.label, self._n_eval_episodes, *figures.values()]
-            )
+                self.logger.record(f"eval/{label}/{name}", value, exclude=() if name == "win_rate" else "stdout")
+            told = (self.num_timesteps, self._rollout, label, choice.label, self._n_eval_episodes, *figures.values())
+            rows.append(dict(zip(_COLUMNS, told, strict=True)))
             if self.verbose:
                 print(f"{self.num_timesteps} steps, against {choice.label}: won {figures['win_rate']:.1%}")
-        replace_rows(self._path, self.num_timesteps, rows)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(self._path, text.getvalue())
 
-    def _choice(self, opponent: str | Path) -> tuple[str, OpponentChoice | None]:
-        """What the opponent is called in tags, and who that is now; ``None`` if nobody."""
+    def _choice(self, opponent: str | Path) -> OpponentChoice | None:
+        """Who that is now; ``None`` if nobody."""
         if not _is_of_league(opponent):
-            return self._labels[str(opponent)], OpponentChoice(opponent)
-        assert self._run is not None
+            return OpponentChoice(opponent)
         league = self._run.league
         player = strongest(self._run) if opponent == BEST else Player.parse(str(opponent))
         if player is None or not league.path(player).is_file():
-            return "", None
-        return self._labels[str(opponent)], OpponentChoice(league.opponent(player), str(player))
+            return None
+        return OpponentChoice(league.opponent(player), str(player))
 
 
 def strongest(run: RunLeague) -> Player | None:
@@ -170,26 +161,10 @@ def summarize(finished: Sequence[Finished]) -> dict[str, float]:
     }
 
 
-def replace_rows(path: Path, steps: int, rows: Sequence[Sequence[Any]]) -> None:
-    """Adds rows to the file, in place of those that an attempt which was killed has written at this time or later."""
-    before = [row for row in read_rows(path) if int(row[0]) < steps]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *before, *rows])
-    write_atomically(path, text.getvalue())
-
-
-def read_rows(path: Path) -> list[list[str]]:
-    """The rows of the file without its head, of which the first values are steps; none if there is no file."""
-    return list(csv.reader(path.read_text().splitlines()))[1:] if path.is_file() else []
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of the file; none if there is no file."""
+    return list(csv.DictReader(path.read_text().splitlines())) if path.is_file() else []
 
 
 def _is_of_league(opponent: str | Path) -> bool:
     return isinstance(opponent, str) and (opponent == BEST or ("@" in opponent and not opponent.endswith(".zip")))
-
-
-def _label(name: str) -> str:
-    return re.sub(r"\W+", "_", name)
-
-
-def _quiet(name: str) -> tuple[str, ...]:
-    return () if name == "win_rate" else ("stdout",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -18,9 +19,8 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.policies.contracts import find_contract
 from sb3_pvp.policies.dependencies import DependencyRules
 from sb3_pvp.policies.distribution import AutoregressiveDistribution
-from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures
+from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import AutoregressiveHeads
-from sb3_pvp.policies.incomplete import complete_observation
 from sb3_pvp.policies.layers import Architecture, Layer, make_network, output_size, parse_layers
 from sb3_pvp.policies.normalization import RunningNormalizer
 from sb3_pvp.policies.sampling import HeadSampler
@@ -85,21 +85,10 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
+        # What is given here is saved with the weights, as it is.
+        names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
+        self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
         self.head_sizes = _head_sizes(action_space)
-        self._arguments = {
-            "net_arch": net_arch,
-            "head_arch": head_arch,
-            "features_arch": features_arch,
-            "share_features_extractor": share_features_extractor,
-            "activation": activation,
-            "autoregressive": autoregressive,
-            "normalize_actions": normalize_actions,
-            "normalize_observations": normalize_observations,
-            "future_masks": future_masks,
-            "contract": contract,
-            "optimizer_class": optimizer_class,
-            "optimizer_kwargs": optimizer_kwargs,
-        }
         if optimizer_kwargs is None and optimizer_class is th.optim.Adam:
             optimizer_kwargs = {"eps": 1e-5, "fused": True}
         super().__init__(
@@ -114,58 +103,40 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         )
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        spaces_and_schedule = {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "lr_schedule": self._dummy_schedule,
-        }
-        return spaces_and_schedule | self._arguments
+        space = {"observation_space": self.observation_space, "action_space": self.action_space}
+        return space | {"lr_schedule": self._dummy_schedule} | self._arguments
 
     def _build(self, lr_schedule: Schedule) -> None:
-        arguments, extractor = self._arguments, self.features
-        self.contract: Contract | None = find_contract(arguments["contract"], self.head_sizes, extractor)  # type: ignore[arg-type]
-        tables = self.contract.dependencies if self.contract else None
-        self.rules = DependencyRules(self.head_sizes, tables)
-        activation: str = arguments["activation"]  # type: ignore[assignment]
-        before = parse_layers(arguments["features_arch"], activation)  # type: ignore[arg-type]
-        actor, critic = (parse_layers(arch, activation) for arch in _actor_and_critic(arguments["net_arch"]))
-        self._build_extractors(before)
+        given, extractor = self._arguments, self.features
+        self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
+        self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
+        before = parse_layers(given["features_arch"], given["activation"])
+        actor, critic = (parse_layers(arch, given["activation"]) for arch in _actor_and_critic(given["net_arch"]))
+        shared = bool(given["share_features_extractor"])
+        if shared and extractor.has_privileged:
+            raise ValueError(
+                "share_features_extractor=True would show the privileged part to the actor; leave it False"
+            )
+        of_actor = make_network(extractor.num_public, before)
+        of_critic = of_actor if shared else make_network(extractor.features_dim, before)
+        self.extractors = nn.ModuleList([of_actor, of_critic])
         widths = [output_size(width, before) for width in (extractor.num_public, extractor.features_dim)]
         self.actor, self.critic = make_network(widths[0], actor), make_network(widths[1], critic)
         self.value_net = nn.Linear(output_size(widths[1], critic), 1)
         self.action_net = AutoregressiveHeads(
             output_size(widths[0], actor),
             self.rules,
-            _head_layers(arguments["head_arch"], activation, len(self.head_sizes)),
-            bool(arguments["autoregressive"]),
-            bool(arguments["normalize_actions"]),
-            bool(arguments["future_masks"]),
+            _head_layers(given["head_arch"], given["activation"], len(self.head_sizes)),
+            *(bool(given[name]) for name in ("autoregressive", "normalize_actions", "future_masks")),
         )
         self._sampler = HeadSampler(self.action_net)
         self.action_dist = AutoregressiveDistribution(self.action_net, self._sampler)
-        self._initialize()
+        # Orthogonal weights, zero biases (training.md §3.9); the heads have done that for themselves.
+        gains = {self.extractors: sqrt(2), self.actor: sqrt(2), self.critic: sqrt(2), self.value_net: 1}
+        for module, gain in gains.items():
+            module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
         self.optimizer.register_step_post_hook(self._sampler.forget)
-
-    def _initialize(self) -> None:
-        """Orthogonal weights, zero biases (training.md §3.9); the heads have done that for themselves."""
-        for module, gain in (
-            (self.extractors, sqrt(2)),
-            (self.actor, sqrt(2)),
-            (self.critic, sqrt(2)),
-            (self.value_net, 1),
-        ):
-            for linear in (part for part in module.modules() if isinstance(part, nn.Linear)):
-                self.init_weights(linear, gain)
-
-    def _build_extractors(self, layers: Sequence[Layer]) -> None:
-        shared = bool(self._arguments["share_features_extractor"])
-        if shared and self.features.has_privileged:
-            raise ValueError(
-                "share_features_extractor=True would show the privileged part to the actor; leave it False"
-            )
-        actor = make_network(self.features.num_public, layers)
-        self.extractors = nn.ModuleList([actor, actor if shared else make_network(self.features.features_dim, layers)])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies of optimisers have no hooks.
@@ -233,8 +204,10 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         joint = actions.long().reshape(len(features), -1)
         log_probs, entropies = self.heads(self._actor_latent(features), self._masks(obs, action_masks), joint)
         values = self._values(features)
-        if self.training and self._gathers_only:
-            return tuple(_without_effect(part, self.value_net.bias) for part in (values, log_probs, entropies))  # type: ignore[return-value]
+        if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
+            # The first roll-out only gives statistics (training.md §5): with gradients of zero nothing changes.
+            nothing = 0.0 * self.value_net.bias.sum()
+            return values.detach() + nothing, log_probs.detach() + nothing, entropies.detach() + nothing
         return values, log_probs, entropies
 
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
@@ -290,11 +263,6 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             self._sampler.forget()
         super().set_training_mode(mode)
 
-    @property
-    def _gathers_only(self) -> bool:
-        """Whether the first roll-out is being learned from, which only gives statistics (training.md §5)."""
-        return not self.has_statistics and self.observation_normalizer.has_pending
-
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
         public = features[:, : self.features.num_public]
         latent: th.Tensor = self.actor(self.extractors[0](public))
@@ -341,8 +309,3 @@ def _head_layers(head_arch: Any, activation: str, num_heads: int) -> list[tuple[
     if len(head_arch) != num_heads:
         raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
     return [parse_layers(architecture, activation) for architecture in head_arch]
-
-
-def _without_effect(value: th.Tensor, parameter: th.Tensor) -> th.Tensor:
-    """The same value, with a gradient of zero: an optimiser changes nothing."""
-    return value.detach() + 0.0 * parameter.sum()

@@ -19,7 +19,12 @@ def find_contract(
     if name is None:
         return None
     if name == AUTO:
-        return _matching(head_sizes, features.num_public // features.num_frames)
+        seen = head_sizes, features.num_public // features.num_frames
+        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
+        if len(fitting) > 1:
+            names = ", ".join(each.name for each in fitting)
+            raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
+        return fitting[0] if fitting else None
     contract = name if isinstance(name, Contract) else load_contract(name)
     if contract.head_sizes != head_sizes:
         raise ValueError(
@@ -27,15 +32,3 @@ def find_contract(
             f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
         )
     return contract
-
-
-def _matching(head_sizes: tuple[int, ...], num_observations: int) -> Contract | None:
-    fitting = [
-        contract
-        for contract in loadable_contracts()
-        if contract.head_sizes == head_sizes and contract.num_observations == num_observations
-    ]
-    if len(fitting) > 1:
-        names = ", ".join(contract.name for contract in fitting)
-        raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
-    return fitting[0] if fitting else None

@@ -39,16 +39,21 @@ class DependencyRules(nn.Module):
         self.head_sizes, self.num_flat, self.widest = head_sizes, sum(head_sizes), max(head_sizes)
         self.starts = tuple(int(start) for start in np.cumsum((0, *head_sizes[:-1])))
         tables = tables or DependencyTables(*np.zeros((3, self.num_flat, self.num_flat), np.bool_))
-        self.register_buffer("forbids", th.as_tensor(self._forbids(tables), dtype=th.float32))
-        self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
-        self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
         penalties = np.full(self.num_flat, FORBIDDEN, np.float32)
         penalties[list(self.starts)] = FORBIDDEN_FIRST
         columns = np.full((len(head_sizes), self.widest), self.num_flat)
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
-        derived = {"penalties": penalties, "columns": columns, "offsets": np.array(self.starts)}
-        for name, values in (derived | {"membership": _membership(head_sizes)}).items():
+        membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
+        # An entry that requires a sub-action is forbidden by every other choice of that head.
+        others = membership @ membership.T - np.eye(self.num_flat)
+        forbids = others @ tables.require_all.T + tables.require_none.T
+        self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
+        self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
+        self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
+        starts = np.array(self.starts)
+        derived = {"penalties": penalties, "columns": columns, "offsets": starts, "membership": membership}
+        for name, values in derived.items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
@@ -91,15 +96,3 @@ class DependencyRules(nn.Module):
     def has_any(self) -> bool:
         """Whether there are rules that ask for one of several choices."""
         return bool(self.asks_any.any())
-
-    def _forbids(self, tables: DependencyTables) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        # An entry that requires a sub-action is forbidden by every other choice of that head.
-        membership = _membership(self.head_sizes)
-        others = membership @ membership.T - np.eye(self.num_flat)
-        forbids: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-        forbids = others @ tables.require_all.T + tables.require_none.T
-        return forbids
-
-
-def _membership(head_sizes: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)

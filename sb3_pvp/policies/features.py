@@ -1,9 +1,13 @@
-"""What a policy sees: the public features, and the privileged ones that only the critic gets."""
+"""What a policy sees: public features, privileged ones that only the critic gets, and what deployed fighters lack."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch as th
 from gymnasium import spaces
+from numpy.typing import NDArray
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs
 
@@ -72,3 +76,35 @@ def _num_frames(parts: dict[str, spaces.Space]) -> int:  # type: ignore[type-arg
     shapes = [space.shape or () for space in parts.values()]
     frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
     return frames.pop() if len(frames) == 1 else 1
+
+
+def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:
+    """Fills in zeros for the parts that are missing, so that the observation fits the space.
+
+    A bare array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` is the part ``"observation"``. Raises
+    ``ValueError`` if there is no mask though the space has one, or if the array does not fit.
+    """
+    if isinstance(observation, tuple):
+        raise ValueError("predict() got a tuple; env.reset() of Gymnasium returns (observation, info): pass the first")
+    parts = dict(observation) if isinstance(observation, dict) else {OBSERVATION: np.asarray(observation)}
+    if ACTION_MASK in space.spaces and ACTION_MASK not in parts and not masks_given:
+        raise ValueError("No action mask: pass action_masks=..., or an observation with the key 'action_mask'")
+    key = OBSERVATION if OBSERVATION in parts else next(iter(parts))
+    if key not in space.spaces:
+        raise ValueError(f"The observation has a part {key!r}, the policy knows {sorted(space.spaces)}")
+    parts[key] = _shaped(np.asarray(parts[key]), space[key])
+    batch = parts[key].shape[: parts[key].ndim - len(space[key].shape or ())]
+    for name, part in space.spaces.items():
+        if name not in parts:
+            parts[name] = np.zeros((*batch, *(part.shape or ())), part.dtype)
+    return parts
+
+
+def _shaped(array: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
+    shape = space.shape or ()
+    if array.shape[-len(shape) :] == shape:
+        return array
+    # One frame is the common case: its axis may be left out.
+    if shape[:1] == (1,) and array.shape[-1:] == shape[-1:] and array.ndim in (1, 2):
+        return array.reshape(*array.shape[:-1], *shape)
+    raise ValueError(f"An observation of shape {array.shape} does not fit {shape} or a batch of it")

@@ -88,8 +88,7 @@ class JointLogits(nn.Module):
         self.register_buffer("local", _places(heads), persistent=False)
         self.weight = nn.Parameter(th.zeros(sum(sizes), num_inputs))
         self.bias = nn.Parameter(th.zeros(sum(sizes)))
-        starts = [sum(sizes[:index]) for index in range(len(sizes))]
-        self.rows = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        self.rows = [slice(sum(sizes[:index]), sum(sizes[: index + 1])) for index in range(len(sizes))]
         columns = th.full((len(heads), num_logits), sum(sizes))
         for index, rows in enumerate(self.rows):
             columns[index, : sizes[index]] = th.arange(rows.start, rows.stop)

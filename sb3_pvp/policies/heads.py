@@ -167,7 +167,7 @@ class AutoregressiveHeads(nn.Module):
         return logits
 
     def _visible(self) -> th.Tensor:
-        head_of = th.repeat_interleave(th.arange(len(self.rules.head_sizes)), th.tensor(self.rules.head_sizes))
+        head_of = self.rules.membership.argmax(1)
         heads = th.arange(len(self.rules.head_sizes))[:, None]
         parts = [head_of < heads] if self.autoregressive else []
         parts += [head_of > heads] if self.future_masks else []

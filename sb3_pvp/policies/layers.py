@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -39,22 +40,15 @@ def parse_layers(architecture: Architecture | None, activation: str = "relu") ->
     architecture is the identity. ``activation`` follows every size of the short form. Raises ``ValueError`` for
     anything outside the grammar.
     """
-    check_activation(activation)
+    require_known("activation", activation, ACTIVATIONS)
     if isinstance(architecture, Mapping):
         require_all_known("key of an architecture", architecture, ("layers",))
         architecture = architecture.get("layers") or ()
-    layers: list[Layer] = []
-    for item in architecture or ():
-        if isinstance(item, Mapping):
-            layers += _parse_layer(item)
-        else:
-            layers.append(Layer(_size(item), activation))
-    return tuple(layers)
-
-
-def check_activation(name: object) -> None:
-    """Raises ``ValueError`` unless an activation of that name exists."""
-    require_known("activation", name, ACTIVATIONS)
+    parsed = (
+        _parse_layer(item) if isinstance(item, Mapping) else [Layer(_size(item), activation)]
+        for item in architecture or ()
+    )
+    return tuple(chain.from_iterable(parsed))
 
 
 def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:
@@ -88,7 +82,7 @@ def _parse_layer(item: Mapping[str, Any]) -> list[Layer]:
     if "dropout" in item:
         return [Layer(dropout=_DROPOUT.read("a dropout", item["dropout"]))] * repeat
     if item.get("activation") is not None:
-        check_activation(item["activation"])
+        require_known("activation", item["activation"], ACTIVATIONS)
     return [Layer(_size(item["size"]), item.get("activation"))] * repeat
 
 

@@ -20,10 +20,7 @@ Observations = Mapping[str, NDArray[Any]]
 
 @th.no_grad()
 def head_probabilities(
-    policy: MaskableActorCriticPolicy,
-    observations: Observations,
-    actions: NDArray[np.int64],
-    masks: NDArray[np.bool_],
+    policy: MaskableActorCriticPolicy, observations: Observations, actions: NDArray[np.int64], masks: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
     """The distributions that the heads of these actions were drawn from, float32 ``(batch, A)``; 1 for each head.
 
@@ -52,8 +49,6 @@ def state_values(policy: MaskableActorCriticPolicy, observations: Observations) 
 
 def _tensors(policy: MaskableActorCriticPolicy, observations: Observations) -> PyTorchObs:
     space = policy.observation_space
-    if isinstance(space, spaces.Dict):
-        seen: Any = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in space.spaces.items()}
-    else:
-        seen = observations[OBSERVATION].reshape(-1, *(space.shape or ()))
-    return policy.obs_to_tensor(seen)[0]
+    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    seen: Any = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
+    return policy.obs_to_tensor(seen if isinstance(space, spaces.Dict) else seen[OBSERVATION])[0]

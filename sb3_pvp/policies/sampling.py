@@ -1,8 +1,8 @@
 """Acting: head after head, with as little work per head as possible.
 
-All that does not change while a policy acts is computed once: normalised encodings become one row per sub-action that
-is added to a head's first layer, and rules become rows that are added to its logits. Networks of heads run only for
-the rows of the batch where the head has a choice.
+All that does not change while a policy acts is computed once: what the choice of an entry means for the heads after it
+(their penalties, their logits, ...) is one row of a table. Networks of heads run only for the rows of the batch where
+the head has a choice.
 """
 
 from __future__ import annotations
@@ -34,49 +34,23 @@ class FirstLayer:
     masks: th.Tensor | None
 
     def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """All but the choices."""
+        """All but the choices, from ``latent`` and float masks, which are only looked at if they are wanted."""
         outputs = th.addmm(self.bias, latent, self.weight)
         return outputs if self.masks is None else outputs.addmm_(masks, self.masks)
 
 
 @dataclass(frozen=True)
-class _Head:
-    """One head, ready to act.
+class _Network:
+    """A head with hidden layers: its first layer, and those after it, weights and biases of linear ones."""
 
-    Attributes:
-        start: its first flat entry.
-        stop: the flat entry after its last one.
-        penalties: ``(start, size)``, what earlier choices add to its logits.
-        permits: counts, ``(start, size)``, the earlier choices that a ``require_any`` asks for, and the penalty
-            ``(size,)`` for none.
-        first: its first layer if it has hidden layers.
-        choices: ``(start, size)``, what earlier choices add to its logits if it has none.
-        steps: the layers after the first one, weights and biases of linear ones.
-    """
-
-    start: int
-    stop: int
-    penalties: th.Tensor | None
-    permits: tuple[th.Tensor, th.Tensor] | None
-    choices: th.Tensor | None
-    first: FirstLayer | None
+    first: FirstLayer
     steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
 
-    def penalize(self, base: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """Adds to the penalties of masks ``(batch, size)`` those of rules, given earlier choices ``(batch, start)``."""
-        if self.penalties is not None:
-            base = th.addmm(base, chosen, self.penalties)
-        if self.permits is not None:
-            matrix, penalty = self.permits
-            base = base + penalty * (chosen @ matrix == 0)
-        return base
-
-    def network(self, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, size)`` of a head with hidden layers."""
-        assert self.first is not None
+    def __call__(self, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Logits ``(batch, size)``."""
         hidden = self.first.start(latent, masks)
         if self.first.choices is not None:
-            hidden = hidden.addmm_(chosen, self.first.choices)
+            hidden = hidden.addmm_(chosen, self.first.choices[: chosen.shape[1]])
         for step in self.steps:
             hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
         return hidden
@@ -109,73 +83,74 @@ class HeadSampler:
         """
         noise = self._noise(latent.new_empty(masks.shape), deterministic)
         actions, penalties, scores = self._choose(latent, masks, noise)
-        return actions, self._joint_log_prob(actions, penalties, scores)
+        rules = self._heads.rules
+        # Only those heads add to the log-probability that had a choice.
+        heads, rows = rules.open_choices(rules.num_legal(penalties))
+        log_probs = rules.pick(scores, heads, rows).log_softmax(-1)
+        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
+        return actions, scores.new_zeros(len(scores)).index_add_(0, rows, picked)
 
     @th.no_grad()
     def choose(self, latent: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
         """Joint actions alone, with Gumbel noise ``(batch, A)`` that was drawn elsewhere; 0: the most likely entry."""
-        return self._choose(latent, masks, self._split(noise))[0]
-
-    def _choose(
-        self, latent: th.Tensor, masks: th.Tensor, noise: Sequence[th.Tensor | None]
-    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Actions ``(batch, heads)``, and the penalties and the logits ``(batch, A)`` that led to them."""
-        self._follow_weights()
-        flat_masks = masks.float() if self._heads.future_masks else latent
-        base = th.where(masks, 0.0, self._heads.rules.penalties)
-        direct = self._direct_logits(latent, flat_masks)
-        chosen = base.new_zeros(base.shape)
-        actions, penalties, scores = [], [], []
-        for index, (head, own_base) in enumerate(zip(self._tables, self._split(base), strict=True)):
-            before = chosen[:, : head.start]
-            penalty = head.penalize(own_base, before)
-            if head.first is not None:
-                logits = _add_where_choice(head, penalty, latent, before, flat_masks)
-            else:
-                logits = penalty + direct[index]
-                logits = logits if head.choices is None else logits.addmm_(before, head.choices)
-            own_noise = noise[index]
-            action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
-            chosen[:, head.start : head.stop].scatter_(1, action, 1.0)
-            actions.append(action)
-            penalties.append(penalty)
-            scores.append(logits)
-        return th.cat(actions, 1), th.cat(penalties, 1), th.cat(scores, 1)
+        return self._choose(latent, masks, noise)[0]
 
     def direct_layer(self) -> FirstLayer:
-        """The first and only layer of all heads without hidden layers, in the order of their entries."""
+        """The first and only layer of all heads without hidden layers, over the flat entries of all heads."""
         self._follow_weights()
         return self._direct
 
-    def _joint_log_prob(self, actions: th.Tensor, penalties: th.Tensor, scores: th.Tensor) -> th.Tensor:
-        """Log-probabilities ``(batch,)``, to which only those heads add that had a choice."""
-        rules = self._heads.rules
-        heads, rows = rules.open_choices(rules.num_legal(penalties))
-        log_probs = rules.pick(scores, heads, rows).log_softmax(-1)
-        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
-        return scores.new_zeros(len(scores)).index_add_(0, rows, picked)
+    def _choose(
+        self, latent: th.Tensor, masks: th.Tensor, noise: th.Tensor | None
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Actions ``(batch, heads)``, and the penalties and the penalised logits ``(batch, A)`` that led to them."""
+        self._follow_weights()
+        rules, float_masks = self._heads.rules, masks.float() if self._heads.future_masks else latent
+        sizes, penalties = list(rules.head_sizes), th.where(masks, 0.0, rules.penalties)
+        parts = {"penalties": penalties}
+        if self._heads.direct.heads:
+            parts["scores"] = self._direct.start(latent, float_masks)
+        if self._asks:
+            parts["granted"] = th.zeros_like(penalties)
+        # Each part by heads; a choice changes all parts of all later heads at once.
+        state = th.cat(list(parts.values()), 1)
+        heads = {
+            name: th.split(part, sizes, 1) for name, part in zip(parts, th.split(state, rules.num_flat, 1), strict=True)
+        }
+        noises = [None] * len(sizes) if noise is None else th.split(noise, sizes, 1)
+        chosen, actions, scores = th.zeros_like(penalties), [], []
+        for head, (start, effect, network) in enumerate(zip(rules.starts, self._effects, self._networks, strict=True)):
+            penalty, own_noise = heads["penalties"][head], noises[head]
+            if "granted" in heads:
+                penalty += self._wishes[head] * (heads["granted"][head] == 0)
+            if network is None:
+                logits = heads["scores"][head].add_(penalty)
+            else:
+                logits = _add_where_choice(network, penalty, latent, chosen[:, :start], float_masks)
+            action = (logits if own_noise is None else logits + own_noise).argmax(1, keepdim=True)
+            actions.append(action)
+            scores.append(logits)
+            if effect is not None:
+                state += effect.index_select(0, action[:, 0])
+            if self._any_network:
+                chosen[:, start : start + sizes[head]].scatter_(1, action, 1.0)
+        return th.cat(actions, 1), state[:, : rules.num_flat], th.cat(scores, 1)
 
-    def _direct_logits(self, latent: th.Tensor, masks: th.Tensor) -> dict[int, th.Tensor]:
-        """For each head without hidden layers its logits, as far as they do not depend on choices."""
-        heads = self._heads.direct.heads
-        if not heads:
-            return {}
-        sizes = [self._heads.rules.head_sizes[head] for head in heads]
-        return dict(zip(heads, th.split(self._direct.start(latent, masks), sizes, 1), strict=True))
-
-    def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> Sequence[th.Tensor | None]:
-        """Gumbel noise of each head, whose arg-max with the logits is a sample; ``None`` where none is wanted."""
-        count = len(self._heads.rules.head_sizes)
-        flags = [deterministic] * count if isinstance(deterministic, bool) else [bool(flag) for flag in deterministic]
-        if len(flags) != count:
-            raise ValueError(f"deterministic must be a bool or one bool for each of {count} heads, got {len(flags)}")
+    def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
+        """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
+        sizes = self._heads.rules.head_sizes
+        flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
+        if len(flags) != len(sizes):
+            raise ValueError(
+                f"deterministic must be a bool or one bool for each of {len(sizes)} heads, got {len(flags)}"
+            )
         if all(flags):
-            return [None] * count
-        noise = self._split(empty.exponential_().log_().neg_())
-        return [None if flag else part for flag, part in zip(flags, noise, strict=True)]
-
-    def _split(self, flat: th.Tensor) -> tuple[th.Tensor, ...]:
-        return th.split(flat, list(self._heads.rules.head_sizes), 1)
+            return None
+        noise = empty.exponential_().log_().neg_()
+        for flag, own in zip(flags, th.split(noise, list(sizes), 1), strict=True):
+            if flag:
+                own.zero_()
+        return noise
 
     def _follow_weights(self) -> None:
         """Makes the tables anew if a weight or a statistic has changed, or might have."""
@@ -187,10 +162,23 @@ class HeadSampler:
             self._key = key
 
     def _make_tables(self) -> None:
-        direct = self._heads.direct
-        visible = self._heads.visible[direct.row_heads]
-        self._direct = self._first_layer(direct.weight.T, direct.bias, visible.T)
-        self._tables = [self._make_head(head) for head in range(len(self._heads.rules.head_sizes))]
+        rules, direct = self._heads.rules, self._heads.direct
+        entries = rules.membership[:, direct.heads].any(1)
+        weight = direct.weight.new_zeros(rules.num_flat, direct.weight.shape[1])
+        weight[entries], bias = direct.weight, direct.bias.new_zeros(rules.num_flat)
+        bias[entries] = direct.bias
+        self._direct = self._first_layer(weight.T, bias, (rules.membership @ self._heads.visible).T)
+        self._networks = [self._make_network(head) for head in range(len(rules.head_sizes))]
+        self._any_network = any(self._networks)
+        self._asks, effects = rules.has_any, [rules.forbids * rules.penalties]
+        if direct.heads:
+            effects.append(th.zeros_like(rules.forbids) if self._direct.choices is None else self._direct.choices)
+        if self._asks:
+            effects.append(rules.permits)
+        sizes = list(rules.head_sizes)
+        self._wishes = th.split(th.where(rules.asks_any, rules.penalties, 0.0), sizes)
+        #: For each head the rows of its entries: what their choice adds to the penalties, logits, ... of all heads.
+        self._effects = [rows if rows.any() else None for rows in th.split(th.cat(effects, 1), sizes)]
 
     def _first_layer(self, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> FirstLayer:
         """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
@@ -204,58 +192,29 @@ class HeadSampler:
         choices = of_extra[:flat] * (everything - nothing)[:, None]
         return FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
 
-    def _make_head(self, head: int) -> _Head:
-        rules = self._heads.rules
-        start, stop = rules.starts[head], rules.starts[head] + rules.head_sizes[head]
-        penalties = rules.forbids[:start, start:stop] * rules.penalties[start:stop]
-        asks = rules.asks_any[start:stop]
-        permits = (rules.permits[:start, start:stop].contiguous(), th.where(asks, rules.penalties[start:stop], 0.0))
-        group = next((group for group in self._heads.groups if head in group.heads), None)
-        first, steps = (None, []) if group is None else self._make_network(group, head, stop - start)
-        return _Head(
-            start=start,
-            stop=stop,
-            penalties=penalties.contiguous() if penalties.any() else None,
-            permits=permits if asks.any() else None,
-            choices=self._direct_choices(head) if group is None else None,
-            first=first,
-            steps=steps,
-        )
-
-    def _direct_choices(self, head: int) -> th.Tensor | None:
-        start, direct = self._heads.rules.starts[head], self._heads.direct
-        if self._direct.choices is None or not start:
+    def _make_network(self, head: int) -> _Network | None:
+        """The network of a head, if it has hidden layers."""
+        group: HeadGroup | None = next((group for group in self._heads.groups if head in group.heads), None)
+        if group is None:
             return None
-        return self._direct.choices[:start, direct.rows[direct.heads.index(head)]].contiguous()
-
-    def _make_network(
-        self, group: HeadGroup, head: int, size: int
-    ) -> tuple[FirstLayer, list[tuple[th.Tensor, th.Tensor] | nn.Module]]:
-        """The first layer of a head with hidden layers, and the steps after it."""
-        index, start = group.heads.index(head), self._heads.rules.starts[head]
-        visible = self._heads.visible[head][:, None]
+        index, linear = group.heads.index(head), group.linear_layers()
+        first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], self._heads.visible[head][:, None])
         modules = [module for module in group.network if not isinstance(module, nn.Dropout)]  # acting leaves none out
-        linear = group.linear_layers()
-        first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], visible)
-        own = None if first.choices is None or not start else first.choices[:start].contiguous()
-        first = FirstLayer(first.weight, first.bias, own, first.masks)
         steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
         for module in modules[1:]:
             if isinstance(module, BatchedLinear):
-                width = size if module is linear[-1] else module.weight.shape[2]
+                width = self._heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
                 steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
             else:
                 steps.append(module)
-        return first, steps
+        return _Network(first, steps)
 
 
 def _add_where_choice(
-    head: _Head, penalties: th.Tensor, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor
+    network: _Network, penalties: th.Tensor, latent: th.Tensor, chosen: th.Tensor, masks: th.Tensor
 ) -> th.Tensor:
     """Adds the network's logits where more than one entry is free of penalties."""
     rows = ((penalties == 0).sum(1) > 1).nonzero().flatten()
-    if not len(rows):
-        return penalties
     if len(rows) > DENSE_SHARE * len(penalties):
-        return penalties + head.network(latent, chosen, masks)
-    return penalties.index_add(0, rows, head.network(latent[rows], chosen[rows], masks[rows]))
+        return penalties + network(latent, chosen, masks)
+    return penalties.index_add(0, rows, network(latent[rows], chosen[rows], masks[rows])) if len(rows) else penalties

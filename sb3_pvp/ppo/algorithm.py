@@ -19,11 +19,10 @@ from stable_baselines3.common.utils import FloatSchedule, explained_variance, ob
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
-from sb3_pvp.ppo.metrics import record
+from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.minibatches import read_buffer
 from sb3_pvp.ppo.resumable import ResumablePPO
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.rollout_log import RolloutLog
 from sb3_pvp.ppo.update import PpoUpdate, UpdateLog
 from sb3_pvp.schedules import Schedule
 
@@ -188,8 +187,7 @@ class PvpPPO(ResumablePPO):
 
     def _finish_rollout(self, log: RolloutLog, dones: NDArray[np.bool_]) -> None:
         """Normalises rewards and computes advantages (training.md §6.2 c and d)."""
-        log.begin_finalizing()
-        buffer = self.rollout_buffer
+        log.finalizing, buffer = time.perf_counter(), self.rollout_buffer
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
         if self.normalize_reward:

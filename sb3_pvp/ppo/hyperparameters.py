@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, nan
-from numbers import Integral
-from typing import Any
+from math import isfinite
+from typing import Annotated, Any
 
-from sb3_pvp.common.arguments import NUMBER
+from pydantic import Field, FiniteFloat
+
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.schedules import Schedule, parse_schedule
 
 
-@dataclass(frozen=True)
-class Range:
-    """The numbers from ``low`` to ``high``, both included."""
-
-    low: float
-    high: float = inf
-    integer: bool = False
-
-    def __str__(self) -> str:
-        kind = "an integer" if self.integer else "a number"
-        return f"{kind} from {self.low} to {self.high}" if self.high < inf else f"{kind} of at least {self.low}"
+def _kind(hint: Any, words: str, low: int, high: int | None = None) -> Kind[Any]:
+    bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+    return Kind(Annotated[hint, Field(ge=low, le=high)], f"{words} {bounds}, or a schedule {{'type': ...}} of such")
 
 
-#: Every hyperparameter that may be a schedule over finished roll-outs, under SB3's name.
-RANGES = {
-    "learning_rate": Range(0),
-    "clip_range": Range(0),
-    "ent_coef": Range(0),
-    "vf_coef": Range(0),
-    "gamma": Range(0, 1),
-    "gae_lambda": Range(0, 1),
-    "n_epochs": Range(0, integer=True),
-    "batch_size": Range(1, integer=True),
-    "gradient_accumulation_steps": Range(1, integer=True),
-    "max_grad_norm": Range(0),
-    "eps_greedy": Range(0, 1),
+_AT_LEAST_0, _SHARE = _kind(FiniteFloat, "a number", 0), _kind(FiniteFloat, "a number", 0, 1)
+_COUNT, _POSITIVE = _kind(int, "an integer", 0), _kind(int, "an integer", 1)
+#: Every hyperparameter that may be a schedule over finished roll-outs, under SB3's name, with what it may be.
+RANGES: dict[str, Kind[Any]] = {
+    "learning_rate": _AT_LEAST_0,
+    "clip_range": _AT_LEAST_0,
+    "ent_coef": _AT_LEAST_0,
+    "vf_coef": _AT_LEAST_0,
+    "gamma": _SHARE,
+    "gae_lambda": _SHARE,
+    "n_epochs": _COUNT,
+    "batch_size": _POSITIVE,
+    "gradient_accumulation_steps": _POSITIVE,
+    "max_grad_norm": _AT_LEAST_0,
+    "eps_greedy": _SHARE,
 }
 
 
@@ -50,18 +44,13 @@ def read_schedule(value: Any) -> Schedule | None:
 
 
 def read_constant(name: str, value: Any) -> Any:
-    """The number that was given for this hyperparameter, as a Python number.
+    """The value of this hyperparameter as a Python number; raises ``ValueError`` if it is out of its range.
 
-    Functions of SB3 and the batch of everything, ``None``, are given back as they are. Raises ``ValueError`` for
-    anything else.
+    Functions of SB3 and the batch of everything, ``None``, are given back as they are.
     """
     is_batch_of_all = name == "batch_size" and value is None
     is_sb3_schedule = name in ("learning_rate", "clip_range") and callable(value)
-    if is_batch_of_all or is_sb3_schedule:
-        return value
-    if RANGES[name].integer and not isinstance(value, Integral):
-        raise _wrong(name, value)
-    return _number(name, value)
+    return value if is_batch_of_all or is_sb3_schedule else RANGES[name].read(name, value)
 
 
 def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> float | int:
@@ -69,16 +58,7 @@ def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> fl
 
     Raises ``ValueError`` if the schedule leads out of the range.
     """
-    return _number(name, schedule(trained_rollouts))
-
-
-def _number(name: str, value: Any) -> float | int:
-    allowed = RANGES[name]
-    number = float(value) if NUMBER.fits(value) else nan
-    if not allowed.low <= number <= allowed.high:  # nor is NaN
-        raise _wrong(name, value)
-    return round(number) if allowed.integer else number
-
-
-def _wrong(name: str, value: Any) -> ValueError:
-    return ValueError(f"{name} must be {RANGES[name]}, or a schedule {{'type': ...}} of such; got {value!r}")
+    value = schedule(trained_rollouts)
+    is_whole = RANGES[name] in (_COUNT, _POSITIVE) and isfinite(value)
+    number: float | int = RANGES[name].read(name, round(value) if is_whole else value)
+    return number

@@ -1,10 +1,16 @@
-"""Every tag that is logged about learning, with its meaning (self-play.md §11.1, §11.2)."""
+"""Every tag that is logged about learning, and what a roll-out says for them (self-play.md §11.1, §11.2)."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.logger import Logger
+
+from sb3_pvp.ppo.minibatches import MaskableBuffer
 
 #: Every tag that `PvpPPO` logs. ``{head}`` stands for the id of an action head, or its index.
 METRICS = {
@@ -74,3 +80,46 @@ def record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
     """Logs the figures under ``group/name``."""
     for name, value in figures.items():
         logger.record(f"{group}/{name}", value)
+
+
+@dataclass
+class RolloutLog:
+    """What happened in a roll-out, as far as the buffer does not tell it; ``finalizing`` is when it was full."""
+
+    started: float = field(default_factory=time.perf_counter)
+    finalizing: float = 0.0
+    reward_total: float = 0.0
+    num_truncates: int = 0
+    episodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_step(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
+        """Counts a step of all environments; rewards are raw, and without what stands for the rest of an episode."""
+        self.reward_total += float(rewards.sum())
+        for index in np.flatnonzero(dones):
+            self.num_truncates += bool(infos[index].get("TimeLimit.truncated", False))
+            if "episode" in infos[index]:
+                self.episodes.append(infos[index]["episode"])
+
+    def figures(self, buffer: MaskableBuffer) -> dict[str, Any]:
+        """The figures of the finished roll-out, by their tags without ``rollout/``."""
+        now, size = time.perf_counter(), buffer.rewards.size
+        columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"} if self.episodes else {}
+        of_episodes = {
+            tag.format(name): getattr(np, name)([float(episode[key]) for episode in self.episodes])
+            for tag, key in columns.items()
+            for name in ("min", "max", "mean", "std")
+        }
+        return of_episodes | {
+            "time": now - self.started,
+            "fps": size / (now - self.started),
+            "buffer_finalize_time": now - self.finalizing,
+            "num_episode_starts": int(buffer.episode_starts.sum()),
+            "num_truncates": self.num_truncates,
+            "num_episodes": len(self.episodes),
+            "value_mean": buffer.values.mean(),
+            "advantage_mean": buffer.advantages.mean(),
+            "return_mean": buffer.returns.mean(),
+            "step_reward_mean": self.reward_total / size,
+            "steps": buffer.buffer_size,
+            "num_envs": buffer.n_envs,
+        }

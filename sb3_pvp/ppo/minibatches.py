@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,14 +33,7 @@ class Samples:
 
     def __getitem__(self, indices: th.Tensor) -> Samples:
         """The steps with these indices, int64 ``(batch,)``."""
-        observations = self.observations
-        picked = (
-            {key: part[indices] for key, part in observations.items()}
-            if isinstance(observations, dict)
-            else observations[indices]
-        )
-        names = ("actions", "action_masks", "old_values", "old_log_probs", "advantages", "returns")
-        return Samples(picked, *(getattr(self, name)[indices] for name in names))
+        return Samples(*(each_part(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
 
     def minibatches(self, batch_size: int | None) -> Iterator[Samples]:
         """One epoch: every step once, in an order drawn from NumPy's global generator as SB3 does.
@@ -58,13 +51,15 @@ def read_buffer(buffer: MaskableBuffer) -> Samples:
     def tensor(array: NDArray[Any]) -> th.Tensor:
         return th.as_tensor(buffer.swap_and_flatten(array), device=buffer.device)
 
-    observations = buffer.observations
     actions = tensor(buffer.actions)
     return Samples(
-        {key: tensor(part) for key, part in observations.items()}
-        if isinstance(observations, dict)
-        else tensor(observations),
+        each_part(buffer.observations, tensor),
         actions.long().flatten() if isinstance(buffer.action_space, spaces.Discrete) else actions,
         tensor(buffer.action_masks).bool(),
         *(tensor(array).flatten() for array in (buffer.values, buffer.log_probs, buffer.advantages, buffer.returns)),
     )
+
+
+def each_part(parts: Any, function: Callable[[Any], Any]) -> Any:
+    """The function of an array, or of each part of observations in a Dict."""
+    return {key: function(part) for key, part in parts.items()} if isinstance(parts, dict) else function(parts)

@@ -135,7 +135,10 @@ class ResumablePPO(MaskablePPO):
         """
         exclude, pending = set(exclude or ()), self.training_state
         if pending is None and "training_state" not in exclude:
-            self.training_state = self._packed_state()
+            state = self._rollout_start
+            if state is None and self.env is not None and self._last_obs is not None:  # else no reset has been yet
+                state = self._current_state(self.env)
+            self.training_state = None if state is None else pack(state)
         try:
             if isinstance(path, (str, Path)):
                 target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
@@ -146,22 +149,12 @@ class ResumablePPO(MaskablePPO):
         finally:
             self.training_state = pending
 
-    def _packed_state(self) -> bytes | None:
-        if self._rollout_start is not None:
-            return pack(self._rollout_start)
-        # Before the first reset there is nothing to go on from.
-        return pack(self._current_state(self.env)) if self.env is not None and self._last_obs is not None else None
-
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_rollout_start", "run_folder", "resumable_parts"]
 
     @classmethod
     def load(
-        cls: type[Self],
-        path: str | Path | io.BufferedIOBase,
-        env: GymEnv | None = None,
-        *args: Any,
-        **kwargs: Any,
+        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
     ) -> Self:
         """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
 

@@ -106,7 +106,7 @@ def set_env_state(env: VecEnv, state: State) -> None:
     if state["num_envs"] != env.num_envs:
         raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
     if state["inner"] is None or not hasattr(inner, "set_state"):
-        raise ValueError(f"{state['name']} could not tell its state with get_state(), as NhVecEnv can")
+        raise ValueError(f"{state['name']} could not tell its state with get_state(), as PvpVecEnv can")
     if [data.keys() for data in map(_data, wrappers)] != [data.keys() for data in state["wrappers"]]:
         raise ValueError("the vectorised environment is wrapped in another way than it was")
     inner.set_state(state["inner"])
@@ -124,10 +124,9 @@ def _unwrap(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
 
 
 def _data(wrapper: VecEnvWrapper) -> State:
-    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if _is_data(value)}
+    def is_data(value: object) -> bool:
+        # VecNormalize has one RunningMeanStd per key of a Dict observation.
+        parts = value.values() if isinstance(value, dict) else [value]
+        return bool(parts) and all(isinstance(part, _WRAPPER_DATA) for part in parts)
 
-
-def _is_data(value: object) -> bool:
-    # VecNormalize has one RunningMeanStd per key of a Dict observation.
-    parts = value.values() if isinstance(value, dict) else [value]
-    return bool(parts) and all(isinstance(part, _WRAPPER_DATA) for part in parts)
+    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if is_data(value)}

@@ -103,5 +103,5 @@ def test_one_in_twenty_is_too_many_unless_the_server_was_gone(
 
 
 def test_other_environments_are_refused() -> None:
-    with pytest.raises(ValueError, match="NhVecEnv"):
+    with pytest.raises(ValueError, match="PvpVecEnv"):
         learned(duels(), 1)

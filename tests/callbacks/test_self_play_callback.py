@@ -430,7 +430,7 @@ def test_models_play_in_other_processes(tmp_path: Path) -> None:
 def test_worker_processes_are_never_asked_for_self_play(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
     model = new_model(tmp_path, env, policy=AutoregressivePolicy)
-    with pytest.raises(ValueError, match="both seats learn only in NhVecEnv.* in place of SubprocVecEnv"):
+    with pytest.raises(ValueError, match="both seats learn only in PvpVecEnv.* in place of SubprocVecEnv"):
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
     assert env.env_method("action_masks"), "the workers live"
     env.close()

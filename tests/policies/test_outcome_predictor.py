@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch as th
 
-from sb3_pvp.policies.frame_statistics import FrameStatistics
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 SHAPE = (2, 3)

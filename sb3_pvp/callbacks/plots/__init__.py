@@ -1,8 +1,7 @@
 """How training runs went: figures of run folders, over several seeds, as pictures."""
 
-from sb3_pvp.callbacks.plots.groups import Band, Group, group_runs, summarize
+from sb3_pvp.callbacks.plots.groups import Band, Group, draw, group_runs, summarize
 from sb3_pvp.callbacks.plots.metrics import METRICS, Curve, common_metric, read_curve
-from sb3_pvp.callbacks.plots.pictures import draw
 from sb3_pvp.callbacks.plots.run_folders import Run, find_runs
 
 __all__ = [

@@ -1,15 +1,18 @@
-"""Runs that differ in their seeds only, and what they show together."""
+"""Runs that differ in their seeds only, what they show together, and that as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.callbacks.plots.metrics import Curve
 from sb3_pvp.callbacks.plots.run_folders import Run
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import MissingExtra
 
 #: Bootstrap samples of an interval.
@@ -70,28 +73,38 @@ def summarize(curves: Sequence[Curve], seed: int = 0) -> Band:
         raise ValueError("runs to be plotted together have no steps in common")
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
     values = np.stack([np.interp(steps, curve.steps, curve.values) for curve in curves])
-    low, high = _bootstrap(values, seed)
-    return Band(steps, _interquartile_mean(values, axis=0), low, high, len(curves))
-
-
-def _interquartile_mean(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    from scipy.stats import trim_mean
-
-    return np.asarray(trim_mean(values, 0.25, axis=axis))
-
-
-def _bootstrap(values: NDArray[np.float64], seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     try:
-        from scipy.stats import bootstrap
+        from scipy.stats import bootstrap, trim_mean
     except ImportError as error:
         raise MissingExtra(f'several seeds need SciPy: pip install "sb3-pvp[plots]" ({error})') from error
 
-    interval = bootstrap(
-        (values,),
-        _interquartile_mean,
-        axis=0,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return np.asarray(interval.low), np.asarray(interval.high)
+    interquartile_mean, rng = partial(trim_mean, proportiontocut=0.25), np.random.default_rng(seed)
+    found = bootstrap((values,), interquartile_mean, axis=0, n_resamples=RESAMPLES, method="percentile", rng=rng)
+    low, high = (np.asarray(end) for end in (found.confidence_interval.low, found.confidence_interval.high))
+    return Band(steps, np.asarray(interquartile_mean(values, axis=0)), low, high, len(curves))
+
+
+def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
+    """Draws a line with its 95 % interval for each label.
+
+    Args:
+        path: the picture; its suffix says which kind, such as ``.png`` or ``.svg``.
+        bands: by label.
+        title: of the vertical axis.
+        share: the values lie between 0 and 1.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for number, (label, band) in enumerate(bands.items()):
+        runs = "1 run" if band.num_runs == 1 else f"{band.num_runs} runs"
+        axes.plot(band.steps / 1e6, band.center, color=f"C{number}", label=f"{label} ({runs})")
+        axes.fill_between(band.steps / 1e6, band.low, band.high, color=f"C{number}", alpha=0.18, linewidth=0)
+    axes.set(xlabel="million steps", ylabel=title)
+    if share:
+        axes.set(ylim=(0, 1), yticks=[tenth / 10 for tenth in range(11)])
+    axes.grid(alpha=0.3)
+    axes.legend(loc="best")
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120, format=path.suffix.lstrip(".") or "png")

@@ -79,12 +79,9 @@ def _win_rate(folder: Path, opponent: str) -> Curve:
     rows = [row for row in every if row["opponent"] == opponent]
     if not rows:
         raise unknown_name(f"opponent in {folder / 'win_rates.csv'}", opponent, {row["opponent"] for row in every})
-    steps, rate, low, high = (_column(rows, name) for name in ("steps", "win_rate", "win_rate_low", "win_rate_high"))
+    names = ("steps", "win_rate", "win_rate_low", "win_rate_high")
+    steps, rate, low, high = np.array([[float(row[name]) for name in names] for row in rows]).T
     return Curve(steps, rate, np.stack([low, high]))
-
-
-def _column(rows: list[dict[str, str]], name: str) -> NDArray[np.float64]:
-    return np.array([float(row[name]) for row in rows])
 
 
 def _eval_reward(folder: Path, opponent: str) -> Curve:

@@ -57,44 +57,32 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _natural(folder: Path) -> tuple[str, int]:
-    """rl-zoo3 numbers runs: ``NhEnv_10`` comes after ``NhEnv_9``."""
+    """rl-zoo3 numbers runs: ``Game_10`` comes after ``Game_9``."""
     name, _, number = str(folder).rpartition("_")
     return (name, int(number)) if number.isdigit() else (str(folder), 0)
 
 
 def _read(folder: Path, label: str) -> Run:
     config = next(iter(sorted(folder.glob(f"*/{CONFIG}"))))
-    arguments = _arguments(config.with_name(ARGUMENTS))
+    path = config.with_name(ARGUMENTS)
+    arguments = dict(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader)) if path.is_file() else {}
     seed = arguments.get("seed")
-    return Run(
-        folder,
-        label or _label(arguments, folder),
-        seed if isinstance(seed, int) and seed >= 0 else None,
-        config.read_text(encoding="utf-8"),
-    )
+    known_seed = seed if isinstance(seed, int) and seed >= 0 else None
+    return Run(folder, label or _label(arguments, folder), known_seed, config.read_text(encoding="utf-8"))
 
 
 def _label(arguments: dict[str, Any], folder: Path) -> str:
     if not arguments:
         return folder.name
-    if conf_file := arguments.get("conf_file"):
-        return Path(str(conf_file)).stem
-    return f"{arguments.get('algo')}, {arguments.get('env')}"
-
-
-def _arguments(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    return dict(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader))
+    conf_file = arguments.get("conf_file")
+    return Path(conf_file).stem if conf_file else f"{arguments.get('algo')}, {arguments.get('env')}"
 
 
 class _PlainLoader(yaml.SafeLoader):
     """Reads what rl-zoo3 dumps without constructing Python objects."""
 
 
-def _ordered_dict(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
-    (pairs,) = loader.construct_sequence(node, deep=True)
-    return [tuple(pair) for pair in pairs]
-
-
-_PlainLoader.add_constructor("tag:yaml.org,2002:python/object/apply:collections.OrderedDict", _ordered_dict)
+_PlainLoader.add_constructor(
+    "tag:yaml.org,2002:python/object/apply:collections.OrderedDict",
+    lambda loader, node: loader.construct_sequence(node, deep=True)[0],  # type: ignore[arg-type]
+)

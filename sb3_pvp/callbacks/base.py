@@ -1,0 +1,77 @@
+"""What the callbacks of this package have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.run_league import run_folder
+from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.matches.evaluation_fights import EvaluationFights, Finished
+from sb3_pvp.opponents.choice import OpponentChoice
+
+
+class PvpCallback(BaseCallback):
+    """A callback that never ends the training, and is told of every episode that does."""
+
+    def _on_step(self) -> bool:
+        for row in np.flatnonzero(self.locals["dones"]).tolist():
+            self._on_episode(row, self.locals["infos"][row])
+        return True
+
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        """An episode of environment ``row`` has ended, with this ``info``."""
+
+    def _told(self, info: dict[str, Any], name: str) -> str:
+        """What the environment says at the end of an episode; raises `ValueError` if it says nothing."""
+        if name not in info:
+            raise ValueError(
+                f"{type(self).__name__} needs info[{name!r}] at the end of an episode; the training environment does "
+                "not give it"
+            )
+        return str(info[name])
+
+
+def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
+    """The path that was given, or else the file or folder of that name in the folder of the run."""
+    return run_folder(model) / name if given is None else Path(given)
+
+
+class EvaluationCallback(PvpCallback):
+    """Lets the learner fight now and then, beside the training.
+
+    Args:
+        eval_freq: roll-outs between evaluations; the first is at once.
+        n_eval_episodes: fights of each.
+        n_envs: rows of the environment, at most.
+        env: that environment, or what it has otherwise than the training environment (`EvaluationFights`).
+        verbose: as in SB3.
+    """
+
+    def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
+        super().__init__(verbose)
+        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
+        self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
+        self._fights = EvaluationFights(env, n_envs)
+
+    def _init_callback(self) -> None:
+        self._rollout = trained_rollouts(self.model)
+
+    def _on_rollout_start(self) -> None:
+        self._rollout = trained_rollouts(self.model)
+        if self._rollout % self._eval_freq == 0:
+            self._evaluate()
+
+    def _on_training_end(self) -> None:
+        self._fights.close()
+
+    def _play(self, choices: list[OpponentChoice], deterministic: bool, seed: int) -> list[Finished]:
+        return list(self._fights.play(self.model, choices, deterministic, seed))  # type: ignore[arg-type]
+
+    def _evaluate(self) -> None:
+        raise NotImplementedError
