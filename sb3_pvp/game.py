@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -22,7 +23,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.names import unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ ENTRY_POINTS = "sb3_pvp.games"
 #: The games that come with the package, for a source checkout: that one is imported without metadata, so it has no
 #: entry points. Texts, so that nothing is imported before somebody plays.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
+#: What they add to the console script, for the same reason.
+OWN_COMMANDS = {
+    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
+    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
+}
 #: What is played where nobody says: by `NhEnv`, and by commands.
 HOME_GAME = "NhEnv"
 
@@ -206,7 +212,11 @@ class Metrics(Protocol):
 
 
 class Viewer(Protocol):
-    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``."""
+    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``.
+
+    If fights are to be recorded it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
+    ``recordings`` and ``read_recording(path, number)``, see `sb3_pvp.replay`.
+    """
 
     def scene(
         self,
@@ -236,6 +246,8 @@ class Game(Protocol):
     #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
+    build_param: str | None = None
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -348,6 +360,19 @@ def find_game(game: str | Game) -> Game:
     return _elsewhere[game]
 
 
+def game_reference(game: Game) -> str:
+    """How files name a game: what `find_game` takes in any process; its own name if there is no such thing."""
+    for name, known in (*_registered.items(), *_elsewhere.items()):
+        if known is game and (":" in name or name in _installed()):
+            return name
+    kind = type(game)
+    reference = f"{kind.__module__}:{kind.__qualname__}"
+    with suppress(ValueError, TypeError):  # made in a function, or not to be made without arguments
+        if kind.__module__ != "__main__" and find_game(reference).contract == game.contract:
+            return reference
+    return game.name
+
+
 def _made(found: Any) -> Game:
     game: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
     return game
@@ -383,14 +408,3 @@ def register_environments() -> None:
 
 
 add_contract_source(game_names, lambda name: find_game(name).contract)
-
-
-#: Where the viewers of games are, as ``module:object``; a part of the games soon.
-VIEWERS = dict.fromkeys(("NhEnv", "DharokEnv"), "sb3_pvp.games.osrs.viewer:VIEWER")
-
-
-def find_viewer(game: str) -> Any:
-    """How the game of that name looks, loaded only now; raises `ValueError` for games that nobody can draw."""
-    require_known("contract to draw", game, VIEWERS)
-    module, _, name = VIEWERS[game].partition(":")
-    return getattr(importlib.import_module(module), name)

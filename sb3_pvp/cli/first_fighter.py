@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sb3_pvp.game import HOME_GAME
+
 if TYPE_CHECKING:
     from sb3_pvp.matches.evaluation import Score
 
-ALGO, ENV_ID = "maskable_ppo", "NhEnv"
+ALGO, ENV_ID = "maskable_ppo", HOME_GAME
 EVALUATIONS, EVALUATION_FIGHTS, EVALUATION_ENVS = 15, 128, 64
 
 

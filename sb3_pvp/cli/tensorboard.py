@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.common.errors import refusals
+from sb3_pvp.cli.usage import JobsFolder
 
 
 def tensorboard(
@@ -16,7 +16,7 @@ def tensorboard(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0 picks a free port.")] = 6006,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets everybody in the network look.")] = "127.0.0.1",
-    folder: Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")] = Path("logs/jobs"),
+    folder: JobsFolder = Path("logs/jobs"),
 ) -> None:
     """See to it that a TensorBoard shows this folder, and print where: one that runs is used, else one is started.
 
@@ -24,7 +24,6 @@ def tensorboard(
     """
     from sb3_pvp.zoo.jobs import Jobs, ensure_tensorboard
 
-    with refusals():
-        found = ensure_tensorboard(Jobs(folder), logdir, port, host)
+    found = ensure_tensorboard(Jobs(folder), logdir, port, host)
     what = "is started" if found.is_new else "runs already"
     typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")

@@ -13,8 +13,7 @@ from string import Template
 from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.game import find_viewer
-from sb3_pvp.replay.recording import Recording, recording_to_plain
+from sb3_pvp.replay.recording import Recording, recording_to_plain, viewer_of
 
 #: They run one after the other, as one script; that of the game, which completes what the first ones begin, between.
 _FIRST_SCRIPTS = ("dom.js", "fight.js")
@@ -33,7 +32,7 @@ def replay_page(recording: Recording) -> str:
 
     Its ``Content-Security-Policy`` lets nothing run, and nothing be loaded, but its own script and style.
     """
-    own = find_viewer(recording.contract).page()
+    own = viewer_of(recording.game or recording.contract).page()
     style = _data("page.css") + own["style"]
     script = "\n".join([*map(_data, _FIRST_SCRIPTS), own["script"], *map(_data, _LAST_SCRIPTS)])
     title = " against ".join(player.name for player in recording.players)
@@ -58,7 +57,8 @@ def _content(recording: Recording) -> dict[str, Any]:
 
 def events_of(recording: Recording) -> list[Mapping[str, Any]]:
     """What the game says that happened, and at last how the fight ended, unless the game has told that already."""
-    events = [*find_viewer(recording.contract).events([moment.scene for moment in recording.moments])]
+    viewer = viewer_of(recording.game or recording.contract)
+    events = [*viewer.events([moment.scene for moment in recording.moments])]
     if not events or events[-1]["kind"] != "end":
         last = len(recording.moments) - 1
         events.append({"tick": last, "kind": "end", "seat": None, "text": _ending(recording)})

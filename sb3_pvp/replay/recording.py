@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import VIEWERS, find_viewer
+from sb3_pvp.game import Game, find_game, game_names
 
 FORMAT = "sb3_pvp fight"
 VERSION = 1
@@ -120,6 +120,7 @@ class Recording:
         reset_params: how it started, in the world's own words.
         build: the first player's, if the world tells.
         versions: of the packages that were used.
+        game: what was played, ``module:object``, if that is not the contract's name.
     """
 
     contract: str
@@ -133,6 +134,15 @@ class Recording:
     reset_params: Any = None
     build: str | None = None
     versions: Mapping[str, str] | None = None
+    game: str | None = None
+
+
+def viewer_of(game: str | Game) -> Any:
+    """What draws recorded fights of a game; raises `ValueError` if nobody knows the game, or how it looks."""
+    found = find_game(game)
+    if not hasattr(found.viewer, "page"):
+        raise ValueError(f"{found.name} has no viewer for recorded fights: nobody knows how to draw them")
+    return found.viewer
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
@@ -164,24 +174,25 @@ def save_fight(recording: Recording, path: str | Path) -> None:
         partial.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load_fight(path: str | Path, number: int = 0) -> Recording:
+def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Recording:
     """Reads a file of `save_fight`, or a recording that a game makes itself, such as of what its servers are told.
 
     Args:
         path: names of files tell a game's viewer that they are its own.
         number: which of the fights in a recording of a game, from 0 on.
+        game: what was played, ``module:object``, if it is not installed: files are not trusted to say what to import.
 
     Raises:
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    for viewer in map(find_viewer, VIEWERS):
+    for viewer in (find_game(name).viewer for name in game_names()):
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
     try:
-        return recording_from_plain(json.loads(_unpacked(Path(path))))
+        return recording_from_plain(json.loads(_unpacked(Path(path))), game)
     except (OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
         raise ValueError(f"{path} is not a recorded fight: {error}") from error
 
@@ -191,7 +202,7 @@ def recording_to_plain(recording: Recording) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **to_plain(recording)}
 
 
-def recording_from_plain(plain: Any) -> Recording:
+def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
     """The recording in such JSON values; raises `ValueError` that tells what is wrong with them."""
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise ValueError("it should be a JSON object with the format 'sb3_pvp fight'; sb3-pvp record makes one")
@@ -200,7 +211,9 @@ def recording_from_plain(plain: Any) -> Recording:
     recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
     if not recording.moments:
         raise ValueError("it has no moments")
-    viewer, moments = find_viewer(recording.contract), []
+    if recording.game is not None and game is None:
+        raise ValueError(f"its game is not installed; if you trust the file, say --game {recording.game}")
+    viewer, moments = viewer_of(game or recording.contract), []
     for number, moment in enumerate(recording.moments):
         for decision in moment.decisions:
             if decision is not None:
@@ -209,7 +222,7 @@ def recording_from_plain(plain: Any) -> Recording:
             moments.append(replace(moment, scene=viewer.read_scene(moment.scene)))
         except ValueError as error:
             raise ValueError(f"moments[{number}].scene: {error}") from error
-    return replace(recording, moments=tuple(moments))
+    return replace(recording, moments=tuple(moments), game=game)
 
 
 def _told(fight: Any, world: str) -> Recording:

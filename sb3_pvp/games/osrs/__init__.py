@@ -28,6 +28,8 @@ class OsrsGame(Game):
         name: of the game and of its contract; the wire calls it the type of agent.
     """
 
+    build_param = "accountBuild"
+
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -1,19 +1,34 @@
-"""How these fights look: the `sb3_pvp.game.Viewer` of NhEnv and DharokEnv."""
+"""How fights of NhEnv and DharokEnv look: as text, as a picture, in a recording and on a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.common.plain_values import from_plain
 from sb3_pvp.game import World
+from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
 from sb3_pvp.games.osrs.rendering.text import render_text
 
+if TYPE_CHECKING:
+    from sb3_pvp.games.osrs.remote.recordings import WireFight
+
+#: They run one after the other: those behind use what is in those before.
+_SCRIPTS = ("fighters.js", "arena.js", "panels.js", "story.js")
+
 
 class OsrsViewer:
-    """Text and picture of a `Scene`."""
+    """The `sb3_pvp.game.Viewer` of both games; its scenes are `Scene`."""
+
+    #: How the names of files end that `read_recording` reads.
+    recordings = (".jsonl", ".jsonl.gz")
 
     def scene(
         self,
@@ -35,3 +50,23 @@ class OsrsViewer:
         from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array
 
         return scene_array(scene)
+
+    def read_scene(self, plain: Any) -> Scene:
+        """The scene that was written as these plain values; raises `ValueError` for others."""
+        return from_plain(Scene, plain)
+
+    def read_recording(self, path: str | Path, fight: int = 0) -> WireFight:
+        """See `sb3_pvp.games.osrs.remote.recordings.read_wire_recording`."""
+        from sb3_pvp.games.osrs.remote.recordings import read_wire_recording  # here: few need the client
+
+        return read_wire_recording(path, fight)
+
+    def events(self, scenes: Sequence[Scene]) -> list[dict[str, Any]]:
+        """See `events_of`."""
+        return [asdict(event) for event in events_of(scenes)]
+
+    def page(self) -> Mapping[str, str]:
+        """``script`` and ``style`` of a page; the script completes ``scene`` in ``sb3_pvp/replay/data/fight.js``."""
+        data = files("sb3_pvp.games.osrs.rendering") / "data"
+        script = "\n".join((data / name).read_text("utf-8") for name in _SCRIPTS)
+        return {"script": script, "style": (data / "scene.css").read_text("utf-8")}
