@@ -96,8 +96,10 @@ class FightSettings:
 
     @property
     def kind_of_fights(self) -> dict[str, Any] | None:
-        """The name of the ``game`` (`game_reference`) and ``reset_params``, for fights of this kind elsewhere; ``None`` if
-        the world is the user's own, of which that says too little."""
+        """What is fought, for more of that elsewhere: the ``game``, see `game_reference`, and ``reset_params``.
+
+        ``None`` if the world is the user's own, of which that says too little.
+        """
         if not isinstance(self.world, str):
             return None
         return {"game": game_reference(self.game), "reset_params": self.reset_params}

@@ -143,3 +143,22 @@ def test_a_game_in_the_working_directory_is_found(run: Path, tmp_path: Path) -> 
         text=True,
     )
     assert done.returncode == 0 and "win rate" in done.stdout, done.stderr
+
+
+def test_worker_processes_import_the_game(tmp_path: Path) -> None:
+    code = (
+        "from stable_baselines3.common.vec_env import SubprocVecEnv\n"
+        "from sb3_pvp import PvpPPO\n"
+        "from sb3_pvp.envs import PvpEnv\n"
+        "from sb3_pvp.policies import AutoregressivePolicy\n"
+        "if __name__ == '__main__':\n"
+        "    env = SubprocVecEnv([lambda: PvpEnv(game='coins:Coins')], start_method='forkserver')\n"
+        "    model = PvpPPO(AutoregressivePolicy, env, n_steps=4, batch_size=4)\n"
+        "    model.learn(4)\n"
+        "    print(model.game)\n"
+        "    env.close()\n"
+    )
+    (tmp_path / "train.py").write_text(code)
+    shutil.copy(Path(__file__).with_name("coins.py"), tmp_path)
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "coins:Coins\n", done.stderr
