@@ -45,10 +45,12 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands, add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None
 )
-for _command in (evaluate, record):
-    app.command(context_settings=OLDER_NAMES)(_command)
-for _command in (first_fighter, plot, replay, tensorboard):
-    app.command()(_command)
+app.command(context_settings=OLDER_NAMES)(evaluate)
+app.command(context_settings=OLDER_NAMES)(record)
+app.command()(first_fighter)
+app.command()(plot)
+app.command()(replay)
+app.command()(tensorboard)
 for _name, _group in (("jobs", jobs), ("league", league), ("sweep", sweep)):
     app.add_typer(_group, name=_name)
 

@@ -10,6 +10,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.contracts import AUTO, find_contract
 
 # What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
@@ -48,9 +49,9 @@ def game_of(model: BaseAlgorithm) -> Game:
 
     Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
     """
-    name: str | None = getattr(model, "game", None)
-    if name is None and hasattr(model.policy, "head_sizes"):
-        contract = model.policy.contract or find_contract(AUTO, model.policy.head_sizes, model.policy.features)
+    name, policy = getattr(model, "game", None), model.policy
+    if name is None and isinstance(policy, AutoregressivePolicy):
+        contract = policy.contract or find_contract(AUTO, policy.head_sizes, policy.features)
         name = None if contract is None else contract.name
     if name is None:
         raise ValueError("the model does not tell which game it plays: say it with --game module:object")

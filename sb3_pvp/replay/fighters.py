@@ -60,8 +60,9 @@ class Fighter:
         actions, self._state = self.opponent.predict(
             frames[np.newaxis], self._state, starts, deterministic, mask[np.newaxis]
         )
-        for log, entry in ((self._seen, seen), (self._masks, mask), (self._actions, actions[0])):
-            log.append(entry)
+        self._seen.append(seen)
+        self._masks.append(mask)
+        self._actions.append(actions[0])
         return self._actions[-1]
 
     def told(self, heads: Sequence[HeadChoices], ticks: int) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

@@ -186,7 +186,8 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    for viewer in (find_game(name).viewer for name in game_names()):
+    viewers: list[Any] = [find_game(name).viewer for name in game_names()]
+    for viewer in viewers:
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
@@ -211,9 +212,10 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
     recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
     if not recording.moments:
         raise ValueError("it has no moments")
-    if recording.game is not None and game is None:
-        raise ValueError(f"its game is not installed; if you trust the file, say --game {recording.game}")
-    viewer, moments = viewer_of(game or recording.contract), []
+    played = game or recording.game or recording.contract
+    if game is None and ":" in played:
+        raise ValueError(f"its game is not installed; if you trust the file, say --game {played}")
+    viewer, moments = viewer_of(played), []
     for number, moment in enumerate(recording.moments):
         for decision in moment.decisions:
             if decision is not None:
@@ -222,7 +224,7 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
             moments.append(replace(moment, scene=viewer.read_scene(moment.scene)))
         except ValueError as error:
             raise ValueError(f"moments[{number}].scene: {error}") from error
-    return replace(recording, moments=tuple(moments), game=game)
+    return replace(recording, moments=tuple(moments), game=game or recording.game)
 
 
 def _told(fight: Any, world: str) -> Recording:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
 from sb3_pvp.selfplay.ratings import Ratings
@@ -68,9 +70,10 @@ def as_json(standings: Sequence[Standing]) -> str:
 
 def as_csv(standings: Sequence[Standing]) -> str:
     """Comma-separated values with a header, full precision; an empty cell where there is no value."""
-    import pandas as pd  # here, because it takes half a second
-
-    return str(pd.DataFrame(map(asdict, standings), columns=COLUMNS).to_csv(index=False))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([COLUMNS, *map(astuple, standings)])
+    return text.getvalue()
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
