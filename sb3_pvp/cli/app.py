@@ -10,12 +10,11 @@ from typer.core import TyperGroup
 
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
-from sb3_pvp.cli.jobs import jobs
+from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.plot import plot
 from sb3_pvp.cli.replay import record, replay
 from sb3_pvp.cli.sweep import sweep
-from sb3_pvp.cli.tensorboard import tensorboard
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import OWN_COMMANDS
