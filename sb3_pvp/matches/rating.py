@@ -15,7 +15,7 @@ from sb3_pvp.game import Game
 from sb3_pvp.matches.duels import Duels
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.opponents.opponents import WORLD_BOT, known_opponents
-from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 
 #: `rate` chooses pairs for so many fights at a time.
@@ -85,7 +85,6 @@ def rate(
     fights_per_round: int = 256,
     max_fights: int = 20_000,
     seed: int = 0,
-    parallel_fights: int = PARALLEL,
 ) -> Iterator[Progress]:
     """Lets the most informative pairs fight until every candidate is known well enough; yields before each round.
 
@@ -101,7 +100,6 @@ def rate(
         fights_per_round: the ratings are fitted anew after so many fights.
         max_fights: give up after so many.
         seed: of the fights.
-        parallel_fights: how many at the same time.
 
     Raises:
         ValueError: for unknown players, or fewer than two; nothing was played then.
@@ -116,22 +114,23 @@ def rate(
         fit = league.ratings().bradley_terry(players)
         widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
         uncertain = [player for player in players if widths[player] > half_width]
-        out_of_reach = tuple(player for player in uncertain if _is_one_sided(fought.total(player)))
+        totals = {player: fought.total(player) for player in uncertain}
+        out_of_reach = tuple(
+            player
+            for player, (wins, ties, losses) in totals.items()
+            if max(wins, losses) == wins + ties + losses >= ONE_SIDED
+        )
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
         left = min(fights_per_round, max_fights - num_fights)
         pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
         if not pairs:
             return
-        records = play_matches(league, pairs, seed + num_fights, settings, parallel_fights)
+        records = play_matches(league, pairs, seed + num_fights, settings)
         counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
         fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
         fought.update(records)
         num_fights += pairs.total()
-
-
-def _is_one_sided(counts: Counts) -> bool:
-    return counts.games >= ONE_SIDED and max(counts.wins, counts.losses) == counts.games
 
 
 def _next_pairs(

@@ -35,6 +35,11 @@ def replay_page(recording: Recording) -> str:
     own = viewer_of(recording.game or recording.contract).page()
     style = _data("page.css") + own["style"]
     script = "\n".join([*map(_data, _FIRST_SCRIPTS), own["script"], *map(_data, _LAST_SCRIPTS)])
+    content = {
+        "recording": recording_to_plain(recording),
+        "events": events_of(recording),
+        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
+    }
     title = " against ".join(player.name for player in recording.players)
     return Template(_data("page.html")).substitute(
         title=html.escape(title),
@@ -42,17 +47,8 @@ def replay_page(recording: Recording) -> str:
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
         style=style,
         script=script,
-        data=json.dumps(_content(recording), separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
+        data=json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
     )
-
-
-def _content(recording: Recording) -> dict[str, Any]:
-    """What the page's script reads."""
-    return {
-        "recording": recording_to_plain(recording),
-        "events": events_of(recording),
-        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
-    }
 
 
 def events_of(recording: Recording) -> list[Mapping[str, Any]]:
@@ -60,16 +56,11 @@ def events_of(recording: Recording) -> list[Mapping[str, Any]]:
     viewer = viewer_of(recording.game or recording.contract)
     events = [*viewer.events([moment.scene for moment in recording.moments])]
     if not events or events[-1]["kind"] != "end":
-        last = len(recording.moments) - 1
-        events.append({"tick": last, "kind": "end", "seat": None, "text": _ending(recording)})
+        text = _NOBODY_WINS.get(recording.outcomes[0], f"the fight ends: {recording.outcomes[0]}")
+        for player, outcome in zip(recording.players, recording.outcomes, strict=True):
+            text = f"{player.name} wins" if outcome == "won" else text
+        events.append({"tick": len(recording.moments) - 1, "kind": "end", "seat": None, "text": text})
     return events
-
-
-def _ending(recording: Recording) -> str:
-    names, outcomes = [player.name for player in recording.players], recording.outcomes
-    if "won" in outcomes:
-        return f"{names[outcomes.index('won')]} wins"
-    return _NOBODY_WINS.get(outcomes[0], f"the fight ends: {outcomes[0]}")
 
 
 _NOBODY_WINS = {

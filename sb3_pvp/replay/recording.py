@@ -193,7 +193,11 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
     try:
-        return recording_from_plain(json.loads(_unpacked(Path(path))), game)
+        with gzip.open(path) as file:
+            content = file.read(MAX_SIZE + 1)
+        if len(content) > MAX_SIZE:
+            raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
+        return recording_from_plain(json.loads(content), game)
     except (OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
         raise ValueError(f"{path} is not a recorded fight: {error}") from error
 
@@ -235,15 +239,8 @@ def _told(fight: Any, world: str) -> Recording:
     for scene, *choices in fight.moments:
         one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    return Recording(
-        fight.contract.name,
-        heads,
-        (first, second),
-        fight.outcomes,
-        tuple(moments),
-        world=world,
-        reset_params=fight.reset_params,
-    )
+    told = (fight.contract.name, heads, (first, second), fight.outcomes, tuple(moments))
+    return Recording(*told, world=world, reset_params=fight.reset_params)
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
@@ -252,19 +249,10 @@ def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: s
         given = getattr(decision, name)
         if given is not None and len(given) != len(heads):
             raise ValueError(f"{place} has {len(given)} {name} for {len(heads)} heads")
-    for number, head in enumerate(heads):
-        size, chosen = len(head.choices), decision.chosen[number]
+    opened = decision.open or ["1" * len(head.choices) for head in heads]
+    for head, chosen, bits in zip(heads, decision.chosen, opened, strict=True):
+        size = len(head.choices)
         if not 0 <= chosen < size:
             raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries")
-        if decision.open is not None and (
-            len(decision.open[number]) != size or set(decision.open[number]) - {"0", "1"}
-        ):
-            raise ValueError(f"{place} says {decision.open[number]!r:.60} of {head.id}, which has {size} entries")
-
-
-def _unpacked(path: Path) -> bytes:
-    with gzip.open(path) as file:
-        content = file.read(MAX_SIZE + 1)
-    if len(content) > MAX_SIZE:
-        raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
-    return content
+        if len(bits) != size or set(bits) - {"0", "1"}:
+            raise ValueError(f"{place} says {bits!r:.60} of {head.id}, which has {size} entries")
