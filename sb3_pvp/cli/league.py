@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -185,7 +184,7 @@ def present_anchors(opened: League, settings: FightSettings) -> list[Player]:
             check_players(opened, [player], settings.game)
             present.append(player)
         except ValueError as error:
-            print(f"without the league's anchor {player}: {error}", file=sys.stderr)
+            typer.echo(f"without the league's anchor {player}: {error}", err=True)
     return present
 
 
@@ -214,7 +213,7 @@ def print_fights(opened: League, settings: FightSettings) -> None:
     """One line on standard error: what is fought."""
     unsure = "" if opened.fights else " (the league does not tell what was trained)"
     what = f"{game_reference(settings.game)} with {json.dumps(settings.reset_params)}{unsure}"
-    print(f"fights of {what}", file=sys.stderr, flush=True)
+    typer.echo(f"fights of {what}", err=True)
 
 
 def print_progress(progress: Progress, until: float) -> None:
@@ -223,12 +222,8 @@ def print_progress(progress: Progress, until: float) -> None:
     widest = max(widths, key=lambda player: widths[player])
     certain = sum(width <= until for width in widths.values())
     beyond = f"; out of reach: {', '.join(map(str, progress.out_of_reach))}" if progress.out_of_reach else ""
-    print(
-        f"{progress.num_fights} fights: {certain} of {len(widths)} players within ±{until:g}, "
-        f"least certain {widest} ±{widths[widest]:.0f}{beyond}",
-        file=sys.stderr,
-        flush=True,
-    )
+    known = f"{certain} of {len(widths)} players within ±{until:g}, least certain {widest} ±{widths[widest]:.0f}"
+    typer.echo(f"{progress.num_fights} fights: {known}{beyond}", err=True)
 
 
 def print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:

@@ -71,9 +71,9 @@ def use_one_thread() -> None:
 
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits; what it refuses is one line on stderr that begins with ``name``, and code 2."""
-    if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
-        sys.path.append(os.getcwd())
     try:
+        if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
+            sys.path.append(os.getcwd())
         code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
     except (*_REFUSED, _UsageError) as error:
         text = error.format_message() if isinstance(error, _UsageError) else str(error)
