@@ -174,10 +174,11 @@ def _play(
         while any(number < len(planned) for number in playing):
             following = []
             for row, (outcome, ticks, drawn, build) in duels.step().items():
-                number, counts = playing[row], outcome in SCORES
+                number, counted = playing[row], outcome in SCORES
                 key = f"match/{series}/{number}"
-                yield number, MatchRecord(*planned[number], outcome, drawn, build, ticks, counts, time.time(), key)
+                yield number, MatchRecord(*planned[number], outcome, drawn, build, ticks, counted, time.time(), key)
                 playing[row] += count
-                following += [playing[row]] if playing[row] < len(planned) else []
+                if playing[row] < len(planned):
+                    following.append(playing[row])
             if following:
                 begin(following)

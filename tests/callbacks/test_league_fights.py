@@ -35,7 +35,7 @@ def test_what_is_fought_in_a_run(tmp_path: Path, env: Any) -> None:
     league = league_of(tmp_path, env(2, reset_params=ZERKER), anchors={"baseline": 1500})
     assert league.fights == {"game": "NhEnv", "reset_params": ZERKER}
     assert league.anchors == {Player("baseline"): 1500}
-    assert league_of(tmp_path / "second", env(2, contract="DharokEnv")).fights["contract"] == "DharokEnv"
+    assert league_of(tmp_path / "second", env(2, contract="DharokEnv")).fights["game"] == "DharokEnv"
 
 
 @pytest.mark.parametrize("env", [lambda: NhVecEnv(2, world=own_world, reset_params=ZERKER), lambda: duels(2)])
