@@ -205,7 +205,7 @@ def settings_of(opened: League, world: str, name: str | None, reset_params: str 
         game = named_game(kept["game"])
     else:
         game = game_of(load(opened.path(models[-1]))) if models else find_game(HOME_GAME)
-    is_as_kept = kept and reset_params is None and kept["game"] == game_reference(game)
+    is_as_kept = kept and reset_params is None and kept["game"] in (game.name, game_reference(game))
     return FightSettings(game=game, world=world, reset_params=kept["reset_params"] if is_as_kept else given)
 
 
