@@ -36,12 +36,8 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights, and of their
 World = Annotated[str, typer.Option(help="Where to fight: sim, or another place that the game knows.")]
 
 
-def _present_name(option: str) -> str:
-    return {"env": "game", "contract": "game"}.get(option, option)
-
-
 #: For commands that take ``--game``: what it was called before is understood as well.
-OLDER_NAMES = {"token_normalize_func": _present_name}
+OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
@@ -76,6 +72,8 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
             sys.path.append(os.getcwd())
         code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
     except (*_REFUSED, _UsageError) as error:
+        if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
+            raise
         text = error.format_message() if isinstance(error, _UsageError) else str(error)
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
         sys.exit(2)
