@@ -66,11 +66,13 @@ def decided_in_own_game(file: Path, num_fights: int) -> int:
 
 def rate_in_own_game(folder: Path, num_fights: int) -> set[str]:
     """Lets the players of a league fight there, and names them; ``sb3-pvp league rate`` knows no own games either."""
-    from sb3_pvp.matches.rating import Arena, rate
+    from sb3_pvp.envs.settings import FightSettings
+    from sb3_pvp.matches.rating import rate
     from sb3_pvp.selfplay import League
 
     league = League.existing(folder)
-    *_, last = rate(league, league.players(), 1.0, Arena(game=own_game()), max_fights=num_fights)
+    settings = FightSettings(game=own_game())
+    *_, last = rate(league, league.players(), 1.0, settings, max_fights=num_fights)
     league.save_ratings()
     return {str(player) for player in last.half_widths}
 

@@ -10,21 +10,16 @@ from typer.core import TyperGroup
 
 from sb3_pvp.cli.evaluate import evaluate
 from sb3_pvp.cli.first_fighter import first_fighter
-from sb3_pvp.cli.jobs import jobs
+from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.plot import plot
 from sb3_pvp.cli.replay import record, replay
 from sb3_pvp.cli.sweep import sweep
-from sb3_pvp.cli.tensorboard import tensorboard
-from sb3_pvp.cli.usage import run_app
+from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.game import OWN_COMMANDS
 
 _GROUP = "sb3_pvp.commands"
-#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
-_OF_OUR_GAMES = {
-    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
-    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
-}
 
 
 class _Commands(TyperGroup):
@@ -32,7 +27,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        self._of_games = {name: EntryPoint(name, place, _GROUP) for name, place in _OF_OUR_GAMES.items()}
+        self._of_games = {name: EntryPoint(name, place, _GROUP) for name, place in OWN_COMMANDS.items()}
         self._of_games |= {point.name: point for point in entry_points(group=_GROUP)}
 
     def list_commands(self, context: Any) -> list[str]:
@@ -49,15 +44,14 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands, add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None
 )
-app.command("evaluate")(evaluate)
-app.command("first-fighter")(first_fighter)
-app.command("plot")(plot)
-app.command("record")(record)
-app.command("replay")(replay)
-app.command("tensorboard")(tensorboard)
-app.add_typer(jobs, name="jobs")
-app.add_typer(league, name="league")
-app.add_typer(sweep, name="sweep")
+app.command(context_settings=OLDER_NAMES)(evaluate)
+app.command(context_settings=OLDER_NAMES)(record)
+app.command()(first_fighter)
+app.command()(plot)
+app.command()(replay)
+app.command()(tensorboard)
+for _name, _group in (("jobs", jobs), ("league", league), ("sweep", sweep)):
+    app.add_typer(_group, name=_name)
 
 
 @app.callback(invoke_without_command=True)

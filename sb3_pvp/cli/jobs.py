@@ -1,20 +1,21 @@
-"""``sb3-pvp jobs``."""
+"""``sb3-pvp jobs`` and ``sb3-pvp tensorboard``."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.cli.usage import AsJson, JobsFolder, tell
+from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Job, Jobs, Status
@@ -28,7 +29,6 @@ VALIDATION_SECONDS = 15.0
 
 _ZOO_COMMANDS = ("train", "enjoy")
 
-Folder = Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")]
 Which = Annotated[str, typer.Argument(help="A job's name or number; all: every job.", metavar="NAME|ID")]
 _FOLDER = Path("logs/jobs")
 # What follows the first word of the command belongs to the command.
@@ -42,17 +42,18 @@ def start(
     wait: Annotated[bool, typer.Option("--wait", help="Until it ends, with its exit code; Ctrl-C stops it.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Show its log until it ends; Ctrl-C leaves it running.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Wait 15 s to see whether it fails at once.")] = False,
-    folder: Folder = _FOLDER,
+    folder: JobsFolder = _FOLDER,
 ) -> None:
     """Start a command in the background; it goes on when the terminal is closed.
 
     COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset, or any program with its arguments.
     """
-    from sb3_pvp.zoo.jobs import Jobs
-
-    with refusals():
-        opened = Jobs(folder)
-        job = opened.start(_program(command), _default_name(command) if name is None else name)
+    opened = _jobs(folder)
+    if command[0] in _ZOO_COMMANDS:
+        preset = _preset(command)
+        name = name or preset or command[0]
+        command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
+    job = opened.start(command, name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
     try:
         with _interrupted_by_signals():
@@ -66,16 +67,10 @@ def start(
 
 
 @jobs.command("list")
-def list_(
-    folder: Folder = _FOLDER, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-) -> None:
+def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
     """Show all jobs: those that run, and those that are over until they are cleaned up."""
-    with refusals():
-        found = _jobs(folder).all()
-    if as_json:
-        typer.echo(json.dumps({"jobs": [each.as_dict() for each in found]}))
-        return
-    typer.echo(_table(found) if found else f"no jobs in {folder}")
+    found = _jobs(folder).all()
+    tell({"jobs": [each.as_dict() for each in found]}, _table(found) if found else f"no jobs in {folder}", as_json)
 
 
 @jobs.command("logs")
@@ -83,14 +78,13 @@ def logs(
     job: Which,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = LAST_LINES,
-    folder: Folder = _FOLDER,
+    folder: JobsFolder = _FOLDER,
 ) -> None:
     """Show the end of a job's log; of several jobs with this name, that of the newest."""
     from sb3_pvp.zoo.jobs.logs import last_lines
 
     opened = _jobs(folder)
-    with refusals():
-        newest = max(opened.find(job), key=lambda each: each.job.started_at, default=None)
+    newest = max(opened.find(job), key=lambda each: each.job.started_at, default=None)
     if newest is None:
         raise Refusal(f"there are no jobs in {folder}")
     path = Path(newest.job.log)
@@ -106,13 +100,12 @@ def logs(
 def stop(
     job: Which,
     grace: Annotated[float, typer.Option(min=0, help="Seconds that it has to end on its own.")] = 5.0,
-    folder: Folder = _FOLDER,
+    folder: JobsFolder = _FOLDER,
 ) -> None:
     """End a job with everything it has started; if several have this name, all of them."""
     opened = _jobs(folder)
-    with refusals():
-        running = [each.job for each in opened.find(job) if each.state == "running"]
-        opened.stop(running, grace)
+    running = [each.job for each in opened.find(job) if each.state == "running"]
+    opened.stop(running, grace)
     typer.echo("\n".join(f"job {each.id} ({each.name}) is stopped" for each in running) or "nothing runs")
 
 
@@ -121,38 +114,42 @@ def cleanup(
     job: Annotated[
         str | None, typer.Argument(help="Stop these, and forget them; all: every job.", metavar="[NAME|ID]")
     ] = None,
-    folder: Folder = _FOLDER,
+    folder: JobsFolder = _FOLDER,
 ) -> None:
     """Forget jobs that are over, with their logs; with NAME or ID, end those jobs first."""
     opened = _jobs(folder)
-    with refusals():
-        if job is None:
-            gone = [each.job for each in opened.all() if each.state != "running"]
-        else:
-            gone = [each.job for each in opened.find(job)]
-            opened.stop(gone)
-        opened.forget(gone)
+    if job is None:
+        gone = [each.job for each in opened.all() if each.state != "running"]
+    else:
+        gone = [each.job for each in opened.find(job)]
+        opened.stop(gone)
+    opened.forget(gone)
     typer.echo("\n".join(f"job {each.id} ({each.name}) is forgotten" for each in gone) or "nothing to clean up")
+
+
+def tensorboard(
+    logdir: Annotated[Path, typer.Option(help="The folder with the logs, as given to --tensorboard-log.")] = Path(
+        "tensorboard"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0 picks a free port.")] = 6006,
+    host: Annotated[str, typer.Option(help="0.0.0.0 lets everybody in the network look.")] = "127.0.0.1",
+    folder: JobsFolder = _FOLDER,
+) -> None:
+    """See to it that a TensorBoard shows this folder, and print where: one that runs is used, else one is started.
+
+    It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs stop tensorboard ends it.
+    """
+    from sb3_pvp.zoo.jobs import ensure_tensorboard
+
+    found = ensure_tensorboard(_jobs(folder), logdir, port, host)
+    what = "is started" if found.is_new else "runs already"
+    typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")
 
 
 def _jobs(folder: Path) -> Jobs:
     from sb3_pvp.zoo.jobs import Jobs
 
     return Jobs(folder)
-
-
-def _program(command: Sequence[str]) -> list[str]:
-    """The command itself; ``train`` and ``enjoy`` are those of `sb3_pvp.zoo`."""
-    if command[0] not in _ZOO_COMMANDS:
-        return list(command)
-    _preset(command)
-    return [sys.executable, "-m", "sb3_pvp.zoo", *command]
-
-
-def _default_name(command: Sequence[str]) -> str | None:
-    if command[0] in _ZOO_COMMANDS:
-        return _preset(command) or command[0]
-    return None
 
 
 def _preset(command: Sequence[str]) -> str | None:
@@ -168,17 +165,18 @@ def _preset(command: Sequence[str]) -> str | None:
 
 def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -> None:
     """Does what was asked for after the start; a job that fails meanwhile ends this process with its exit code."""
+    from sb3_pvp.zoo.jobs.logs import last_lines
+
     if log:
         _print_log(opened, job, 0)
-    status = opened.status(job)
-    if wait or log:
-        status = opened.wait(job)
-    elif validate:
-        status = opened.wait(job, VALIDATION_SECONDS)
+    seconds = float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0
+    status = opened.wait(job, seconds)
     if status.state in ("running", "finished"):
         return
     if not log:
-        _print_failure(status)
+        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+        head = f"job {job.id} ({job.name}) {status.state}{code}; the last lines of {job.log}:"
+        typer.echo("\n".join([head, *last_lines(Path(job.log), LAST_LINES)]), err=True)
     raise typer.Exit(1 if status.exit_code is None else status.exit_code)
 
 
@@ -189,29 +187,16 @@ def _print_log(opened: Jobs, job: Job, start: int) -> None:
         typer.echo(text, nl=False)
 
 
-def _print_failure(status: Status) -> None:
-    from sb3_pvp.zoo.jobs.logs import last_lines
-
-    code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-    said = last_lines(Path(status.job.log), LAST_LINES)
-    head = f"job {status.job.id} ({status.job.name}) {status.state}{code}; the last lines of {status.job.log}:"
-    typer.echo("\n".join([head, *said]), err=True)
-
-
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
     """All signals that are to end this process are a `KeyboardInterrupt` inside."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _table(found: Sequence[Status]) -> str:
@@ -222,15 +207,10 @@ def _table(found: Sequence[Status]) -> str:
 
 
 def _row(status: Status) -> list[str]:
-    job = status.job
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started_at))
-    code = "" if status.exit_code is None else str(status.exit_code)
-    pid = str(job.supervisor.pid) if job.supervisor is not None and status.state == "running" else ""
-    duration = "" if status.state == "lost" else _duration((status.ended_at or time.time()) - job.started_at)
+    job, plain = status.job, status.as_dict()
+    code, pid = ("" if value is None else str(value) for value in (status.exit_code, plain["pid"]))
+    seconds = int((status.ended_at or time.time()) - job.started_at)
+    duration = "" if status.state == "lost" else str(timedelta(seconds=seconds))
+    started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
+    pid = pid if status.state == "running" else ""
     return [str(job.id), job.name, status.state, code, pid, started, duration, shlex.join(job.command)]
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.common.errors import refusals
+from sb3_pvp.cli.usage import AsJson, tell
 
 if TYPE_CHECKING:
     from sb3_pvp.callbacks.plots import Band
@@ -29,7 +28,7 @@ def plot(
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw learning curves of training runs.
 
@@ -39,24 +38,21 @@ def plot(
     from sb3_pvp.callbacks.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
 
     opponents = opponent or ["baseline"]
-    with refusals():
-        groups = group_runs(find_runs(sources))
-        if metric is None:
-            metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
-        curves = {
-            f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
-                read_curve(run, metric, name) for run in group.runs
-            ]
-            for group in groups
-            for name in opponents
-        }
-        bands = {label: summarize(own) for label, own in curves.items()}
-        title = METRICS[metric].title.format(opponent=" and ".join(opponents))
-        draw(out, bands, title, METRICS[metric].share)
-    if as_json:
-        typer.echo(json.dumps({label: _figures(band) for label, band in bands.items()}))
-    else:
-        typer.echo(f"{out}: {metric} of " + ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items()))
+    groups = group_runs(find_runs(sources))
+    if metric is None:
+        metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
+    curves = {
+        f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
+            read_curve(run, metric, name) for run in group.runs
+        ]
+        for group in groups
+        for name in opponents
+    }
+    bands = {label: summarize(own) for label, own in curves.items()}
+    title = METRICS[metric].title.format(opponent=" and ".join(opponents))
+    draw(out, bands, title, METRICS[metric].share)
+    lines = ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items())
+    tell({label: _figures(band) for label, band in bands.items()}, f"{out}: {metric} of {lines}", as_json)
 
 
 def _figures(band: Band) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.common.errors import refusals
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, tell
+from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
     import optuna
@@ -24,7 +25,6 @@ Storage = Annotated[
     str, typer.Argument(help="A journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")
 ]
 StudyName = Annotated[str | None, typer.Option(help="Which study; not needed if there is only one.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 PresetName = Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a search space instead of the default one.")]
 
@@ -32,17 +32,15 @@ SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a searc
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
     """Print the studies in a storage, how many trials they have and how good the best one is."""
-    with refusals():
-        from sb3_pvp.zoo.sweeps.report import overview
+    from sb3_pvp.zoo.sweeps.report import overview
 
-        studies = overview(*_open(storage))
-    if as_json:
-        typer.echo(json.dumps({"studies": studies}))
-        return
+    studies = overview(*_open(storage))
+    lines = []
     for study in studies:
         states = ", ".join(f"{count} {state}" for state, count in study["trials"].items() if count) or "no trials"
         best = "" if study["best"] is None else f"; best: trial {study['best']['trial']}, {study['best']['value']:.4f}"
-        typer.echo(f"{study['name']}: {states}{best}")
+        lines.append(f"{study['name']}: {states}{best}")
+    tell({"studies": studies}, "\n".join(lines), as_json)
 
 
 @sweep.command("best")
@@ -54,20 +52,16 @@ def best(
         Path | None,
         typer.Option("--out", "-o", help="The yaml file to write; standard output if left out.", dir_okay=False),
     ] = None,
-    n_timesteps: Annotated[
-        int | None,
-        typer.Option("--n-timesteps", "-n", min=1, help="Length of the run that it is for, if not the preset's."),
-    ] = None,
+    n_timesteps: NumTimesteps = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
-    with refusals():
-        from sb3_pvp.common.atomic_files import write_atomically
-        from sb3_pvp.zoo.sweeps.report import best_configuration, summary
+    from sb3_pvp.common.atomic_files import write_atomically
+    from sb3_pvp.zoo.sweeps.report import best_configuration, summary
 
-        trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
-        if out is not None:
-            write_atomically(out, text)
+    trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
+    if out is not None:
+        write_atomically(out, text)
     if as_json:
         typer.echo(json.dumps(summary(trial)))
     elif out is None:
@@ -81,42 +75,37 @@ def report(
     study_name: StudyName = None,
 ) -> None:
     """Write a table of all trials, pictures and the best configuration."""
-    with refusals():
-        from sb3_pvp.zoo.sweeps.report import write_report
+    from sb3_pvp.zoo.sweeps.report import write_report
 
-        missing = write_report(_study(storage, study_name), out)
+    missing = write_report(_study(storage, study_name), out)
     for reason in missing:
         typer.echo(f"without {reason}")
 
 
 @sweep.command("space")
-def space(preset: PresetName = "NhEnv", search_space: SearchSpace = None, markdown: bool = False) -> None:
+def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, markdown: bool = False) -> None:
     """Print what is varied for a preset, as a file for --search-space or, with --markdown, as a table."""
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
 
-    with refusals():
-        _, parameters = _space(preset, search_space)
+    _, parameters = _space(preset, search_space)
     typer.echo(as_markdown(parameters) if markdown else yaml.safe_dump(as_dict(parameters), sort_keys=False), nl=False)
 
 
 @sweep.command("wandb-config")
 def wandb_config(
-    preset: PresetName = "NhEnv",
+    preset: PresetName = HOME_GAME,
     search_space: SearchSpace = None,
-    n_timesteps: Annotated[
-        int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
-    ] = None,
+    n_timesteps: NumTimesteps = None,
 ) -> None:
     """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
     import yaml
 
     from sb3_pvp.zoo.sweeps.wandb_config import configuration
 
-    with refusals():
-        found, parameters = _space(preset, search_space)
-        config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
+    found, parameters = _space(preset, search_space)
+    config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
     typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
 
 

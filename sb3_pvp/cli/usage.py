@@ -1,34 +1,80 @@
-"""What bad usage of the command line is turned into."""
+"""What commands have in common: options, how they print, and what bad usage is turned into."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.errors import MissingExtra, Refusal, refusals
+from sb3_pvp.game import WorldError
 
 #: Typer does not export it, and where it lives differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
+#: What users can get wrong.
+_REFUSED = (Refusal, ValueError, OSError, MissingExtra, WorldError)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+GameName = Annotated[
+    str | None,
+    typer.Option("--game", help="What is played, a name or module:object; models and leagues tell.", metavar="GAME"),
+]
+JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")]
+NumTimesteps = Annotated[
+    int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
+]
+Opponent = Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")]
+ResetParams = Annotated[
+    str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights, and of their players.")]
+World = Annotated[str, typer.Option(help="Where to fight: sim, or another place that the game knows.")]
 
 
-def json_object(text: str, option: str) -> dict[str, Any]:
-    """Parses the value of an option that takes a JSON object; anything else is a `Refusal`."""
+#: For commands that take ``--game``: what it was called before is understood as well.
+OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any]:
+    """Parses the value of an option that takes a JSON object, ``{}`` if there is none; else a `Refusal`."""
     with refusals(about=f"{option} is not valid JSON"):
-        value = json.loads(text)
+        value = json.loads(text or "{}")
     if not isinstance(value, dict):
-        raise Refusal(f'{option} must be a JSON object such as \'{{"accountBuild": "MED"}}\'')
+        raise Refusal(f"{option} must be a JSON object such as '{{\"name\": 1}}'")
     return value
+
+
+def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Prints one of the two."""
+    typer.echo(json.dumps(figures) if as_json else text)
+
+
+def use_one_thread() -> None:
+    """For commands that only act: one thread for PyTorch, unless ``OMP_NUM_THREADS`` says otherwise.
+
+    With networks as small as a fighter's, more only wait for one another: on two busy cores four times as long.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits; what it refuses is one line on stderr that begins with ``name``, and code 2."""
     try:
+        if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
+            sys.path.append(os.getcwd())
         code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
-    except (Refusal, _UsageError) as error:
-        text = str(error) if isinstance(error, Refusal) else error.format_message()
-        print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
+    except (*_REFUSED, _UsageError) as error:
+        if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
+            raise
+        text = error.format_message() if isinstance(error, _UsageError) else str(error)
+        print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

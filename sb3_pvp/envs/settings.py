@@ -8,7 +8,7 @@ from typing import Any
 
 from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, make_world
+from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
 from sb3_pvp.opponents.choice import OpponentChoice, as_choice
 from sb3_pvp.opponents.opponents import OpponentLike, check_opponent
 from sb3_pvp.simple_game import OutcomeRewards
@@ -96,8 +96,10 @@ class FightSettings:
 
     @property
     def kind_of_fights(self) -> dict[str, Any] | None:
-        """The ``contract``'s name and ``reset_params``, for fights of this kind elsewhere; ``None`` if the world is the
-        user's own, of which that says too little."""
+        """What is fought, for more of that elsewhere: the ``game``, see `game_reference`, and ``reset_params``.
+
+        ``None`` if the world is the user's own, of which that says too little.
+        """
         if not isinstance(self.world, str):
             return None
-        return {"contract": self.played.name, "reset_params": self.reset_params}
+        return {"game": game_reference(self.game), "reset_params": self.reset_params}

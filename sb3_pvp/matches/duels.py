@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.game import NUM_SEATS, Grouped, Leavable, Outcome
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.opponents.pool import OpponentPool
@@ -20,15 +20,14 @@ _FIRST_SEAT = 1 << 32
 _NOBODY = OpponentChoice(WORLD_BOT)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a fight ended.
 
     Attributes:
         outcome: as the first seat sees it: ``won``, ``lost`` or ``tied``, or why it broke off, such as ``timeout``.
         ticks: that were played.
         seed: of the fight.
-        build: account build that was played, if the world has such.
+        build: of which kind it was, if the world tells.
     """
 
     outcome: str
@@ -50,8 +49,7 @@ class Duels:
         self._settings = settings
         self._world = settings.make_world(num_fights)
         self._pools = [OpponentPool(self._world, _NOBODY, seat, settings.game) for seat in range(NUM_SEATS)]
-        heads = self._world.contract.num_heads
-        self._actions = np.zeros((num_fights, NUM_SEATS, heads), np.int64)
+        self._actions = np.zeros((num_fights, NUM_SEATS, self._world.contract.num_heads), np.int64)
         self._length, self._seeds = np.zeros(num_fights, np.int64), np.zeros(num_fights, np.int64)
         self._is_played = np.zeros(num_fights, bool)
 
@@ -103,15 +101,14 @@ class Duels:
     def _result(self, fight: int) -> Result:
         outcome = Outcome(int(self._world.outcome[fight, 0]))
         word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
-        build_name: Any = getattr(self._world, "build_name", lambda fight: None)
-        return Result(word, int(self._length[fight]), int(self._seeds[fight]), build_name(fight))
+        build = self._world.build_name(fight) if isinstance(self._world, Grouped) else None
+        return Result(word, int(self._length[fight]), int(self._seeds[fight]), build)
 
-    def _stop(self, ended: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    def _stop(self, ended: NDArray[np.int64]) -> None:
         self._is_played[ended] = False
         for pool in self._pools:
             for fight in ended.tolist():
                 pool.choose(fight, _NOBODY)
             pool.change(ended, [None] * len(ended))
-        leave = getattr(self._world, "leave", None)
-        if leave is not None:
-            leave(ended)
+        if isinstance(self._world, Leavable):
+            self._world.leave(ended)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.game import WorldError
 
@@ -40,6 +43,17 @@ class Score:
     def win_rate(self) -> float:
         """Share of the decided episodes that were won; 0 if there are none."""
         return self.wins / max(self.decided, 1)
+
+    def count(self, info: dict[str, Any]) -> bool:
+        """Counts an episode that ended with this info; returns whether it says something about the model."""
+        outcome = info["outcome"]
+        if outcome not in FIELDS:
+            self.broken += 1
+            self.faults[outcome] += 1
+            return False
+        setattr(self, FIELDS[outcome], getattr(self, FIELDS[outcome]) + 1)
+        self.ticks += info["episode"]["l"]
+        return True
 
     def as_dict(self) -> dict[str, Any]:
         """The figures that ``sb3-pvp evaluate --json`` prints."""
@@ -83,29 +97,27 @@ def evaluate_model(model: MaskablePPO, env: VecEnv, num_episodes: int, determini
             would favour those that break off less, such as short ones.
     """
     max_broken = max(env.num_envs, num_episodes // 10)
-    share = np.array([(num_episodes + i) // env.num_envs for i in range(env.num_envs)])
-    score, observations = Score(), env.reset()
-    while share.any():
-        actions, _ = model.predict(observations, deterministic=deterministic)  # type: ignore[arg-type]
-        observations, _, dones, infos = env.step(actions)
-        for index in np.flatnonzero(dones & (share > 0)):
-            share[index] -= _count(score, infos[index])
-            if score.broken > max_broken:
-                faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
-                raise WorldError(
-                    f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no win "
-                    "rate can be given. Check that the server runs, and that nobody else stops it"
-                )
+    share = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
+    score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
+    while any(share):
+        row, info = next(episodes)
+        if share[row]:
+            share[row] -= score.count(info)
+        if score.broken > max_broken:
+            faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
+            raise WorldError(
+                f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no win "
+                "rate can be given. Check that the server runs, and that nobody else stops it"
+            )
     return score
 
 
-def _count(score: Score, info: dict[str, Any]) -> bool:
-    """Whether the episode says something about the model."""
-    count = FIELDS.get(info["outcome"])
-    if count is None:
-        score.broken += 1
-        score.faults[info["outcome"]] += 1
-        return False
-    setattr(score, count, getattr(score, count) + 1)
-    score.ticks += info["episode"]["l"]
-    return True
+def finished_episodes(
+    model: MaskablePPO, env: VecEnv, observations: VecEnvObs, deterministic: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Lets the model play on from these observations: the row and the info of every episode as it ends."""
+    while True:
+        masks = get_action_masks(env)
+        actions, _ = model.predict(observations, deterministic=deterministic, action_masks=masks)  # type: ignore[arg-type]
+        observations, _, dones, infos = env.step(actions)
+        yield from ((row, infos[row]) for row in np.flatnonzero(dones).tolist())

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-import numpy as np
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.matches.evaluation import finished_episodes
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.ppo.training_state import kept_random_state
 
 #: Fight i of an evaluation starts from this plus i, far from the seeds of training.
 EVALUATION_SEED = 1_000_000_007
+_SETTINGS = [field.name for field in fields(FightSettings)]
 
 
 class Finished(NamedTuple):
@@ -37,7 +37,7 @@ class EvaluationFights:
     """Lets a model fight chosen opponents in an environment of its own, which is made when it is needed.
 
     Args:
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or what a new `NhVecEnv` has otherwise than the
+        env: a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` has otherwise than the
             training environment, ``{}`` for nothing.
         num_envs: rows of a new environment, at most.
 
@@ -47,9 +47,10 @@ class EvaluationFights:
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
-        _check_env(env)
         self._env = env if isinstance(env, VecEnv) else None
-        self._changes = {} if isinstance(env, VecEnv) else dict(env or {})
+        self._changes = {} if isinstance(env, VecEnv) else dict(MAPPING.read("the env of an evaluation", env) or {})
+        known = [*_SETTINGS, "render_mode", "seed"]
+        require_all_known("argument of the env of an evaluation", self._changes, known)
         self._num_envs, self._is_own = num_envs, self._env is None
 
     def play(
@@ -60,7 +61,9 @@ class EvaluationFights:
         Taking whichever episodes end first would favour short ones. The global random generators are left as they
         were; the fights follow from the seed, the model and those generators.
         """
-        env = self._env_like(model.get_env(), len(choices))
+        if self._env is None:
+            self._env = self._new_env(model.get_env(), min(self._num_envs, len(choices)))
+        env = self._env
         rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
         with kept_random_state():
             finished = list(_played(model, env, rows, deterministic, seed))
@@ -72,54 +75,36 @@ class EvaluationFights:
             self._env.close()
             self._env = None
 
-    def _env_like(self, training_env: VecEnv | None, num_choices: int) -> VecEnv:
-        if self._env is None:
-            self._env = self._new_env(training_env, min(self._num_envs, num_choices))
-        return self._env
-
     def _new_env(self, training_env: VecEnv | None, num_envs: int) -> VecEnv:
-        from sb3_pvp.envs import NhVecEnv
+        from sb3_pvp.envs import PvpVecEnv
 
         if training_env is None or not training_env.has_attr("settings"):
             raise ValueError("evaluation needs environments of this package, or its own: give the callback an env")
         settings: FightSettings = training_env.get_attr("settings", indices=[0])[0]
-        kwargs = {field.name: getattr(settings, field.name) for field in fields(settings)}
-        return NhVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})
-
-
-def _check_env(env: object) -> None:
-    if not isinstance(env, VecEnv):
-        given = MAPPING.read("the env of an evaluation", env) or {}
-        known = [*(field.name for field in fields(FightSettings)), "render_mode", "seed"]
-        require_all_known("argument of the env of an evaluation", given, known)
+        kwargs = {name: getattr(settings, name) for name in _SETTINGS}
+        return PvpVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})
 
 
 def _played(
     model: MaskablePPO, env: VecEnv, rows: list[list[OpponentChoice]], deterministic: bool, seed: int
 ) -> Iterator[Finished]:
+    def announce(position: int, row: int) -> None:
+        for choice in rows[row][position : position + 1]:
+            env.env_method("set_opponent", choice, indices=[row])
+
     # Two are told ahead: the choice of an episode must be known when the one before it ends.
-    for row, choices in enumerate(rows):
-        if choices:
-            env.env_method("set_opponent", choices[0], indices=[row])
+    running, left = [0] * env.num_envs, sum(map(len, rows))
+    for row in range(env.num_envs):
+        announce(0, row)
     env.seed(seed)
     observations = env.reset()
-    running = [0] * env.num_envs
-    _announce(env, rows, range(env.num_envs), running)
-    while any(position < len(choices) for position, choices in zip(running, rows, strict=True)):
-        masks = get_action_masks(env)
-        actions, _ = model.predict(observations, deterministic=deterministic, action_masks=masks)  # type: ignore[arg-type]
-        observations, _, dones, infos = env.step(actions)
-        ended = np.flatnonzero(dones).tolist()
-        for row in ended:
-            if running[row] < len(rows[row]):
-                yield Finished(rows[row][running[row]], infos[row])
-            running[row] += 1
-        _announce(env, rows, ended, running)
-
-
-def _announce(env: VecEnv, rows: list[list[OpponentChoice]], ended: Sequence[int] | range, running: list[int]) -> None:
-    """Says whom these rows fight after the episodes that have just begun."""
-    for row in ended:
-        following = rows[row][running[row] + 1 : running[row] + 2]
-        if following:
-            env.env_method("set_opponent", following[0], indices=[row])
+    for row in range(env.num_envs):
+        announce(1, row)
+    episodes = finished_episodes(model, env, observations, deterministic)
+    while left:
+        row, info = next(episodes)
+        if running[row] < len(rows[row]):
+            yield Finished(rows[row][running[row]], info)
+            left -= 1
+        running[row] += 1
+        announce(running[row] + 1, row)

@@ -6,56 +6,26 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import closing
+from dataclasses import dataclass
 
 from sb3_pvp.common.names import require_known
-from sb3_pvp.contract import Contract
-from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
-from sb3_pvp.game import Game, WorldFactory
-from sb3_pvp.matches.duels import Duels, Result
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.game import Game
+from sb3_pvp.matches.duels import Duels
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.opponents.opponents import WORLD_BOT, known_opponents
-from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 
 #: `rate` chooses pairs for so many fights at a time.
 FIGHTS_OF_A_CHOICE = 16
+#: Fights side by side.
+PARALLEL = 128
 #: Who has won, or lost, so many fights without exception cannot be measured with these partners.
 ONE_SIDED = 200
 
 Pair = tuple[Player, Player]
-
-
-@dataclass(frozen=True)
-class Arena:
-    """Where matches are fought, by sampled actions on either side.
-
-    Attributes:
-        world: ``"sim"``, ``"rsps://host:port"`` or a factory (`sb3_pvp.game.make_world`).
-        contract: what is played; ``None``: NhEnv. A factory may bring its own.
-        reset_params: how fights start, under the names of the wire (protocol.md §3).
-        parallel_fights: how many at the same time.
-        max_episode_ticks: longer fights break off; ``None``: never.
-        game: what is played, if ``contract`` does not say it.
-    """
-
-    world: str | WorldFactory = "sim"
-    contract: str | Contract | None = None
-    reset_params: Mapping[str, Any] = field(default_factory=dict)
-    parallel_fights: int = 128
-    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
-    game: str | Game | None = None
-
-    def settings(self) -> FightSettings:
-        """The same for an environment; raises `ValueError` for impossible values."""
-        return FightSettings(
-            world=self.world,
-            contract=self.contract,
-            reset_params=self.reset_params,
-            max_episode_ticks=self.max_episode_ticks,
-            game=self.game,
-        )
 
 
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
@@ -68,20 +38,22 @@ def check_players(league: League, players: Collection[Player], game: Game | None
         require_known("player", player.name, [*map(str, league.players()), *known_opponents(game=game)])
 
 
-def play_matches(league: League, schedule: Mapping[Pair, int], seed: int, arena: Arena) -> list[MatchRecord]:
+def play_matches(
+    league: League, schedule: Mapping[Pair, int], seed: int, settings: FightSettings, parallel_fights: int = PARALLEL
+) -> list[MatchRecord]:
     """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
 
+    Where and how is as the settings say (see `Duels`), by sampled actions on either side, so many fights at a time.
     Half of a pair's fights are in either seat; the world's own bot can only sit in the second one. The n-th fight has
     the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
 
     Raises:
         ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
     """
-    game = arena.settings().game
-    planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, game)]
+    planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, settings.game)]
     records: dict[int, MatchRecord] = {}
     try:
-        for number, record in _play(league, planned, seed, arena):
+        for number, record in _play(league, planned, seed, settings, parallel_fights):
             records[number] = record
     finally:
         in_order = [records[number] for number in sorted(records)]
@@ -109,7 +81,7 @@ def rate(
     league: League,
     candidates: Collection[Player],
     half_width: float,
-    arena: Arena,
+    settings: FightSettings,
     fights_per_round: int = 256,
     max_fights: int = 20_000,
     seed: int = 0,
@@ -124,7 +96,7 @@ def rate(
         league: the matches go into its log, and its anchors are the fixed points.
         candidates: who takes part, two at least.
         half_width: Elo points; done when no 95 % interval is wider than this on either side.
-        arena: where.
+        settings: where and how, see `play_matches`.
         fights_per_round: the ratings are fitted anew after so many fights.
         max_fights: give up after so many.
         seed: of the fights.
@@ -133,7 +105,7 @@ def rate(
         ValueError: for unknown players, or fewer than two; nothing was played then.
     """
     players = tuple(sorted(set(candidates)))
-    check_players(league, players, arena.settings().game)
+    check_players(league, players, settings.game)
     if len(players) < 2:
         raise ValueError("rating needs two players at least, such as two models, or a model and the baseline")
     fought, num_fights = Payoff(), 0
@@ -142,22 +114,23 @@ def rate(
         fit = league.ratings().bradley_terry(players)
         widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
         uncertain = [player for player in players if widths[player] > half_width]
-        out_of_reach = tuple(player for player in uncertain if _is_one_sided(fought.total(player)))
+        totals = {player: fought.total(player) for player in uncertain}
+        out_of_reach = tuple(
+            player
+            for player, (wins, ties, losses) in totals.items()
+            if max(wins, losses) == wins + ties + losses >= ONE_SIDED
+        )
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
         left = min(fights_per_round, max_fights - num_fights)
         pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
         if not pairs:
             return
-        records = play_matches(league, pairs, seed + num_fights, arena)
+        records = play_matches(league, pairs, seed + num_fights, settings)
         counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
         fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
         fought.update(records)
         num_fights += pairs.total()
-
-
-def _is_one_sided(counts: Counts) -> bool:
-    return counts.games >= ONE_SIDED and max(counts.wins, counts.losses) == counts.games
 
 
 def _next_pairs(
@@ -179,44 +152,33 @@ def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pai
     return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
 
 
-def _play(league: League, planned: Sequence[Pair], seed: int, arena: Arena) -> Iterator[tuple[int, MatchRecord]]:
+def _play(
+    league: League, planned: Sequence[Pair], seed: int, settings: FightSettings, parallel_fights: int
+) -> Iterator[tuple[int, MatchRecord]]:
     """The number and the record of each planned fight, as they end.
 
     Which row plays what is settled before: if whoever is free took the next fight, short ones would prevail among
     those that are over.
     """
-    count, series = min(len(planned), arena.parallel_fights), uuid.uuid4().hex
+    count, series = min(len(planned), parallel_fights), uuid.uuid4().hex
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
-    duels = Duels(count, arena.settings())
+    duels = Duels(count, settings)
 
-    def begin(numbers: Collection[int]) -> None:
+    def begin(numbers: Sequence[int]) -> None:
         players = [(choices[first], choices[second]) for first, second in (planned[number] for number in numbers)]
         duels.begin([number % count for number in numbers], players, [seed + number for number in numbers])
 
-    try:
-        playing = {row: row for row in range(count)}
-        begin(playing.values())
-        while playing:
-            results = duels.step()
-            ended = {row: playing.pop(row) for row in results}
-            for row, number in ended.items():
-                yield number, _record(planned[number], results[row], f"match/{series}/{number}")
-            following = {row: number + count for row, number in ended.items() if number + count < len(planned)}
+    with closing(duels):
+        playing = list(range(count))
+        begin(playing)
+        while any(number < len(planned) for number in playing):
+            following = []
+            for row, (outcome, ticks, drawn, build) in duels.step().items():
+                number, counted = playing[row], outcome in SCORES
+                key = f"match/{series}/{number}"
+                yield number, MatchRecord(*planned[number], outcome, drawn, build, ticks, counted, time.time(), key)
+                playing[row] += count
+                if playing[row] < len(planned):
+                    following.append(playing[row])
             if following:
-                playing.update(following)
-                begin(following.values())
-    finally:
-        duels.close()
-
-
-def _record(pair: Pair, result: Result, key: str) -> MatchRecord:
-    return MatchRecord(
-        *pair,
-        outcome=result.outcome,
-        seed=result.seed,
-        build=result.build,
-        ticks=result.ticks,
-        counted=result.outcome in SCORES,
-        finished_at=time.time(),
-        key=key,
-    )
+                begin(following)

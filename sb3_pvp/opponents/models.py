@@ -16,7 +16,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.common.random_words import gumbel, words_from_seeds
-from sb3_pvp.contract import Contract
+from sb3_pvp.contract import Contract, load_contract, registered_contracts
 from sb3_pvp.policies.actors import Actor, act_together, make_actor
 from sb3_pvp.policies.policy_files import PolicyFile, find_model, policy_file_of, read_policy_file
 
@@ -33,12 +33,14 @@ class ModelOpponent:
         actor: what it decides with.
         content_hash: equal for equal actors.
         frame_ages: the frames that it sees, in ticks before the newest one.
+        game: what it was trained to play, if that is known.
     """
 
-    def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...]) -> None:
+    def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
         self.actor = actor
         self.content_hash = content_hash
         self.frame_ages = frame_ages
+        self.game = game
 
     def check(self, contract: Contract) -> None:
         """Raises `ValueError` unless the model was trained in that contract's fights."""
@@ -50,8 +52,11 @@ class ModelOpponent:
             ),
         )
         if own != asked:
+            known = map(load_contract, registered_contracts())
+            fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
+            game = self.game or " or ".join(fitting) or "which nobody knows here"
             raise ValueError(
-                f"the model was trained in another game: it sees {own[0]} features and has the heads {own[1]}, "
+                f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
                 f"but {contract.name} has {asked[0]} and {asked[1]}"
             )
 
@@ -172,4 +177,4 @@ def _made_of(file: PolicyFile) -> ModelOpponent:
     ages = check_frame_ages(actor.frame_shape[0] if file.frame_ages is None else file.frame_ages)
     if len(ages) != actor.frame_shape[0]:
         raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
-    return ModelOpponent(actor, file.content_hash, ages)
+    return ModelOpponent(actor, file.content_hash, ages, file.game)

@@ -7,6 +7,11 @@ from zipfile import is_zipfile
 
 import torch
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.contracts import AUTO, find_contract
 
 # What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
 # global random generators back to where they were when that fighter's training began.
@@ -37,3 +42,24 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
     if not type(model.policy).__module__.startswith("sb3_pvp."):
         raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of sb3_pvp")
     return model
+
+
+def game_of(model: BaseAlgorithm) -> Game:
+    """What a model was trained to play, imported if need be: the game that its file names, else that of its contract.
+
+    Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
+    """
+    name, policy = getattr(model, "game", None), model.policy
+    if name is None and isinstance(policy, AutoregressivePolicy):
+        contract = policy.contract or find_contract(AUTO, policy.head_sizes, policy.features)
+        name = None if contract is None else contract.name
+    if name is None:
+        raise ValueError("the model does not tell which game it plays: say it with --game module:object")
+    return named_game(name)
+
+
+def named_game(name: str) -> Game:
+    """The game that a file names; raises `ValueError`, which tells how to say it, if nobody knows it here."""
+    if ":" not in name and name not in game_names():
+        raise ValueError(f"{name!r} is a game that nobody knows here: say where it is with --game module:object")
+    return find_game(name)

@@ -31,6 +31,7 @@ class PolicyFile:
         action_space: what it chooses from.
         content_hash: equal for files with the same policy, whatever else they hold, in any process.
         frame_ages: the frames that the policy was trained with, if the file tells.
+        game: what it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
 
     Raises:
         ValueError: if the policy cannot be made here.
@@ -50,6 +51,7 @@ class PolicyFile:
         self.action_space: Space[Any] = self._parts["action_space"]
         ages = self._parts.get("frame_ages")
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
+        self.game: str | None = self._parts.get("game")
 
     def policy(self) -> MaskableActorCriticPolicy:
         """The policy on the CPU, ready to act; the global random generators are left alone.
@@ -105,4 +107,5 @@ def _read(file: Path | io.BytesIO, name: str) -> PolicyFile:
             weights = archive.read("policy.pth")
     except (BadZipFile, KeyError, ValueError) as error:
         raise ValueError(f"{name} is not a model: models are zip files written by model.save()") from error
-    return PolicyFile(name, json.dumps({part: data[part] for part in (*_PARTS, "frame_ages") if part in data}), weights)
+    parts = {part: data[part] for part in (*_PARTS, "frame_ages", "game") if part in data}
+    return PolicyFile(name, json.dumps(parts), weights)

@@ -81,6 +81,8 @@ class PvpPPO(ResumablePPO):
         self.schedules: dict[str, Schedule] = {}
         #: The frames that the environments show, in ticks before the newest one, if they tell; persisted.
         self.frame_ages: tuple[int, ...] | None = None
+        #: What is played, as `sb3_pvp.game.find_game` takes it, if the environments tell; persisted.
+        self.game: str | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
         if _init_setup_model:
@@ -93,6 +95,9 @@ class PvpPPO(ResumablePPO):
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
+        if self.env is not None and self.env.has_attr("kind_of_fights"):
+            fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
+            self.game = fights and fights["game"]
 
     def _follow_schedules(self) -> None:
         """Sets the hyperparameters to their values at this time."""

@@ -32,9 +32,14 @@ def replay_page(recording: Recording) -> str:
 
     Its ``Content-Security-Policy`` lets nothing run, and nothing be loaded, but its own script and style.
     """
-    own = viewer_of(recording.contract).page()
+    own = viewer_of(recording.game or recording.contract).page()
     style = _data("page.css") + own["style"]
     script = "\n".join([*map(_data, _FIRST_SCRIPTS), own["script"], *map(_data, _LAST_SCRIPTS)])
+    content = {
+        "recording": recording_to_plain(recording),
+        "events": events_of(recording),
+        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
+    }
     title = " against ".join(player.name for player in recording.players)
     return Template(_data("page.html")).substitute(
         title=html.escape(title),
@@ -42,33 +47,20 @@ def replay_page(recording: Recording) -> str:
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
         style=style,
         script=script,
-        data=json.dumps(_content(recording), separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
+        data=json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
     )
-
-
-def _content(recording: Recording) -> dict[str, Any]:
-    """What the page's script reads."""
-    return {
-        "recording": recording_to_plain(recording),
-        "events": events_of(recording),
-        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
-    }
 
 
 def events_of(recording: Recording) -> list[Mapping[str, Any]]:
     """What the game says that happened, and at last how the fight ended, unless the game has told that already."""
-    events = [*viewer_of(recording.contract).events([moment.scene for moment in recording.moments])]
+    viewer = viewer_of(recording.game or recording.contract)
+    events = [*viewer.events([moment.scene for moment in recording.moments])]
     if not events or events[-1]["kind"] != "end":
-        last = len(recording.moments) - 1
-        events.append({"tick": last, "kind": "end", "seat": None, "text": _ending(recording)})
+        text = _NOBODY_WINS.get(recording.outcomes[0], f"the fight ends: {recording.outcomes[0]}")
+        for player, outcome in zip(recording.players, recording.outcomes, strict=True):
+            text = f"{player.name} wins" if outcome == "won" else text
+        events.append({"tick": len(recording.moments) - 1, "kind": "end", "seat": None, "text": text})
     return events
-
-
-def _ending(recording: Recording) -> str:
-    names, outcomes = [player.name for player in recording.players], recording.outcomes
-    if "won" in outcomes:
-        return f"{names[outcomes.index('won')]} wins"
-    return _NOBODY_WINS.get(outcomes[0], f"the fight ends: {outcomes[0]}")
 
 
 _NOBODY_WINS = {

@@ -120,6 +120,7 @@ class Recording:
         reset_params: how it started, in the world's own words.
         build: the first player's, if the world tells.
         versions: of the packages that were used.
+        game: what was played, ``module:object``, if that is not the contract's name.
     """
 
     contract: str
@@ -133,6 +134,7 @@ class Recording:
     reset_params: Any = None
     build: str | None = None
     versions: Mapping[str, str] | None = None
+    game: str | None = None
 
 
 def viewer_of(game: str | Game) -> Any:
@@ -172,12 +174,13 @@ def save_fight(recording: Recording, path: str | Path) -> None:
         partial.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load_fight(path: str | Path, number: int = 0) -> Recording:
+def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Recording:
     """Reads a file of `save_fight`, or a recording that a game makes itself, such as of what its servers are told.
 
     Args:
         path: names of files tell a game's viewer that they are its own.
         number: which of the fights in a recording of a game, from 0 on.
+        game: what was played, ``module:object``, if it is not installed: files are not trusted to say what to import.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -190,7 +193,11 @@ def load_fight(path: str | Path, number: int = 0) -> Recording:
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
     try:
-        return recording_from_plain(json.loads(_unpacked(Path(path))))
+        with gzip.open(path) as file:
+            content = file.read(MAX_SIZE + 1)
+        if len(content) > MAX_SIZE:
+            raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
+        return recording_from_plain(json.loads(content), game)
     except (OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
         raise ValueError(f"{path} is not a recorded fight: {error}") from error
 
@@ -200,7 +207,7 @@ def recording_to_plain(recording: Recording) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **to_plain(recording)}
 
 
-def recording_from_plain(plain: Any) -> Recording:
+def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
     """The recording in such JSON values; raises `ValueError` that tells what is wrong with them."""
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise ValueError("it should be a JSON object with the format 'sb3_pvp fight'; sb3-pvp record makes one")
@@ -209,7 +216,10 @@ def recording_from_plain(plain: Any) -> Recording:
     recording = from_plain(Recording, {key: plain[key] for key in plain.keys() - {"format", "version"}})
     if not recording.moments:
         raise ValueError("it has no moments")
-    viewer, moments = viewer_of(recording.contract), []
+    played = game or recording.game or recording.contract
+    if game is None and ":" in played:
+        raise ValueError(f"its game is not installed; if you trust the file, say --game {played}")
+    viewer, moments = viewer_of(played), []
     for number, moment in enumerate(recording.moments):
         for decision in moment.decisions:
             if decision is not None:
@@ -218,7 +228,7 @@ def recording_from_plain(plain: Any) -> Recording:
             moments.append(replace(moment, scene=viewer.read_scene(moment.scene)))
         except ValueError as error:
             raise ValueError(f"moments[{number}].scene: {error}") from error
-    return replace(recording, moments=tuple(moments))
+    return replace(recording, moments=tuple(moments), game=game or recording.game)
 
 
 def _told(fight: Any, world: str) -> Recording:
@@ -229,15 +239,8 @@ def _told(fight: Any, world: str) -> Recording:
     for scene, *choices in fight.moments:
         one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    return Recording(
-        fight.contract.name,
-        heads,
-        (first, second),
-        fight.outcomes,
-        tuple(moments),
-        world=world,
-        reset_params=fight.reset_params,
-    )
+    told = (fight.contract.name, heads, (first, second), fight.outcomes, tuple(moments))
+    return Recording(*told, world=world, reset_params=fight.reset_params)
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
@@ -246,19 +249,10 @@ def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: s
         given = getattr(decision, name)
         if given is not None and len(given) != len(heads):
             raise ValueError(f"{place} has {len(given)} {name} for {len(heads)} heads")
-    for number, head in enumerate(heads):
-        size, chosen = len(head.choices), decision.chosen[number]
+    opened = decision.open or ["1" * len(head.choices) for head in heads]
+    for head, chosen, bits in zip(heads, decision.chosen, opened, strict=True):
+        size = len(head.choices)
         if not 0 <= chosen < size:
             raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries")
-        if decision.open is not None and (
-            len(decision.open[number]) != size or set(decision.open[number]) - {"0", "1"}
-        ):
-            raise ValueError(f"{place} says {decision.open[number]!r:.60} of {head.id}, which has {size} entries")
-
-
-def _unpacked(path: Path) -> bytes:
-    with gzip.open(path) as file:
-        content = file.read(MAX_SIZE + 1)
-    if len(content) > MAX_SIZE:
-        raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
-    return content
+        if len(bits) != size or set(bits) - {"0", "1"}:
+            raise ValueError(f"{place} says {bits!r:.60} of {head.id}, which has {size} entries")

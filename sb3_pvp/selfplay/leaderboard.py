@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
 from sb3_pvp.selfplay.ratings import Ratings
@@ -71,9 +71,8 @@ def as_json(standings: Sequence[Standing]) -> str:
 def as_csv(standings: Sequence[Standing]) -> str:
     """Comma-separated values with a header, full precision; an empty cell where there is no value."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(standing) for standing in standings)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([COLUMNS, *map(astuple, standings)])
     return text.getvalue()
 
 

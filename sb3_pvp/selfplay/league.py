@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
-from sb3_pvp.selfplay.league_settings import check_anchors, check_fights, read_json, read_settings
+from sb3_pvp.selfplay.league_settings import Fights, by_name, check_anchors, read_json, read_settings
 from sb3_pvp.selfplay.match_log import MatchLog
 from sb3_pvp.selfplay.match_makers import MatchMaker
 from sb3_pvp.selfplay.players import Player, file_name, player_of_file
@@ -25,6 +24,13 @@ LEAGUE = "league"
 
 #: What `League.recompute` finds out about the ratings that were kept.
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
+VERDICTS = {
+    IDENTICAL: "identical to the kept ones",
+    DIFFERENT: "NOT those that were kept",
+    ABSENT: "none were kept to compare them with",
+    UNREADABLE: "the kept ones could not be read",
+    OF_OTHERS: "the kept ones were of another log, or of other anchors",
+}
 
 
 class League:
@@ -58,15 +64,21 @@ class League:
         self.folder = Path(folder)
         given = None if anchors is None else check_anchors(anchors)
         stored = read_settings(self.folder / SETTINGS)
-        if match_maker is not None and stored["match_maker"] is not None:
-            self._go_on(match_maker, stored["match_maker"])
+        if match_maker is not None and stored.match_maker is not None:
+            if stored.match_maker.get("kind") != match_maker.kind:
+                raise ValueError(
+                    f"opponents in the league {self.folder} were chosen by the match maker "
+                    f"{stored.match_maker.get('kind')!r}: go on with that, or begin a league for {match_maker.kind!r} "
+                    "in a folder of its own"
+                )
+            match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
-        self.anchors = check_anchors(stored["anchors"]) if given is None else given
+        self.anchors = check_anchors(stored.anchors) if given is None else given
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or self.anchors != check_anchors(stored["anchors"]):
-            self._change_settings(anchors=_by_name(self.anchors))
+        if not (self.folder / SETTINGS).exists() or by_name(self.anchors) != stored.anchors:
+            self._change_settings(anchors=by_name(self.anchors))
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
@@ -85,20 +97,20 @@ class League:
 
     @property
     def fights(self) -> dict[str, Any]:
-        """What is fought here, a ``contract``'s name and ``reset_params`` (protocol.md §3); ``{}`` if nobody said."""
-        return check_fights(read_settings(self.folder / SETTINGS)["fights"])
+        """What is fought here, a ``game`` (`sb3_pvp.game.find_game`) and ``reset_params``; ``{}`` if nobody said."""
+        return dict(read_settings(self.folder / SETTINGS).fights)
 
-    def set_fights(self, contract: str, reset_params: Mapping[str, Any]) -> None:
+    def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
         """Writes down what is fought here, so that more matches can be of the same kind."""
-        given = {"contract": contract, "reset_params": dict(reset_params)}
-        fights = json.loads(json.dumps(given, default=_as_plain))
-        if fights != self.fights:
+        plain = orjson.loads(orjson.dumps(dict(reset_params), default=_as_plain, option=orjson.OPT_SERIALIZE_NUMPY))
+        fights = Fights(game=game, reset_params=plain)
+        if dict(fights) != self.fights:
             self._change_settings(fights=fights)
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
         """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
-        stored = check_anchors(read_settings(self.folder / SETTINGS)["anchors"])
-        self._change_settings(anchors=_by_name({**stored, **check_anchors(anchors)}))
+        stored = read_settings(self.folder / SETTINGS).anchors
+        self._change_settings(anchors={**stored, **by_name(anchors)})
 
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
@@ -133,14 +145,6 @@ class League:
             except ValueError as error:
                 warnings.warn(f"{path} does not take part in the league: {error}", stacklevel=2)
         return sorted(found, key=lambda player: (player.age, player))
-
-    def content_hash(self, player: Player) -> str:
-        """SHA-256 of the player's model file, in hexadecimal digits; raises ``FileNotFoundError`` if there is none."""
-        digest = hashlib.sha256()
-        with self.path(player).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
 
     def choose(self, rng: np.random.Generator) -> Player:
         """Draws whom to fight next; players whose model is gone leave the league now, with a warning.
@@ -182,7 +186,7 @@ class League:
             before.update(self.log)
             verdict = IDENTICAL if before.get_state() == now.get_state() else DIFFERENT
         self._ratings = now
-        self._write_ratings()
+        self.save_ratings()
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
@@ -202,28 +206,18 @@ class League:
         """
         maker = self.match_maker
         self._change_settings(**({} if maker is None else {"match_maker": maker.get_state()}))
-        self.ratings()
-        self._write_ratings()
+        self.save_ratings()
 
     def save_ratings(self) -> None:
         """Writes down the ratings only, which any process may do at any time."""
-        self.ratings()
-        self._write_ratings()
-
-    def _go_on(self, maker: MatchMaker, state: Mapping[str, Any]) -> None:
-        if state.get("kind") != maker.kind:
-            raise ValueError(
-                f"opponents in the league {self.folder} were chosen by the match maker {state.get('kind')!r}: "
-                f"go on with that, or begin a league for {maker.kind!r} in a folder of its own"
-            )
-        maker.set_state(state)
+        write_atomically(self.folder / RATINGS, orjson.dumps(self.ratings().get_state()).decode() + "\n")
 
     def _change_settings(self, **changes: Any) -> None:
         """Writes some keys of the settings; of the others, what another process has written is kept and used."""
         path = self.folder / SETTINGS
-        settings = {**read_settings(path), **changes}
-        write_atomically(path, json.dumps(settings, indent=1) + "\n")
-        anchors = check_anchors(settings["anchors"])
+        settings = read_settings(path).model_copy(update=changes)
+        write_atomically(path, settings.model_dump_json(indent=1) + "\n")
+        anchors = check_anchors(settings.anchors)
         if anchors != self.anchors:
             self.anchors, self._ratings = anchors, None
 
@@ -241,15 +235,7 @@ class League:
             return None, UNREADABLE
         return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
 
-    def _write_ratings(self) -> None:
-        if self._ratings is not None:
-            write_atomically(self.folder / RATINGS, json.dumps(self._ratings.get_state()) + "\n")
-
-
-def _by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
-    return {str(player): rating for player, rating in sorted(anchors.items())}
-
 
 def _as_plain(value: Any) -> Any:
-    """What JSON holds of NumPy's values, and of collections."""
+    """What JSON holds of NumPy's arrays that it does not know, and of collections."""
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else list(value)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+import orjson
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from sb3_pvp.common.arguments import Kind
-from sb3_pvp.common.snapshots import check_identity
 from sb3_pvp.selfplay.players import Player
 
 #: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
@@ -18,29 +17,6 @@ MAX_ANCHOR = 10_000.0
 _RATING = Kind[float](
     Annotated[float, Field(ge=-MAX_ANCHOR, le=MAX_ANCHOR)], f"a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}"
 )
-
-_IDENTITY = {"kind": "league", "version": 1}
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """The content of the file, checked; that of a new league if there is no file.
-
-    Keys: ``anchors``, ratings by ``str(player)``; ``match_maker``, its state or ``None``; and ``fights``, ``{}`` or
-    what `check_fights` returns. Raises `ValueError` for a file that is something else, or damaged.
-    """
-    if not path.exists():
-        return {**_IDENTITY, "anchors": {}, "match_maker": None, "fights": {}}
-    settings: dict[str, Any] = read_json(path)
-    try:
-        check_identity(settings, _IDENTITY)
-        settings.setdefault("fights", {})  # files of earlier versions do not tell
-        check_anchors(settings.get("anchors"))
-        check_fights(settings["fights"])
-        if not isinstance(settings.get("match_maker", ""), (Mapping, type(None))):
-            raise ValueError("match_maker must be what a match maker has learned, or null")
-    except ValueError as error:
-        raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {error}") from error
-    return settings
 
 
 def check_anchors(anchors: object) -> dict[Player, float]:
@@ -54,20 +30,50 @@ def check_anchors(anchors: object) -> dict[Player, float]:
     return {Player.parse(str(name)): rating for name, rating in ratings.items()}
 
 
-def check_fights(fights: object) -> dict[str, Any]:
-    """``{"contract": name, "reset_params": {...}}``, or ``{}``; raises `ValueError` for anything else."""
-    if fights == {}:
-        return {}
-    if isinstance(fights, Mapping) and fights.keys() == {"contract", "reset_params"}:
-        contract, params = fights["contract"], fights["reset_params"]
-        if isinstance(contract, str) and isinstance(params, Mapping):
-            return {"contract": contract, "reset_params": dict(params)}
-    raise ValueError(f"fights must have a contract's name and reset_params, got {fights!r}")
+def by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
+    """Anchors as files have them."""
+    return {str(player): rating for player, rating in sorted(check_anchors(anchors).items())}
+
+
+class Fights(BaseModel):
+    """What is fought: a game as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+    #: In files of the first edition, ``contract``.
+    game: str = Field(validation_alias=AliasChoices("game", "contract"))
+    reset_params: dict[str, Any]
+
+
+class LeagueSettings(BaseModel):
+    """The content of the file; what other versions may have added to it stays there."""
+
+    model_config = ConfigDict(extra="allow")
+    kind: Literal["league"]
+    version: Literal[1]
+    #: Ratings by ``str(player)``.
+    anchors: Annotated[dict[str, Any], AfterValidator(by_name)]
+    #: The state of the match maker.
+    match_maker: dict[str, Any] | None
+    #: Files of earlier versions do not tell.
+    fights: Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}
+
+
+def read_settings(path: Path) -> LeagueSettings:
+    """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
+    content = {"kind": "league", "version": 1, "anchors": {}, "match_maker": None}
+    if path.exists():
+        content = read_json(path)
+    try:
+        return LeagueSettings.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        what = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {what}") from error
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; raises `ValueError`, with the path, if it is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # also for bytes that are no text
+        return orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from error

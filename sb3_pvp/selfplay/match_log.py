@@ -61,7 +61,7 @@ class MatchRecord:
         player_a, player_b: two different players.
         outcome: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
         seed: seed of the fight, if it is known.
-        build: account build that was played, if there are such.
+        build: of which kind the fight was, if there are several.
         ticks: how long the fight lasted.
         counted: whether the fight is rated; never for a broken one.
         finished_at: seconds since 1970 (UTC).
@@ -126,7 +126,8 @@ class MatchLog:
         rows = [_row(record) for record in records]
         if not rows:
             return 0
-        with self._connection() as connection, _writing(connection):
+        with self._connection() as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")  # from now on nobody else writes
             number = 1 + int(connection.execute(f"SELECT {_LAST_APPEND}").fetchone()[0])
             before = connection.total_changes
             connection.executemany(_INSERT, [(number, *row) for row in rows])
@@ -184,7 +185,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if _is_log(connection, path):
         return
     connection.execute("PRAGMA journal_mode = WAL")
-    with _writing(connection):
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         if not _is_log(connection, path):  # another process may have been quicker
             for statement in _SCHEMA:
                 connection.execute(statement)
@@ -206,19 +208,6 @@ def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
             "use the version of sb3_pvp that wrote it"
         )
     return True
-
-
-@contextmanager
-def _writing(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that lets nobody else write from its beginning on."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:  # SQLite ends it itself when, for one, the disk is full
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _tells_otherwise(connection: sqlite3.Connection, record: MatchRecord) -> bool:

@@ -45,10 +45,14 @@ class Player:
         if self.step is not None and self.step < 0:
             raise ValueError(f"a player's step must not be negative, got {self.step}")
 
-    @classmethod
-    def parse(cls, text: str) -> Player:
+    @staticmethod
+    @lru_cache(maxsize=10_000)
+    def parse(text: str) -> Player:
         """The player with this ``str()``; raises `ValueError` for any other text."""
-        return _parse(text)
+        name, at, step = text.partition("@")
+        if at and not (step.isascii() and step.isdigit()):
+            raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
+        return Player(name, int(step) if at else None)
 
     @property
     def age(self) -> int:
@@ -93,11 +97,3 @@ def evenly_spread(players: Sequence[Player], count: int) -> list[Player]:
     """At most so many of these, in their order; the first and the last are among them if two may be."""
     places = np.linspace(0, len(players) - 1, min(count, len(players)))
     return [players[place] for place in places.round().astype(int).tolist()]
-
-
-@lru_cache(maxsize=10_000)
-def _parse(text: str) -> Player:
-    name, at, step = text.partition("@")
-    if at and not (step.isascii() and step.isdigit()):
-        raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
-    return Player(name, int(step) if at else None)

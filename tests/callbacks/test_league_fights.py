@@ -33,9 +33,9 @@ def league_of(folder: Path, env: VecEnv, **arguments: Any) -> League:
 @pytest.mark.parametrize("env", [NhVecEnv, lambda n, **kwargs: DummyVecEnv([lambda: NhEnv(**kwargs)] * n)])
 def test_what_is_fought_in_a_run(tmp_path: Path, env: Any) -> None:
     league = league_of(tmp_path, env(2, reset_params=ZERKER), anchors={"baseline": 1500})
-    assert league.fights == {"contract": "NhEnv", "reset_params": ZERKER}
+    assert league.fights == {"game": "NhEnv", "reset_params": ZERKER}
     assert league.anchors == {Player("baseline"): 1500}
-    assert league_of(tmp_path / "second", env(2, contract="DharokEnv")).fights["contract"] == "DharokEnv"
+    assert league_of(tmp_path / "second", env(2, contract="DharokEnv")).fights["game"] == "DharokEnv"
 
 
 @pytest.mark.parametrize("env", [lambda: NhVecEnv(2, world=own_world, reset_params=ZERKER), lambda: duels(2)])
@@ -45,7 +45,7 @@ def test_nobody_can_fight_elsewhere_as_in_a_world_of_the_users_own(tmp_path: Pat
 
 def test_worker_processes_can_tell_it() -> None:
     env = NhEnv(reset_params=ZERKER, opponent="noop")
-    assert pickle.loads(pickle.dumps(env.kind_of_fights)) == {"contract": "NhEnv", "reset_params": ZERKER}
+    assert pickle.loads(pickle.dumps(env.kind_of_fights)) == {"game": "NhEnv", "reset_params": ZERKER}
 
 
 @pytest.mark.parametrize("rating", [float("nan"), float("inf"), "high"])

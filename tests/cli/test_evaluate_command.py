@@ -65,8 +65,8 @@ def test_the_model_knows_its_game(model: Path, dharok_model: Path, capsys: pytes
     found = evaluate(dharok_model, capsys=capsys)
     assert evaluate(dharok_model, "--env", "DharokEnv", capsys=capsys) == found
     assert "Observation spaces do not match" in refusal(model, "--env", "DharokEnv", capsys=capsys)
-    assert "unknown contract 'Dharok' (did you mean 'DharokEnv'?)" in refusal(model, "--env", "Dharok", capsys=capsys)
-    assert "use --env" in refusal(model, "--env-kwargs", '{"contract": "NhEnv"}', capsys=capsys)
+    assert "unknown game 'Dharok' (did you mean 'DharokEnv'?)" in refusal(model, "--env", "Dharok", capsys=capsys)
+    assert "use --game" in refusal(model, "--env-kwargs", '{"contract": "NhEnv"}', capsys=capsys)
     assert "accountBuild" in refusal(dharok_model, "--build", "MED", capsys=capsys)
 
 
@@ -124,10 +124,12 @@ def test_other_arguments_of_the_environment(
     given: list[Any] = []
     monkeypatch.setattr("sb3_pvp.cli.evaluate.score_model", lambda *_, **arguments: given.append(arguments) or Score())
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
-    evaluate(model, "--build", "MED", "--reset-params", '{"allowSmite": false}', capsys=capsys)
+    evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)
     assert given[0] == given[1]
-    evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED"}}', "--build", "PURE", capsys=capsys)
-    assert given[2]["reset_params"] == {"accountBuild": "PURE"}
+    monkeypatch.undo()
+    pure, med = (evaluate(model, "--build", build, capsys=capsys) for build in ("PURE", "MED"))
+    both = ("--env-kwargs", '{"reset_params": {"accountBuild": "MED"}}', "--build", "PURE")
+    assert evaluate(model, *both, capsys=capsys) == pure != med
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,7 @@ def test_rating_takes_models_from_all_over_the_training(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     league, taken = League.existing(folder), []
+    league.set_fights("NhEnv", {})
     for step in range(0, 700, 100):
         league.add(Player("main", step), lambda path: path.write_text("a model"))
 

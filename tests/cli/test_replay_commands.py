@@ -46,7 +46,7 @@ def test_every_fight_has_a_page_of_its_own(
     name: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[Path] = []
-    monkeypatch.setattr("sb3_pvp.replay.load_fight", lambda path: path)
+    monkeypatch.setattr("sb3_pvp.replay.load_fight", lambda path, game: path)
     monkeypatch.setattr("sb3_pvp.replay.write_replay_page", lambda recording, path: pages.append(path))
     assert run("replay", str(tmp_path / name), capsys=capsys)[0] == 0
     assert pages == [tmp_path / page]

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sb3_pvp import game as registry
+from sb3_pvp import game as games
 from sb3_pvp.contract import load_contract
 from sb3_pvp.replay import Recording, load_fight, save_fight, write_replay_page
 from sb3_pvp.replay.page import events_of, replay_page, short_labels
@@ -230,13 +231,8 @@ class ScoreViewer:
         return {"script": "", "style": ""}
 
 
-class Coins(registry.Game):
-    name = "Coins"
-    viewer = ScoreViewer()  # type: ignore[assignment]
-
-
 def test_another_game_needs_no_script(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._games, "Coins", Coins())
+    monkeypatch.setitem(games._registered, "Coins", SimpleNamespace(name="Coins", viewer=ScoreViewer()))
     heads = (HeadChoices("side", "of a coin", (Choice("up", "heads"), Choice("down", "tails"))),)
     moments = Moment(Score(0)), Moment(Score(1), (Decision((1,)), None))
     players = Player("ann", "agent"), Player("bob", "bot")

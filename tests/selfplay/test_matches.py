@@ -12,7 +12,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches.duels import Duels, Result
-from sb3_pvp.matches.rating import ONE_SIDED, Arena, play_matches, rate
+from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
 from sb3_pvp.opponents.choice import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
@@ -21,7 +21,7 @@ from tests.rsps.served import handler_server, logged_in, world_server
 
 BOT, NOOP, SCRIPTED = map(Player, ("baseline", "noop", "scripted"))
 ONE_FRAME, TWO_FRAMES = Player("main", 64), Player("stacking", 9)
-ARENA = Arena(parallel_fights=16)
+SETTINGS = FightSettings()
 
 
 @pytest.fixture(scope="module")
@@ -49,30 +49,30 @@ def comparable(records: list[MatchRecord]) -> list[MatchRecord]:
 
 
 def test_half_of_the_fights_in_either_seat_and_all_in_the_log(league: League) -> None:
-    records = play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, ARENA)
+    records = play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, SETTINGS)
     assert Counter(record.player_a for record in records) == {ONE_FRAME: 2, SCRIPTED: 3}
     assert league.log.records(counted_only=False) == records
     assert len({record.key for record in records}) == 5
     assert all(record.ticks > 0 and record.build for record in records)
-    play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, ARENA)
+    play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, SETTINGS)
     assert len(league.log) == 10
 
 
 @pytest.mark.parametrize("pair", [(BOT, SCRIPTED), (SCRIPTED, BOT)])
 def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Player, Player]) -> None:
-    records = play_matches(league, {pair: 6}, 0, ARENA)
+    records = play_matches(league, {pair: 6}, 0, SETTINGS)
     assert [(record.player_a, record.player_b) for record in records] == [(SCRIPTED, BOT)] * 6
 
 
 def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
-    records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, ARENA)
+    records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, SETTINGS)
     assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
     assert Payoff(records).win_rate(SCRIPTED, NOOP) == 1
 
 
 def test_the_same_seed_gives_the_same_fights(league: League) -> None:
     def fight(seed: int) -> list[MatchRecord]:
-        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 4}, seed, ARENA)
+        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 4}, seed, SETTINGS)
         return comparable(records)
 
     first = fight(5)
@@ -80,13 +80,13 @@ def test_the_same_seed_gives_the_same_fights(league: League) -> None:
 
 
 def test_reset_params_reach_the_fights(league: League) -> None:
-    arena = Arena(reset_params={"accountBuild": "ZERKER"}, parallel_fights=8)
-    records = play_matches(league, {(SCRIPTED, BOT): 4}, 0, arena)
+    settings = FightSettings(reset_params={"accountBuild": "ZERKER"})
+    records = play_matches(league, {(SCRIPTED, BOT): 4}, 0, settings)
     assert {record.build for record in records} == {"ZERKER"}
 
 
 def test_fights_that_time_out_are_kept_and_do_not_count(league: League) -> None:
-    records = play_matches(league, {(NOOP, SCRIPTED): 3}, 0, Arena(max_episode_ticks=5))
+    records = play_matches(league, {(NOOP, SCRIPTED): 3}, 0, FightSettings(max_episode_ticks=5))
     assert [(record.outcome, record.counted) for record in records] == [("timeout", False)] * 3
     assert league.ratings().broken == 3 and not league.ratings().elo.ratings
 
@@ -102,13 +102,13 @@ def test_fights_that_time_out_are_kept_and_do_not_count(league: League) -> None:
 )
 def test_who_cannot_fight(league: League, pair: tuple[Player, Player], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        play_matches(league, {pair: 1}, 0, ARENA)
+        play_matches(league, {pair: 1}, 0, SETTINGS)
     assert len(league.log) == 0
 
 
 def test_rating_ends_when_all_are_known_well_enough(league: League) -> None:
     league.anchors[BOT] = 1500
-    rounds = list(rate(league, [SCRIPTED, ONE_FRAME, BOT], 150, ARENA, fights_per_round=32))
+    rounds = list(rate(league, [SCRIPTED, ONE_FRAME, BOT], 150, SETTINGS, fights_per_round=32))
     first, *_, last = rounds
     assert (first.num_fights, first.out_of_reach) == (0, ()) and max(first.half_widths.values()) > 1000
     assert max(last.half_widths.values()) <= 150 < max(rounds[-2].half_widths.values())
@@ -117,36 +117,37 @@ def test_rating_ends_when_all_are_known_well_enough(league: League) -> None:
 
 
 def test_nobody_waits_for_who_is_out_of_reach(league: League) -> None:
-    *_, last = rate(league, [NOOP, SCRIPTED], 60, ARENA, fights_per_round=64)
+    *_, last = rate(league, [NOOP, SCRIPTED], 60, SETTINGS, fights_per_round=64)
     assert NOOP in last.out_of_reach and last.half_widths[NOOP] > 60
     assert ONE_SIDED <= last.num_fights < ONE_SIDED + 64
 
 
 def test_pairs_whose_fights_never_count_are_left_alone(league: League) -> None:
-    *_, last = rate(league, [NOOP, SCRIPTED, BOT], 60, Arena(max_episode_ticks=5), fights_per_round=32)
+    *_, last = rate(league, [NOOP, SCRIPTED, BOT], 60, FightSettings(max_episode_ticks=5), fights_per_round=32)
     assert 0 < last.num_fights <= 3 * 32 and min(last.half_widths.values()) > 60
 
 
 def test_rating_stops_at_the_limit(league: League) -> None:
-    *_, last = rate(league, [SCRIPTED, BOT], 1, ARENA, fights_per_round=32, max_fights=40)
+    *_, last = rate(league, [SCRIPTED, BOT], 1, SETTINGS, fights_per_round=32, max_fights=40)
     assert last.num_fights == 40 == len(league.log)
 
 
 def test_rating_needs_two(league: League) -> None:
     with pytest.raises(ValueError, match="two players"):
-        list(rate(league, [BOT], 50, ARENA))
+        list(rate(league, [BOT], 50, SETTINGS))
 
 
 def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: League) -> None:
     schedule = {(NOOP, SCRIPTED): 3, (SCRIPTED, BOT): 4, (TWO_FRAMES, NOOP): 2, (NOOP, BOT): 1}
-    together = comparable(play_matches(league, schedule, 7, Arena(parallel_fights=16, max_episode_ticks=300)))
+    short = FightSettings(max_episode_ticks=300)
+    together = comparable(play_matches(league, schedule, 7, short))
     expected = [(NOOP, SCRIPTED), *[(SCRIPTED, NOOP)] * 2, *[(SCRIPTED, BOT)] * 4]
     expected += [(TWO_FRAMES, NOOP), (NOOP, TWO_FRAMES), (NOOP, BOT)]
     assert [(record.player_a, record.player_b) for record in together] == expected
     assert [record.seed for record in together] == list(range(7, 17))
-    few = comparable(play_matches(league, schedule, 7, Arena(parallel_fights=3, max_episode_ticks=300)))
+    few = comparable(play_matches(league, schedule, 7, short, parallel_fights=3))
     assert few == together
-    alone = comparable(play_matches(league, {(SCRIPTED, BOT): 2}, 7 + 3, Arena(parallel_fights=1)))
+    alone = comparable(play_matches(league, {(SCRIPTED, BOT): 2}, 7 + 3, SETTINGS, parallel_fights=1))
     assert alone == together[3:5]
 
 
@@ -164,7 +165,7 @@ def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
 
     monkeypatch.setattr(Duels, "step", failing)
     with pytest.raises(ConnectionError):
-        play_matches(league, {(SCRIPTED, BOT): 8}, 0, ARENA)
+        play_matches(league, {(SCRIPTED, BOT): 8}, 0, SETTINGS)
     assert 3 <= len(league.log) == len(ended) < 8
 
 
@@ -178,15 +179,15 @@ def test_who_cannot_have_a_seat(players: tuple[str, str]) -> None:
 
 def test_matches_on_a_server(league: League) -> None:
     with world_server(SimWorld) as port:
-        arena = Arena(f"rsps://127.0.0.1:{port}", parallel_fights=2, max_episode_ticks=30)
-        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 3, (SCRIPTED, BOT): 2}, 0, arena)
+        settings = FightSettings(world=f"rsps://127.0.0.1:{port}", max_episode_ticks=30)
+        records = play_matches(league, {(TWO_FRAMES, SCRIPTED): 3, (SCRIPTED, BOT): 2}, 0, settings, parallel_fights=2)
         assert [(record.outcome, record.ticks) for record in records] == [("timeout", 30)] * 5
         assert logged_in(port) == []
 
 
 def test_whoever_is_done_does_not_stop_a_synchronous_world(league: League) -> None:
     with handler_server(SynchronousServer(LivingWorld).handle) as port:
-        arena = Arena(f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5", parallel_fights=3)
-        records = play_matches(league, {(NOOP, SCRIPTED): 4, (NOOP, BOT): 3}, 0, arena)
+        settings = FightSettings(world=f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5")
+        records = play_matches(league, {(NOOP, SCRIPTED): 4, (NOOP, BOT): 3}, 0, settings, parallel_fights=3)
         assert len(records) == 7 and all(record.counted for record in records)
         assert logged_in(port) == []
