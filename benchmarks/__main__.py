@@ -1,4 +1,4 @@
-"""``python -m benchmarks world|rollout|train|server|faults|learning_curves``."""
+"""``python -m benchmarks world|rollout|train|server|faults|walks|learning_curves``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.rollout import bench_rollout
 from benchmarks.server import bench_server
 from benchmarks.train import bench_train
+from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
 from sb3_pvp.cli.usage import run_app
 
@@ -20,6 +21,7 @@ app.command("rollout")(bench_rollout)
 app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)
+app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
 
 
