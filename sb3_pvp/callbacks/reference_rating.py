@@ -18,8 +18,7 @@ from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import register
 from sb3_pvp.common.arguments import NUMBER, POSITIVE
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import known_opponents
+from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 

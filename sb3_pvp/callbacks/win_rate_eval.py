@@ -20,8 +20,7 @@ from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights, Finished
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
 from sb3_pvp.selfplay import Player
 
 #: The league's strongest player, when it is evaluated.

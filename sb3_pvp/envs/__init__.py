@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.envs.env import NhEnv, PvpEnv
-from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import OpponentChoice
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.pettingzoo_env import NhParallelEnv

@@ -20,8 +20,7 @@ from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings, told
 from sb3_pvp.envs.spectator import Spectator
 from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
 _MODES = ", ".join(map(repr, RENDER_MODES))
 _ONLY_FIGHT = np.zeros(1, np.int64)
@@ -48,10 +47,10 @@ class PvpEnv(Measurable, gym.Env[Any, NDArray[np.int64]]):
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: false: the fight is tied as soon as one side has no food left.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
-        noise: what is added to the learner's own observations (`sb3_pvp.opponents.noise`), e.g. ``{"adders":
+        noise: what is added to the learner's own observations (`sb3_pvp.opponents.sight`), e.g. ``{"adders":
             [{"indices": ["0:9", "food_count"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": ["use_veng"]}``,
-            or a schedule of arrays (`sb3_pvp.opponents.mask_override`).
+            or a schedule of arrays (`sb3_pvp.opponents.sight`).
         render_mode: ``None``; ``"ansi"``: `render` returns a text (without colours if the environment variable
             ``NO_COLOR`` is set); ``"rgb_array"``: a picture, uint8 ``(640, 960, 3)``; ``"human"``: a window shows every
             tick (its keys: `sb3_pvp.envs.window.Window`; without a display, ticks are printed). Pictures

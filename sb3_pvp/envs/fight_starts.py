@@ -14,8 +14,7 @@ from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import World
 from sb3_pvp.opponents.opponents import WORLD_BOT
-from sb3_pvp.opponents.pool import OpponentPool
-from sb3_pvp.opponents.rivals import Rival
+from sb3_pvp.opponents.pool import OpponentPool, Rival
 
 #: What ``reset(options=...)`` may change for one episode.
 RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")

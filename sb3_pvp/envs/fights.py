@@ -19,11 +19,9 @@ from sb3_pvp.envs.observations import Observation, SeatObservations, observation
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Outcome, Transition
-from sb3_pvp.opponents.choice import OpponentChoice, as_choice
-from sb3_pvp.opponents.mask_override import ActionMaskOverride
-from sb3_pvp.opponents.noise import ObservationNoise
-from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import OpponentPool
+from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)

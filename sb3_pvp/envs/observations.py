@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.seats import Seats
 from sb3_pvp.game import World
-from sb3_pvp.opponents.mask_override import ActionMaskOverride
-from sb3_pvp.opponents.noise import ObservationNoise
+from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
 
 Observation = dict[str, NDArray[Any]]
 Selection = NDArray[np.int64] | slice

@@ -9,8 +9,7 @@ from typing import Any
 from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, make_world
-from sb3_pvp.opponents.choice import OpponentChoice, as_choice
-from sb3_pvp.opponents.opponents import OpponentLike, check_opponent
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice, make_opponent
 from sb3_pvp.simple_game import OutcomeRewards
 
 #: Twenty minutes of game time. Real fights end far earlier; two fighters that do nothing never end theirs.
@@ -39,8 +38,8 @@ class FightSettings:
         frame_ages: which frames are stacked, in ticks before the newest; or how many, from the newest on.
         death_match: false: a fight ends in a tie as soon as one side has no food (protocol.md §6.3).
         max_episode_ticks: a longer fight is truncated; ``None``: never.
-        noise: what is added to the learner's own observations, see `sb3_pvp.opponents.noise.ObservationNoise`.
-        action_mask_override: what the learner may never do, see `sb3_pvp.opponents.mask_override.ActionMaskOverride`.
+        noise: what is added to the learner's own observations, see `sb3_pvp.opponents.sight.ObservationNoise`.
+        action_mask_override: what the learner may never do, see `sb3_pvp.opponents.sight.ActionMaskOverride`.
         game: what is played: a `sb3_pvp.game.Game`, its name or ``module:object``; here it is the game then.
         contract: another way to say that, by the name of the game's contract; or the contract of a factory's worlds,
             if it does not bring its own.
@@ -66,7 +65,7 @@ class FightSettings:
         object.__setattr__(self, "contract", contract)
         if not callable(self.world):
             game.check_place(self.world)
-        check_opponent(as_choice(self.opponent).opponent, self.played, game)
+        make_opponent(as_choice(self.opponent).opponent, self.played, game)
         limit = self.max_episode_ticks
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ValueError(f"max_episode_ticks must be a positive integer or None, got {limit!r}")

@@ -25,8 +25,7 @@ from sb3_pvp.envs.settings import FightSettings, told_game
 from sb3_pvp.envs.spectator import Spectator
 from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}
 #: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.

@@ -14,8 +14,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.game import Game, WorldFactory
 from sb3_pvp.matches.duels import Duels, Result
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import WORLD_BOT, known_opponents
+from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.selfplay import BradleyTerry, Counts, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 

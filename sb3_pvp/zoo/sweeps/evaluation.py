@@ -16,8 +16,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import check_opponent, opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
 from sb3_pvp.ppo.training_state import kept_random_state
 from sb3_pvp.zoo.sweeps.options import WIN_RATE
 
@@ -159,7 +158,7 @@ def check_pool(pool: Sequence[str], contract: Contract) -> dict[str, str]:
         raise ValueError(f"every opponent of the reference pool needs a name of its own, got {', '.join(names)}")
     digests = {}
     for opponent, name in zip(pool, names, strict=True):
-        check_opponent(opponent, contract)
+        make_opponent(opponent, contract)
         is_file = opponent.endswith(".zip")
         digests[name] = hashlib.sha256(Path(opponent).read_bytes()).hexdigest() if is_file else ""
     return digests
