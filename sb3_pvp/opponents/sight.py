@@ -1,4 +1,4 @@
-"""What those in a seat see and may do: noise (training.md §10), forbidden actions (rewards.md §7), frames and delays."""
+"""What a seat sees and may do: noise (training.md §10), forbidden actions (rewards.md §7), frames and delays."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -10,7 +11,6 @@ from gymnasium import spaces
 from rl_zoo3.utils import get_wrapper_class
 
 from sb3_pvp.common.names import require_all_known, require_known
-from sb3_pvp.common.signatures import arguments_of
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
     """The settings that these arguments of an environment stand for; raises `ValueError` for what is wrong in them."""
-    from sb3_pvp.envs import NhEnv
     from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.envs.viewer import RENDER_MODES
 
     if not isinstance(env_kwargs, Mapping):
         raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
-    require_all_known(f"argument of {env_id}", env_kwargs, arguments_of(NhEnv))
+    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
+    require_all_known(f"argument of {env_id}", env_kwargs, known)
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
     render_mode = arguments.pop("render_mode", None)
     if render_mode is not None:
