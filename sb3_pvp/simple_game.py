@@ -155,7 +155,7 @@ class Ticks:
         reasons: `DesyncReason` numbers ``(E,)``.
         last: the records of the last tick of the K fights that were decided.
         lengths: how many ticks of these fights the learner has played, int64 ``(K,)``.
-        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.durations`.
+        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.episode_statistics`.
     """
 
     report: NDArray[np.void]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.observations import Seats
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import World
 from sb3_pvp.opponents.opponents import WORLD_BOT

@@ -15,8 +15,7 @@ from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.fight_starts import FightStarts
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
-from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.observations import Observation, SeatObservations, Seats, observation_space
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Outcome, Transition
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice
@@ -288,7 +287,7 @@ class Fights:
         if self._noise is not None:
             arrays["noise"] = (self._noise, ("words",))
         if self._statistics is not None:
-            arrays["episode_statistics"] = (self._statistics, ("count", "total", "squares", "low", "high"))
+            arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays
 
     def _judge(self) -> None:

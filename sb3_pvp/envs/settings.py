@@ -67,7 +67,7 @@ class FightSettings:
         A factory of worlds may be all that is told: its worlds are those of the first edition. Raises `ValueError` for
         unknown arguments, and if there is no game.
         """
-        require_all_known("argument of an environment", arguments, (each.name for each in fields(cls)))
+        require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
         given = dict(arguments)
         if given.get("game") is None:
             given["game"] = home

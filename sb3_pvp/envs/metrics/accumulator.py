@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.metrics.durations import DURATION_STATISTICS, DURATIONS, EpisodeDurations
+from sb3_pvp.envs.metrics.episode_statistics import DURATION_STATISTICS, DURATIONS, EpisodeDurations
 from sb3_pvp.envs.metrics.table import measures_of, metrics_of
 from sb3_pvp.game import Game, Outcome, Transition
 from sb3_pvp.simple_game import Ticks

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.metrics.durations import DURATION_STATISTICS, DURATIONS
+from sb3_pvp.envs.metrics.episode_statistics import DURATION_STATISTICS, DURATIONS
 from sb3_pvp.game import DesyncReason, Game, Outcome
 from sb3_pvp.simple_game import Metric, OutcomeRewards, Series
 
