@@ -22,10 +22,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.names import require_all_known, require_known, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from sb3_pvp.contract.turn import Turn
     from sb3_pvp.simple_game import Metric
 
@@ -236,6 +238,8 @@ class Game(Protocol):
     #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
+    params: type[BaseModel] | None = None
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -295,12 +299,27 @@ def make_world(
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
+        _check_params(game, params)
         made = game.make_world(world, num_fights, seed, params)
     expected = contract_of(world, contract)
     if made.contract != expected:
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
     return _of_this_edition(made)
+
+
+def _check_params(game: Game, params: Mapping[str, Any]) -> None:
+    if game.params is None:
+        return
+    from pydantic import ValidationError  # here, because it takes long to import
+
+    known = [field.alias or name for name, field in game.params.model_fields.items()]
+    require_all_known("reset parameter", params, known)
+    try:
+        game.params.model_validate(params)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"reset parameter {first['loc'][0]!r}: {first['msg']}, got {first['input']!r}") from error
 
 
 def _of_this_edition(world: Any) -> World:

@@ -164,8 +164,8 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):
         Args:
             seed: a non-negative integer: the fight and all later ones are determined by it. ``None``: go on with the
                 random numbers at hand (at the first reset: from the operating system).
-            options: for this fight only: ``reset_params``, ``seat_reset_params`` (one mapping per seat), ``training``
-                (false: start at the fixed tile) or ``death_match``.
+            options: for this fight only: ``reset_params``, ``seat_reset_params`` (one mapping per seat), and what the
+                game's worlds know besides.
 
         Returns:
             The observation, and ``info`` with ``opponent``, ``build`` (if the game has such) and ``seed`` (``None`` if
@@ -248,6 +248,11 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):
 
 
 class NhEnv(PvpEnv):
-    """A `PvpEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one."""
+    """A `PvpEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one.
+
+    Its fights have 176 observations (93 privileged ones) and 12 heads with 45 choices; those of DharokEnv have 40 (15),
+    and 6 heads with 17. Besides ``"noop"`` its scripts are ``"stayalive"`` and ``"scripted"``; ``reset_params`` have
+    the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
+    """
 
     home = HOME_GAME

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.envs.observations import Seats
 from sb3_pvp.envs.settings import FightSettings
@@ -16,8 +15,8 @@ from sb3_pvp.game import World
 from sb3_pvp.opponents.opponents import WORLD_BOT
 from sb3_pvp.opponents.pool import OpponentPool, Rival
 
-#: What ``reset(options=...)`` may change for one episode.
-RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
+#: What ``reset(options=...)`` must not tell a world: the environment does.
+_OWN_OPTIONS = ("seed", "bots")
 
 
 class FightStarts:
@@ -40,14 +39,15 @@ class FightStarts:
         self._pair()
 
     def start(self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> None:
-        """Starts the fights of these rows, with a seed and `RESET_OPTIONS` for each.
+        """Starts the fights of these rows, with a seed and the world's options for each.
 
         A common fight has the seed and the options of the first row of the pair. Raises `ValueError` for options that
         the world does not know and for half a pair; nothing has changed then.
         """
         self.review()
-        for name in (name for given in options for name in given):
-            require_known("reset option", name, RESET_OPTIONS)
+        for name in _OWN_OPTIONS:
+            if any(name in given for given in options):
+                raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
         rivals = [self._opponents.expected(row) for row in rows.tolist()]
         seated = [not (rival.is_self and row & 1) for row, rival in zip(rows.tolist(), rivals, strict=True)]
         given_seeds = [self._unused.get(row) if seed is None else seed for row, seed in zip(rows, seeds, strict=True)]
@@ -72,7 +72,7 @@ class FightStarts:
             row = int(alone[0])
             raise ValueError(
                 f'rows {row & ~1} and {row | 1} play each other or neither of them does: "self" is for both rows of a '
-                f"pair in an NhVecEnv, and this environment has {len(wants)}"
+                f"pair in a PvpVecEnv, and this environment has {len(wants)}"
             )
         self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
         self._is_reviewed = True

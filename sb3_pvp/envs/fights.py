@@ -1,4 +1,4 @@
-"""N fights of a learner: what `NhEnv` (N = 1) and `NhVecEnv` have in common, as arrays."""
+"""N fights of a learner: what `PvpEnv` (N = 1) and `PvpVecEnv` have in common, as arrays."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Fights:
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Starts new episodes in ``fights``, with a seed and `RESET_OPTIONS` for each of them.
+        """Starts new episodes in ``fights``, with a seed and the world's reset options for each of them.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one.
         """
@@ -143,7 +143,7 @@ class Fights:
             )
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
-        """Says whom a row fights in its next episode; see `NhEnv.set_opponent`."""
+        """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
         self._starts.opponents_changed()
 
@@ -192,7 +192,7 @@ class Fights:
         return info
 
     def info(self, fight: int) -> dict[str, Any]:
-        """What happened in the last tick; see `NhEnv.step` for the keys."""
+        """What happened in the last tick; see `PvpEnv.step` for the keys."""
         info = self.reset_info(fight)
         info["outcome"] = self._outcome_name(fight)
         info["episode_ticks"] = int(self.world.ticks[self._seats.fight[fight]])

@@ -72,7 +72,7 @@ class FightSettings:
         if given.get("game") is None:
             given["game"] = home
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
-            raise ValueError("which game is played? Say game=, a name or module:object, such as game='NhEnv'")
+            raise ValueError("which game is played? Say game=, a name or module:object")
         return cls(**given)
 
     def __post_init__(self) -> None:

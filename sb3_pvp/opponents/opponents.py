@@ -6,8 +6,9 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.contract.errors import ContractError
 from sb3_pvp.contract.turn import Turn
 from sb3_pvp.game import Game, game_and_contract
+
+if TYPE_CHECKING:
+    from sb3_pvp.selfplay.league import League
 
 #: The opponent that the world itself plays; it is no agent and obeys no masks.
 WORLD_BOT = "baseline"
@@ -121,16 +125,18 @@ def known_opponents(contract: Contract | None = None, game: Game | None = None) 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """The opponent that is meant; ``None`` for the world's own bot, which needs no actions, and for `SELF_PLAY`.
 
-    Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this contract, and `FileNotFoundError`
-    for a file that does not exist.
+    Of a league it is the first player. Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this
+    contract, and `FileNotFoundError` for a file that does not exist.
     """
     if isinstance(opponent, str) and opponent in (WORLD_BOT, SELF_PLAY):
         return None
-    if isinstance(opponent, str) and not is_path(opponent):
+    if isinstance(opponent, str) and not is_path(opponent) and not is_league(opponent):
         require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
+    if is_league(opponent):
+        opponent = next(iter(league_players(opponent).values()))
     from sb3_pvp.opponents import models  # here, because it imports torch
 
     made = models.load_opponent(opponent) if is_path(opponent) else models.model_opponent(opponent)
@@ -155,6 +161,25 @@ def is_path(opponent: OpponentLike) -> bool:
 def is_league(opponent: OpponentLike) -> bool:
     """Whether it stands for the players of a league."""
     return isinstance(opponent, str) and opponent.startswith(LEAGUE_OF)
+
+
+def league_players(opponent: str) -> dict[str, str]:
+    """The players of a league (`LEAGUE_OF`): the paths of their models by name, in order of their steps.
+
+    Raises `ValueError` if there is no league, or nobody in it.
+    """
+    league = _league(opponent.removeprefix(LEAGUE_OF))
+    players = {str(player): str(league.path(player)) for player in league.players()}
+    if not players:
+        raise ValueError(f"the league in {league.folder} has no players")
+    return players
+
+
+@cache
+def _league(folder: str) -> League:
+    from sb3_pvp.selfplay.league import League  # here, because it imports what rates players
+
+    return League.existing(folder)
 
 
 class RandomOpponent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from os import fspath
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
@@ -22,12 +23,14 @@ from sb3_pvp.opponents.opponents import (
     Opponent,
     OpponentChoice,
     OpponentLike,
+    is_league,
     is_path,
+    league_players,
     make_opponent,
 )
 from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise, OpponentSight
 
-_CHANGES = 6  # stream of a fight's seed
+_CHANGES, _DRAWS = 6, 7  # streams of a fight's seed
 
 Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 _T = TypeVar("_T")
@@ -40,7 +43,7 @@ class Rival:
     Attributes:
         choice: what was chosen.
         name: what it is called in ``info``.
-        opponent: who acts; ``None`` for the world's bot and in self-play.
+        opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
         noise: on what it sees.
         override: of its masks.
     """
@@ -61,12 +64,18 @@ class Rival:
         """Whether the world itself plays."""
         return self.opponent is None and not self.is_self
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether each episode has another player of a league."""
+        return is_league(self.choice.opponent)
+
     def get_state(self) -> Snapshot:
         """Plain values, of which `OpponentPool` makes it again; an object among opponents is only told by its name."""
         plain: Snapshot = {field.name: getattr(self.choice, field.name) for field in fields(OpponentChoice)}
         opponent = self.choice.opponent
         plain["opponent"] = fspath(opponent) if isinstance(opponent, (str, PurePath)) else None
-        return {**plain, "label": self.choice.label, "content_hash": getattr(self.opponent, "content_hash", None)}
+        plain |= {"label": self.choice.label, "player": self.name if self.is_drawn else None}
+        return {**plain, "content_hash": getattr(self.opponent, "content_hash", None)}
 
 
 class _Group(NamedTuple):
@@ -129,17 +138,22 @@ class OpponentPool:
         new seed gets those that follow from the last one.
         """
         changed = False
+        players = cache(league_players)  # a league is looked at once
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
-            follower, self.following[fight] = self.following[fight], None
-            if follower is not None:
-                self.current[fight] = follower
-                changed = True
+            rival = self.expected(fight)
+            comes = self.following[fight] is not None or rival.is_drawn
+            changed |= comes
             if seed is not None:
                 self._seeds[fight] = seed
                 self._sight.seed(fight, seed)
-            elif follower is not None:
+            elif comes:
                 self._seeds[fight] = int(words_from_seeds([self._seeds[fight]], _CHANGES)[0] >> 1)  # fits into int64
-            if follower is not None or seed is not None:
+            if rival.is_drawn:
+                paths = players(rival.choice.opponent)
+                number = int(words_from_seeds([self._seeds[fight]], _DRAWS)[0] % len(paths))
+                rival = self._player(rival, paths, list(paths)[number])
+            self.current[fight], self.following[fight] = rival, None
+            if comes or seed is not None:
                 self._begin_state(fight)
         if changed:
             self._divide()
@@ -198,11 +212,17 @@ class OpponentPool:
     def _rival(self, choice: OpponentChoice) -> Rival:
         opponent = choice.opponent
         # Models have a cache of their own, which knows when files have changed.
-        named = isinstance(opponent, str) and not is_path(opponent)
+        named = isinstance(opponent, str) and not is_path(opponent) and not is_league(opponent)
         made = self._shared(self._opponent, opponent) if named else self._opponent(opponent)
         noise = self._shared(self._noise, choice.noise)
         rival = Rival(choice, choice.label, made, noise, self._shared(self._override, choice.action_mask_override))
         return replace(rival, name=self._bot_name) if rival.is_bot and choice.name is None else rival
+
+    def _player(self, rival: Rival, paths: Mapping[str, str], name: str) -> Rival:
+        """The same with that player of its league."""
+        if name not in paths:
+            raise ValueError(f"{name} has left the league {rival.choice.opponent}")
+        return replace(rival, name=name, opponent=self._opponent(paths[name]))
 
     def _shared(self, make: Callable[[Any], _T], config: Any) -> _T | None:
         """What is made of it, once for all who have the same."""
@@ -233,6 +253,8 @@ class OpponentPool:
             given["opponent"] = named[0]
         try:
             rival = self._rival(OpponentChoice(**given))
+            if rival.is_drawn:
+                rival = self._player(rival, league_players(given["opponent"]), state["player"])
         except OSError as error:
             raise ValueError(f"an opponent of the snapshot is gone: {error}") from error
         if getattr(rival.opponent, "content_hash", None) != state["content_hash"]:
