@@ -1,4 +1,4 @@
-"""How fights start, under the names of the wire (protocol.md §3.1); values are left to the worlds, which know builds."""
+"""How fights start, by the names of the wire (protocol.md §3.1); values are left to the worlds, which know builds."""
 
 from __future__ import annotations
 
