@@ -59,8 +59,15 @@ class FightStarts:
         self._leave(np.setdiff1d(rows[~np.array(seated)], self._seats.paired))
         alike = all(each == starting[0] and "seed" not in each for each in starting)
         self._world.reset(rows[seated], starting[0] if alike else starting)
-        self._remember(rows, seeds, given_seeds, seated)
-        self._take_seats(rows, seeds)
+        for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
+            if has_seat:
+                self._seeds[row] = given_seed
+                self._unused.pop(row, None)
+            elif seed is not None:
+                self._unused[row] = seed  # for when its fight is fought
+        if self._opponents.change(rows, seeds):
+            self._pair()
+            self.review()
 
     def review(self) -> None:
         """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
@@ -117,26 +124,6 @@ class FightStarts:
         leave = getattr(self._world, "leave", None)
         if idle.size and leave is not None:
             leave(idle)
-
-    def _remember(
-        self,
-        rows: NDArray[np.int64],
-        seeds: Sequence[int | None],
-        given_seeds: Sequence[int | None],
-        seated: Sequence[bool],
-    ) -> None:
-        """Keeps the seeds; one for a fight that is idle now is used when it is fought."""
-        for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
-            if has_seat:
-                self._seeds[row] = given_seed
-                self._unused.pop(row, None)
-            elif seed is not None:
-                self._unused[row] = seed
-
-    def _take_seats(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        if self._opponents.change(rows, seeds):
-            self._pair()
-            self.review()
 
     def _pair(self) -> None:
         self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))

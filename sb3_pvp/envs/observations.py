@@ -67,11 +67,6 @@ class Seats:
         own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
         return own
 
-    def facing(self, array: NDArray[Any], rows: Selection | int = slice(None)) -> NDArray[Any]:
-        """What it holds of the seats across."""
-        facing: NDArray[Any] = array[self.fight[rows], 1 - self.seat[rows]]
-        return facing
-
 
 class SeatObservations:
     """The observations of one seat for each row of an environment, with their history.
@@ -145,4 +140,5 @@ class SeatObservations:
         self.hidden[rows, 0] = self._fresh_hidden(rows)
 
     def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
-        return self._seats.facing(self._world.obs, rows).take(self._partial, axis=-1)
+        facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
+        return facing.take(self._partial, axis=-1)

@@ -97,17 +97,20 @@ class Viewer:
     def show(self, rows: Iterable[int]) -> None:
         """Shows fights side by side in the window, for as long as a tick lasts; without a display, as text."""
         scenes = [self._scene(row) for row in rows]
-        if not self._no_display:
-            image = _tiled([self._picture(scene) for scene in scenes])
-            try:
-                self._window = self._window or _open_window(self._fights.contract.name)
-                self._window.show(image)
-            except _NoDisplay:
+        images = [] if self._no_display else [self._picture(scene) for scene in scenes]
+        if images and self._window is None:
+            from sb3_pvp.envs.window import Window, has_display
+
+            if has_display():
+                self._window = Window(self._fights.contract.name, RENDER_FPS)
+            else:
                 self._no_display = True
                 gym.logger.warn("there is no display to open a window on: fights are shown as text")
         if self._no_display:
             for scene in scenes:
                 print(self._text(scene), flush=True)
+        elif self._window is not None:
+            self._window.show(_tiled(images))
 
     def close(self) -> None:
         """Closes the window."""
@@ -153,21 +156,9 @@ class Viewer:
         return picture
 
 
-class _NoDisplay(Exception):
-    pass
-
-
 def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     if len(images) == 1:
         return images[0]
     from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
 
     return tile_images(images)
-
-
-def _open_window(title: str) -> Window:
-    from sb3_pvp.envs.window import Window, has_display
-
-    if not has_display():
-        raise _NoDisplay
-    return Window(title, RENDER_FPS)

@@ -65,6 +65,11 @@ class Rival:
         return self.opponent is None and not self.is_self
 
     @property
+    def frame_ages(self) -> tuple[int, ...]:
+        """The frames that it sees."""
+        return _frame_ages(self.opponent)
+
+    @property
     def is_drawn(self) -> bool:
         """Whether each episode has another player of a league."""
         return is_league(self.choice.opponent)
@@ -275,13 +280,7 @@ class OpponentPool:
             groups.setdefault(ask or key, new).asked.append((opponent, np.array(fights)))
         self._groups = list(groups.values())
         self._deterministic = np.array([rival.choice.deterministic for rival in rivals])
-        self._sight.follow(
-            np.flatnonzero([rival.opponent is not None for rival in rivals]),
-            [rival.noise for rival in rivals],
-            [rival.override for rival in rivals],
-            [rival.choice.delay_chance for rival in rivals],
-            depth=1 + max((max(_frame_ages(opponent)) for opponent, _ in agents.values()), default=0),
-        )
+        self._sight.follow(rivals)
 
     def _states_like(self, opponent: Opponent) -> NDArray[Any]:
         """The array of states in which this opponent has its own; nobody else uses a fight's place in it."""
@@ -314,7 +313,7 @@ class OpponentPool:
         self._starts[fights] = False
 
 
-def _frame_ages(opponent: Opponent) -> tuple[int, ...]:
+def _frame_ages(opponent: Opponent | None) -> tuple[int, ...]:
     return tuple(getattr(opponent, "frame_ages", (0,)))
 
 

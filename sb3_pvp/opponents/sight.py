@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from sb3_pvp.common.random_words import RandomWords, uniform, words_from_seeds
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import World
 from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
+
+if TYPE_CHECKING:
+    from sb3_pvp.opponents.pool import Rival
 
 _LEARNERS_NOISE, _DELAYS, _NOISE = 2, 4, 5  # streams of a fight's seed
 _RANGE = re.compile(r"(\d+):(\d+)")
@@ -200,20 +203,14 @@ class OpponentSight:
         for words, stream in ((self.delay_words, _DELAYS), (self.noise_words, _NOISE)):
             words[fight] = words_from_seeds([seed], stream)[0]
 
-    def follow(
-        self,
-        agents: NDArray[np.int64],
-        noises: Iterable[ObservationNoise | None],
-        overrides: Iterable[ActionMaskOverride | None],
-        delay_chances: Sequence[float],
-        depth: int,
-    ) -> None:
-        """Says in which fights somebody acts in the seat, and what holds in each; ``depth`` frames are remembered."""
-        self._agents = agents
-        self._noisy, self._restricted = _users(noises), _users(overrides)
-        self._chances = np.array(delay_chances, np.float64)
+    def follow(self, rivals: Sequence[Rival]) -> None:
+        """Says who plays in each fight."""
+        self._agents = np.flatnonzero([rival.opponent is not None for rival in rivals])
+        self._noisy = _users(rival.noise for rival in rivals)
+        self._restricted = _users(rival.override for rival in rivals)
+        self._chances = np.array([rival.choice.delay_chance for rival in rivals], np.float64)
         self._slow = np.flatnonzero(self._chances)
-        missing = depth - self.own.shape[1]
+        missing = 1 + max(max(rival.frame_ages) for rival in rivals) - self.own.shape[1]
         if missing > 0:  # frames that nobody saw are zero, as before the start of an episode
             padding = ((0, 0), (0, missing), (0, 0))
             self.own, self.kept = np.pad(self.own, padding), np.pad(self.kept, padding)
