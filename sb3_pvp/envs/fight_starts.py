@@ -22,11 +22,7 @@ _OWN_OPTIONS = ("seed", "bots")
 class FightStarts:
     """Starts fights between the rows of an environment and their opponents, or the partners of a pair.
 
-    Args:
-        world: where.
-        settings: how.
-        seats: of the rows; they change with the opponents.
-        opponents: of the rows.
+    The seats of the rows change with their opponents.
     """
 
     def __init__(self, world: World, settings: FightSettings, seats: Seats, opponents: OpponentPool) -> None:

@@ -36,7 +36,7 @@ Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Rival:
     """An `OpponentChoice` with all that it stands for.
 
@@ -46,6 +46,10 @@ class Rival:
         opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
         noise: on what it sees.
         override: of its masks.
+        is_self: the learner has the other seat, too.
+        is_bot: the world itself plays.
+        is_drawn: each episode has another player of a league.
+        frame_ages: the frames that it sees.
     """
 
     choice: OpponentChoice
@@ -54,25 +58,11 @@ class Rival:
     noise: ObservationNoise | None
     override: ActionMaskOverride | None
 
-    @property
-    def is_self(self) -> bool:
-        """Whether the learner has the other seat, too."""
-        return isinstance(self.choice.opponent, str) and self.choice.opponent == SELF_PLAY
-
-    @property
-    def is_bot(self) -> bool:
-        """Whether the world itself plays."""
-        return self.opponent is None and not self.is_self
-
-    @property
-    def frame_ages(self) -> tuple[int, ...]:
-        """The frames that it sees."""
-        return _frame_ages(self.opponent)
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether each episode has another player of a league."""
-        return is_league(self.choice.opponent)
+    def __post_init__(self) -> None:
+        self.is_self = isinstance(self.choice.opponent, str) and self.choice.opponent == SELF_PLAY
+        self.is_bot = self.opponent is None and not self.is_self
+        self.is_drawn = is_league(self.choice.opponent)
+        self.frame_ages: tuple[int, ...] = tuple(getattr(self.opponent, "frame_ages", (0,)))
 
     def get_state(self) -> Snapshot:
         """Plain values, of which `OpponentPool` makes it again; an object among opponents is only told by its name."""
@@ -276,24 +266,24 @@ class OpponentPool:
         groups: dict[object, _Group] = {}
         for key, (opponent, fights) in agents.items():
             ask = getattr(opponent, "predict_together", None)
-            new = _Group(ask or _ask_alone, [], self._states_like(opponent))
+            new = _Group(ask or _ask_alone, [], self._states_like(np.asarray(opponent.initial_state([0]))))
             groups.setdefault(ask or key, new).asked.append((opponent, np.array(fights)))
         self._groups = list(groups.values())
         self._deterministic = np.array([rival.choice.deterministic for rival in rivals])
         self._sight.follow(rivals)
 
-    def _states_like(self, opponent: Opponent) -> NDArray[Any]:
-        """The array of states in which this opponent has its own; nobody else uses a fight's place in it."""
-        first = np.asarray(opponent.initial_state([0]))
-        layout = f"{first.dtype.str}{first.shape[1:]}"
+    def _states_like(self, state: NDArray[Any]) -> NDArray[Any]:
+        """The array in which opponents with such states have theirs; nobody else uses a fight's place in it."""
+        layout = f"{state.dtype.str}{state.shape[1:]}"
         if layout not in self._states:
-            self._states[layout] = np.repeat(first, len(self.current), axis=0)
+            self._states[layout] = np.repeat(state, len(self.current), axis=0)
         return self._states[layout]
 
     def _begin_state(self, fight: int) -> None:
         opponent = self.current[fight].opponent
         if opponent is not None:
-            self._states_like(opponent)[fight] = np.asarray(opponent.initial_state([self._seeds[fight]]))[0]
+            state = np.asarray(opponent.initial_state([self._seeds[fight]]))
+            self._states_like(state)[fight] = state[0]
 
     def _decide(
         self, group: _Group, masks: NDArray[np.bool_], late: NDArray[np.bool_], actions: NDArray[np.int64]
@@ -303,7 +293,7 @@ class OpponentPool:
             asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
         if not asked:
             return
-        frames = [self._sight.frames(fights, _frame_ages(opponent)) for opponent, fights in asked]
+        frames = [self._sight.frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
         opponents, fights = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
         actions[fights, self._seat], states = group.ask(
             opponents, frames, group.states[fights], self._starts[fights], self._deterministic[fights], masks[fights]
@@ -311,10 +301,6 @@ class OpponentPool:
         if states is not None:
             group.states[fights] = states
         self._starts[fights] = False
-
-
-def _frame_ages(opponent: Opponent | None) -> tuple[int, ...]:
-    return tuple(getattr(opponent, "frame_ages", (0,)))
 
 
 def _ask_alone(

@@ -174,11 +174,7 @@ _Owner = TypeVar("_Owner", ObservationNoise, ActionMaskOverride)
 
 
 class OpponentSight:
-    """One seat of N fights, as those see it who sit there: frames, noise, masks, and delays.
-
-    Args:
-        world: where the fights take place.
-        seat: 0 or 1, in every fight.
+    """One seat (0 or 1) of N fights, as those see it who sit there: frames, noise, masks, and delays.
 
     Attributes:
         own: float32 ``(N, depth, D)``, what the seats saw of late, newest first.

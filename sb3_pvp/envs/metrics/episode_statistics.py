@@ -59,10 +59,6 @@ class EpisodeStatistics(RunningStatistics):
     """Statistics of the values that the game's metrics name, and of the reward of the tick.
 
     Ticks in which a fight broke off are left out: nobody knows what was reported of them (rewards.md §5).
-
-    Args:
-        num_fights: N.
-        metrics: of the game.
     """
 
     def __init__(self, num_fights: int, metrics: Metrics | None) -> None:
