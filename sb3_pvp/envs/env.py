@@ -67,12 +67,12 @@ class FightFace:
         return self.fights.frame_ages
 
     @property
-    def observation_space(self) -> spaces.Dict:  # type: ignore[override]
+    def observation_space(self) -> spaces.Dict:
         """The space of one fight."""
         return self.fights.observation_space
 
     @property
-    def action_space(self) -> spaces.MultiDiscrete:  # type: ignore[override]
+    def action_space(self) -> spaces.MultiDiscrete:
         """The space of one fight."""
         return self.fights.action_space
 
@@ -119,7 +119,7 @@ class FightFace:
         return self._viewer.frame(self.index, self.render_mode)
 
 
-class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):
+class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
     """One fight of a game against ``opponent``, one step per tick; the episode ends when somebody has won.
 
     Observations are ``{"observation": float32 (frames, D), "privileged": float32 (frames, P), "action_mask": int8

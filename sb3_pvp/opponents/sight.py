@@ -150,7 +150,7 @@ class ActionMaskOverride:
 
     def applied(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Masks ``(..., A)`` without what is forbidden, a new array; a head without any choice keeps its entry 0."""
-        left = masks & self.allowed
+        left: NDArray[np.bool_] = masks & self.allowed
         left[..., self._first_entries] |= ~np.logical_or.reduceat(left, self._first_entries, axis=-1)
         return left
 

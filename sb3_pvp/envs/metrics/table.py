@@ -108,7 +108,8 @@ def _time_metrics() -> Iterator[Metric]:
 
 
 def _durations(row: int, ticks: Ticks) -> NDArray[np.float64]:
-    return ticks.durations[row]
+    values: NDArray[np.float64] = ticks.durations[row]
+    return values
 
 
 def _ended_by(first: int, last: int) -> Series:
