@@ -41,9 +41,10 @@ class FightStarts:
         the world does not know and for half a pair; nothing has changed then.
         """
         self.review()
-        for name in _OWN_OPTIONS:
-            if any(name in given for given in options):
-                raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
+        for given in options:
+            for name in given:
+                if name in _OWN_OPTIONS:
+                    raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
         rivals = [self._opponents.expected(row) for row in rows.tolist()]
         seated = [not (rival.is_self and row & 1) for row, rival in zip(rows.tolist(), rivals, strict=True)]
         given_seeds = [self._unused.get(row) if seed is None else seed for row, seed in zip(rows, seeds, strict=True)]

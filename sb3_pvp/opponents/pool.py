@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from os import fspath
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
@@ -133,10 +132,11 @@ class OpponentPool:
         new seed gets those that follow from the last one.
         """
         changed = False
-        players = cache(league_players)  # a league is looked at once
+        leagues: dict[str, dict[str, str]] = {}  # each is looked at once
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
-            rival = self.expected(fight)
-            comes = self.following[fight] is not None or rival.is_drawn
+            follower = self.following[fight]
+            rival = follower or self.current[fight]
+            comes = follower is not None or rival.is_drawn
             changed |= comes
             if seed is not None:
                 self._seeds[fight] = seed
@@ -144,7 +144,8 @@ class OpponentPool:
             elif comes:
                 self._seeds[fight] = int(words_from_seeds([self._seeds[fight]], _CHANGES)[0] >> 1)  # fits into int64
             if rival.is_drawn:
-                paths = players(rival.choice.opponent)
+                league = rival.choice.opponent
+                paths = leagues[league] = leagues.get(league) or league_players(league)
                 number = int(words_from_seeds([self._seeds[fight]], _DRAWS)[0] % len(paths))
                 rival = self._player(rival, paths, list(paths)[number])
             self.current[fight], self.following[fight] = rival, None
