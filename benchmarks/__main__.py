@@ -1,4 +1,4 @@
-"""``python -m benchmarks world|rollout|train|server|faults|learning_curves``."""
+"""``python -m benchmarks world|rollout|train|server|faults|walks|learning_curves``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.server import bench_server
 from benchmarks.train import bench_train
+from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
 from sb3_pvp.cli.usage import run_app
 
@@ -22,6 +23,7 @@ app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)
+app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
 
 

@@ -27,6 +27,8 @@ from sb3_pvp.common.names import loadable, require_all_known, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from sb3_pvp.contract.turn import Turn
     from sb3_pvp.simple_game import Metric
 

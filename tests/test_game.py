@@ -7,11 +7,12 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
 import pytest
+from pydantic import BaseModel, Field
 
 from sb3_pvp import game as registry
 from sb3_pvp import register_game
@@ -108,6 +109,23 @@ def test_a_registered_game_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch)
 def test_a_world_with_another_contract_is_refused() -> None:
     with pytest.raises(ValueError, match="plays Higher, but the contract is 'DharokEnv'"):
         make_world("DharokEnv", lambda **options: HigherWorld(CONTRACT, 1), 1)
+
+
+class StartingHand(BaseModel):
+    cards: Annotated[int, Field(alias="numCards", ge=1)] = 3
+
+
+def test_a_game_says_how_its_fights_may_start() -> None:
+    class Cards(Higher):
+        params = StartingHand
+
+    assert make_world(Cards(), "sim", 1, reset_params={"numCards": 2}).num_fights == 1
+    with pytest.raises(ValueError, match="unknown reset parameter 'cards' .did you mean 'numCards'"):
+        make_world(Cards(), "sim", 1, reset_params={"cards": 2})
+    with pytest.raises(ValueError, match="reset parameter 'numCards': .*greater than or equal to 1, got 0"):
+        make_world(Cards(), "sim", 1, reset_params={"numCards": 0})
+    with pytest.raises(ValueError, match="unknown reset parameter 'acountBuild' .did you mean 'accountBuild'"):
+        PvpEnv(game="NhEnv", reset_params={"acountBuild": "MED"})
 
 
 def test_outcomes_are_worth_what_the_weights_say() -> None:

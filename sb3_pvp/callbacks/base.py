@@ -13,7 +13,7 @@ from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import run_folder
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.matches.evaluation_fights import EvaluationFights, Finished
-from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import OpponentChoice
 
 
 class PvpCallback(BaseCallback):

@@ -17,8 +17,7 @@ from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.run_league import register
 from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import known_opponents
+from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 

@@ -19,8 +19,7 @@ from sb3_pvp.callbacks.self_play_metrics import past_figures, record_past_histog
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice
 from sb3_pvp.selfplay import League
 from sb3_pvp.selfplay import match_maker as make_match_maker
 

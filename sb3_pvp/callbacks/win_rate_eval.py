@@ -19,8 +19,7 @@ from sb3_pvp.callbacks.run_league import RunLeague, refuse_another_run, run_fold
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
 from sb3_pvp.selfplay import Player
 
 #: The league's strongest player, when it is evaluated.

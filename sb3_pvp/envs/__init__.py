@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.envs.env import NhEnv, PvpEnv
-from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import OpponentChoice
 
 if TYPE_CHECKING:
-    from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
+    from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
     from sb3_pvp.envs.vec_env import NhVecEnv, PvpVecEnv
 
 __all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv", "parallel_env"]
 
 
-def parallel_env(**kwargs: Any) -> NhParallelEnv:
-    """One fight as a PettingZoo ``ParallelEnv``, both seats played by agents; see `NhParallelEnv` for the arguments.
+def parallel_env(**kwargs: Any) -> PvpParallelEnv:
+    """One fight as a PettingZoo ``ParallelEnv``, both seats played by agents; see `PvpParallelEnv` for the arguments.
 
     Raises `ImportError` with the command to run if PettingZoo is not installed.
     """
-    from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
+    from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
 
-    return NhParallelEnv(**kwargs)
+    return PvpParallelEnv(**kwargs)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What `NhVecEnv` takes over from a list of environment functions, as SB3's ``make_vec_env`` and rl-zoo3 hand it in."""
+"""What `PvpVecEnv` takes over from environment functions, as SB3's ``make_vec_env`` and rl-zoo3 hand them in."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from sb3_pvp.envs.settings import FightSettings
 
 EnvFunction = Callable[[], gym.Env[Any, Any]]
 
-# Wrappers that only check how an environment is used.
-_CHECKING_WRAPPERS = (OrderEnforcing, PassiveEnvChecker)
-
 
 @dataclass(frozen=True)
 class EnvTemplate:
     """One environment that an environment function made.
 
     Attributes:
-        settings: of its `NhEnv`, with the limit of a ``TimeLimit`` wrapper.
-        render_mode: of its `NhEnv`.
+        settings: of its `PvpEnv`, with the limit of a ``TimeLimit`` wrapper.
+        render_mode: of its `PvpEnv`.
         spec: how `gymnasium.make` made it, if it did.
         monitor: the SB3 ``Monitor`` around it, which may write a log.
     """
@@ -39,14 +36,20 @@ class EnvTemplate:
 def read_env_functions(functions: Sequence[EnvFunction]) -> list[EnvTemplate]:
     """Calls the functions and reads the environments that they make.
 
-    Raises `ValueError` if there is none, if one makes something else than an `NhEnv`, if a wrapper changes what the
+    Raises `ValueError` if there is none, if one makes something else than a `PvpEnv`, if a wrapper changes what the
     environment does, or if the settings of two environments differ: they share one world.
     """
     if not functions:
-        raise ValueError("NhVecEnv needs at least one environment function")
-    templates = [_read(function()) for function in functions]
-    for index, template in enumerate(templates[1:], start=1):
-        _check_same(templates[0], template, index)
+        raise ValueError("PvpVecEnv needs at least one environment function")
+    first, *others = templates = [_read(function()) for function in functions]
+    for index, other in enumerate(others, start=1):
+        for field in fields(FightSettings):
+            expected, found = (getattr(each.settings, field.name) for each in (first, other))
+            if expected != found:
+                raise ValueError(
+                    f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} in environment 0 "
+                    f"and {found!r} in environment {index}"
+                )
     return templates
 
 
@@ -57,28 +60,15 @@ def _read(env: gym.Env[Any, Any]) -> EnvTemplate:
             monitor = layer
         elif isinstance(layer, TimeLimit):
             limit = layer._max_episode_steps
-        elif not isinstance(layer, _CHECKING_WRAPPERS):
+        elif not isinstance(layer, (OrderEnforcing, PassiveEnvChecker)):  # which only check how it is used
             raise ValueError(
-                f"NhVecEnv cannot apply the wrapper {type(layer).__name__} to fights that share one world; "
+                f"PvpVecEnv cannot apply the wrapper {type(layer).__name__} to fights that share one world; "
                 "use DummyVecEnv, or a VecEnv wrapper"
             )
         layer = layer.env
     if not isinstance(layer, PvpEnv):
-        raise ValueError(f"NhVecEnv is made of NhEnv environments, got {type(layer).__name__}")
-    return EnvTemplate(_limited(layer.settings, limit), layer.render_mode, env.spec, monitor)
-
-
-def _limited(settings: FightSettings, limit: int | None) -> FightSettings:
-    if limit is None:
-        return settings
-    return replace(settings, max_episode_ticks=min(limit, settings.max_episode_ticks or limit))
-
-
-def _check_same(first: EnvTemplate, other: EnvTemplate, index: int) -> None:
-    for field in fields(FightSettings):
-        expected, found = (getattr(each.settings, field.name) for each in (first, other))
-        if expected != found:
-            raise ValueError(
-                f"the environments of one NhVecEnv must agree, but {field.name} is {expected!r} in environment 0 "
-                f"and {found!r} in environment {index}"
-            )
+        raise ValueError(f"PvpVecEnv is made of PvpEnv environments, got {type(layer).__name__}")
+    settings = layer.settings
+    if limit is not None:
+        settings = replace(settings, max_episode_ticks=min(limit, settings.max_episode_ticks or limit))
+    return EnvTemplate(settings, layer.render_mode, env.spec, monitor)

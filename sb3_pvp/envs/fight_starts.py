@@ -8,27 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.observations import Seats
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import World
 from sb3_pvp.opponents.opponents import WORLD_BOT
-from sb3_pvp.opponents.pool import OpponentPool
-from sb3_pvp.opponents.rivals import Rival
+from sb3_pvp.opponents.pool import OpponentPool, Rival
 
-#: What ``reset(options=...)`` may change for one episode.
-RESET_OPTIONS = ("reset_params", "seat_reset_params", "training", "death_match")
+#: What ``reset(options=...)`` must not tell a world: the environment does.
+_OWN_OPTIONS = ("seed", "bots")
 
 
 class FightStarts:
     """Starts fights between the rows of an environment and their opponents, or the partners of a pair.
 
-    Args:
-        world: where.
-        settings: how.
-        seats: of the rows; they change with the opponents.
-        opponents: of the rows.
+    The seats of the rows change with their opponents.
     """
 
     def __init__(self, world: World, settings: FightSettings, seats: Seats, opponents: OpponentPool) -> None:
@@ -41,14 +35,16 @@ class FightStarts:
         self._pair()
 
     def start(self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]) -> None:
-        """Starts the fights of these rows, with a seed and `RESET_OPTIONS` for each.
+        """Starts the fights of these rows, with a seed and the world's options for each.
 
         A common fight has the seed and the options of the first row of the pair. Raises `ValueError` for options that
         the world does not know and for half a pair; nothing has changed then.
         """
         self.review()
-        for name in (name for given in options for name in given):
-            require_known("reset option", name, RESET_OPTIONS)
+        for given in options:
+            for name in given:
+                if name in _OWN_OPTIONS:
+                    raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
         rivals = [self._opponents.expected(row) for row in rows.tolist()]
         seated = [not (rival.is_self and row & 1) for row, rival in zip(rows.tolist(), rivals, strict=True)]
         given_seeds = [self._unused.get(row) if seed is None else seed for row, seed in zip(rows, seeds, strict=True)]
@@ -60,8 +56,15 @@ class FightStarts:
         self._leave(np.setdiff1d(rows[~np.array(seated)], self._seats.paired))
         alike = all(each == starting[0] and "seed" not in each for each in starting)
         self._world.reset(rows[seated], starting[0] if alike else starting)
-        self._remember(rows, seeds, given_seeds, seated)
-        self._take_seats(rows, seeds)
+        for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
+            if has_seat:
+                self._seeds[row] = given_seed
+                self._unused.pop(row, None)
+            elif seed is not None:
+                self._unused[row] = seed  # for when its fight is fought
+        if self._opponents.change(rows, seeds):
+            self._pair()
+            self.review()
 
     def review(self) -> None:
         """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
@@ -73,7 +76,7 @@ class FightStarts:
             row = int(alone[0])
             raise ValueError(
                 f'rows {row & ~1} and {row | 1} play each other or neither of them does: "self" is for both rows of a '
-                f"pair in an NhVecEnv, and this environment has {len(wants)}"
+                f"pair in a PvpVecEnv, and this environment has {len(wants)}"
             )
         self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
         self._is_reviewed = True
@@ -118,26 +121,6 @@ class FightStarts:
         leave = getattr(self._world, "leave", None)
         if idle.size and leave is not None:
             leave(idle)
-
-    def _remember(
-        self,
-        rows: NDArray[np.int64],
-        seeds: Sequence[int | None],
-        given_seeds: Sequence[int | None],
-        seated: Sequence[bool],
-    ) -> None:
-        """Keeps the seeds; one for a fight that is idle now is used when it is fought."""
-        for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
-            if has_seat:
-                self._seeds[row] = given_seed
-                self._unused.pop(row, None)
-            elif seed is not None:
-                self._unused[row] = seed
-
-    def _take_seats(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        if self._opponents.change(rows, seeds):
-            self._pair()
-            self.review()
 
     def _pair(self) -> None:
         self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))

@@ -1,4 +1,4 @@
-"""N fights of a learner: what `NhEnv` (N = 1) and `NhVecEnv` have in common, as arrays."""
+"""N fights of a learner: what `PvpEnv` (N = 1) and `PvpVecEnv` have in common, as arrays."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.fight_starts import FightStarts
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
-from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
-from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.observations import Observation, SeatObservations, Seats, observation_space
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Outcome, Transition
-from sb3_pvp.opponents.choice import OpponentChoice, as_choice
-from sb3_pvp.opponents.mask_override import ActionMaskOverride
-from sb3_pvp.opponents.noise import ObservationNoise
-from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import OpponentPool
+from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
@@ -97,7 +94,7 @@ class Fights:
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Starts new episodes in ``fights``, with a seed and `RESET_OPTIONS` for each of them.
+        """Starts new episodes in ``fights``, with a seed and the world's reset options for each of them.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one.
         """
@@ -146,7 +143,7 @@ class Fights:
             )
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
-        """Says whom a row fights in its next episode; see `NhEnv.set_opponent`."""
+        """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
         self._starts.opponents_changed()
 
@@ -195,7 +192,7 @@ class Fights:
         return info
 
     def info(self, fight: int) -> dict[str, Any]:
-        """What happened in the last tick; see `NhEnv.step` for the keys."""
+        """What happened in the last tick; see `PvpEnv.step` for the keys."""
         info = self.reset_info(fight)
         info["outcome"] = self._outcome_name(fight)
         info["episode_ticks"] = int(self.world.ticks[self._seats.fight[fight]])
@@ -290,7 +287,7 @@ class Fights:
         if self._noise is not None:
             arrays["noise"] = (self._noise, ("words",))
         if self._statistics is not None:
-            arrays["episode_statistics"] = (self._statistics, ("count", "total", "squares", "low", "high"))
+            arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays
 
     def _judge(self) -> None:

@@ -1,4 +1,4 @@
-"""What a seat sees: frames of its own observation, the hidden part of the opponent's, and the action mask."""
+"""Which seats learners have, and what they see: frames of their own, the hidden part of the opponent's, the masks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.envs.seats import Seats
 from sb3_pvp.game import World
-from sb3_pvp.opponents.mask_override import ActionMaskOverride
-from sb3_pvp.opponents.noise import ObservationNoise
+from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
 
 Observation = dict[str, NDArray[Any]]
 Selection = NDArray[np.int64] | slice
@@ -32,6 +30,42 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
     if not hidden:
         del parts["privileged"]
     return spaces.Dict(parts)
+
+
+class Seats:
+    """The seat of each row of an environment: a seat of a fight of its own, or one of a pair's common fight.
+
+    Rows ``2j`` and ``2j + 1`` are a pair. When they play each other, they have seats 0 and 1 of fight ``2j``, and fight
+    ``2j + 1`` is idle. Any other row ``r`` has seat 0 of fight ``r``.
+
+    Args:
+        num_rows: N, also the number of fights.
+
+    Attributes:
+        fight: int64 ``(N,)``, the fight of each row.
+        seat: int64 ``(N,)``, its seat there.
+        paired: int64, the rows that play their partner.
+        partner: int64, the partners of these.
+        playing: int64, the fights that are played; ``None``: all of them.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self.fight, self.seat = np.arange(num_rows), np.zeros(num_rows, np.int64)
+        self.pair(np.zeros(num_rows, bool))
+
+    def pair(self, paired: NDArray[np.bool_]) -> None:
+        """Says which rows play their partner, bool ``(N,)``, equal for the rows of a pair."""
+        rows = np.arange(len(paired))
+        self.fight[:] = np.where(paired, rows & ~1, rows)
+        self.seat[:] = np.where(paired, rows & 1, 0)
+        self.paired = np.flatnonzero(paired)
+        self.partner = self.paired ^ 1
+        self.playing = np.unique(self.fight) if self.paired.size else None
+
+    def own(self, array: NDArray[Any], rows: Selection | int = slice(None)) -> NDArray[Any]:
+        """What an array ``(N, 2, ...)`` holds of the rows' seats."""
+        own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
+        return own
 
 
 class SeatObservations:
@@ -106,4 +140,5 @@ class SeatObservations:
         self.hidden[rows, 0] = self._fresh_hidden(rows)
 
     def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
-        return self._seats.facing(self._world.obs, rows).take(self._partial, axis=-1)
+        facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
+        return facing.take(self._partial, axis=-1)

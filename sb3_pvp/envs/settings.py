@@ -1,30 +1,24 @@
-"""The settings that `NhEnv` and `NhVecEnv` share, checked once."""
+"""How the fights of an environment are set up: the arguments that all environments share, checked once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pydantic import PositiveInt
+
+from sb3_pvp.common.arguments import FLAG, MAPPING, Kind
 from sb3_pvp.common.checks import check_frame_ages
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
-from sb3_pvp.opponents.choice import OpponentChoice, as_choice
-from sb3_pvp.opponents.opponents import OpponentLike, check_opponent
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice, make_opponent
 from sb3_pvp.simple_game import OutcomeRewards
 
-#: Twenty minutes of game time. Real fights end far earlier; two fighters that do nothing never end theirs.
+#: Real fights end far earlier; two fighters that do nothing never end theirs.
 DEFAULT_MAX_EPISODE_TICKS = 2000
-
-
-def told_game(game: Any, contract: Any, world: Any, home: str | None) -> Any:
-    """The game that was asked for, ``home`` if none was; raises `ValueError` if that is none as well.
-
-    A factory of worlds may be all that is told: its worlds are those of the first edition.
-    """
-    if game is None and contract is None and home is None and not callable(world):
-        raise ValueError("which game is played? Say game=, a name or module:object, such as game='NhEnv'")
-    return home if game is None else game
+_LIMIT = Kind[int | None](PositiveInt | None, "a positive integer or None")
 
 
 @dataclass(frozen=True)
@@ -32,24 +26,30 @@ class FightSettings:
     """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
 
     Attributes:
-        opponent: see `sb3_pvp.opponents.opponents.OpponentLike`; or an `OpponentChoice`.
-        world: ``"sim"``, an address ``"rsps://host:port"`` or a factory (`sb3_pvp.game.make_world`).
-        reset_params: how fights start, under the names of the wire (protocol.md §3).
-        rewards: the weights of the game's rewards; a mapping changes some of its defaults.
-        frame_ages: which frames are stacked, in ticks before the newest; or how many, from the newest on.
-        death_match: false: a fight ends in a tie as soon as one side has no food (protocol.md §6.3).
-        max_episode_ticks: a longer fight is truncated; ``None``: never.
-        noise: what is added to the learner's own observations, see `sb3_pvp.opponents.noise.ObservationNoise`.
-        action_mask_override: what the learner may never do, see `sb3_pvp.opponents.mask_override.ActionMaskOverride`.
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game
+            (`sb3_pvp.game.Game.scripts`); the path of a model's zip file, or a model of MaskablePPO as it is now;
+            ``"league:FOLDER"``: in each episode another player of a league, by chance; in `PvpVecEnv` also ``"self"``;
+            an `Opponent`; or an `OpponentChoice`, which also says how it plays.
+        world: ``"sim"``, the embedded world; another place that the game knows, such as a server's address; or a
+            factory (`sb3_pvp.game.make_world`).
+        reset_params: how fights start, under the game's own names.
+        rewards: changes to the weights of the game's rewards (`sb3_pvp.game.Rewards.weights`), numbers or schedules.
+        frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
+        death_match: false: the fight may end in a tie before anybody has lost, in games that know such an end.
+        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
+        noise: what is added to the learner's own observations (`sb3_pvp.opponents.sight.ObservationNoise`), e.g.
+            ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
+        action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": [id]}``, or a
+            schedule of arrays (`sb3_pvp.opponents.sight.ActionMaskOverride`).
+        contract: another way to say what is played, by the name of the game's contract; or the contract of a factory's
+            worlds, if it does not bring its own.
+        episode_statistics: at the end of a fight ``info`` has statistics of all its ticks (`EpisodeStatistics`).
         game: what is played: a `sb3_pvp.game.Game`, its name or ``module:object``; here it is the game then.
-        contract: another way to say that, by the name of the game's contract; or the contract of a factory's worlds,
-            if it does not bring its own.
-        episode_statistics: whether the end of a fight tells statistics of all its ticks (`EpisodeStatistics`).
     """
 
     opponent: OpponentLike | OpponentChoice = "baseline"
     world: str | WorldFactory = "sim"
-    reset_params: Mapping[str, Any] = field(default_factory=dict)
+    reset_params: Mapping[str, Any] | None = field(default_factory=dict)
     rewards: Any = None
     frame_ages: int | Iterable[int] = (0,)
     death_match: bool = True
@@ -60,24 +60,39 @@ class FightSettings:
     episode_statistics: bool = False
     game: Any = None
 
+    @classmethod
+    def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
+        """Those of an environment; ``home`` is its game if nobody says another one.
+
+        A factory of worlds may be all that is told: its worlds are those of the first edition. Raises `ValueError` for
+        unknown arguments, and if there is no game.
+        """
+        require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
+        given = dict(arguments)
+        if given.get("game") is None:
+            given["game"] = home
+        if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
+            raise ValueError("which game is played? Say game=, a name or module:object")
+        return cls(**given)
+
     def __post_init__(self) -> None:
         game, contract = game_and_contract(self.game, self.contract)
-        object.__setattr__(self, "game", game)
-        object.__setattr__(self, "contract", contract)
+        self._settle(game=game, contract=contract)
+        FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
+        MAPPING.check(reset_params=self.reset_params)
+        _LIMIT.check(max_episode_ticks=self.max_episode_ticks)
         if not callable(self.world):
             game.check_place(self.world)
-        check_opponent(as_choice(self.opponent).opponent, self.played, game)
-        limit = self.max_episode_ticks
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise ValueError(f"max_episode_ticks must be a positive integer or None, got {limit!r}")
-        for name in ("death_match", "episode_statistics"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.reset_params is not None and not isinstance(self.reset_params, Mapping):
-            raise ValueError(f"reset_params must be a mapping, got {self.reset_params!r}")
-        object.__setattr__(self, "reset_params", dict(self.reset_params or {}))
-        object.__setattr__(self, "rewards", self.scoring.weights(self.rewards))
-        object.__setattr__(self, "frame_ages", check_frame_ages(self.frame_ages))
+        make_opponent(as_choice(self.opponent).opponent, self.played, game)
+        self._settle(
+            reset_params=dict(self.reset_params or {}),
+            rewards=self.scoring.weights(self.rewards),
+            frame_ages=check_frame_ages(self.frame_ages),
+        )
+
+    def _settle(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def played(self) -> Contract:

@@ -3,102 +3,44 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PositiveInt
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.envs.env import PvpEnv
+from sb3_pvp.envs.env import FightFace
 from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
-from sb3_pvp.envs.episode_log import EpisodeLog
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.metrics import Measurable
 from sb3_pvp.envs.observations import Observation
-from sb3_pvp.envs.settings import FightSettings, told_game
-from sb3_pvp.envs.spectator import Spectator
-from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.viewer import Viewer, check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import OpponentLike
+from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
+_COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}
 #: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.
 _STATE = ("_started", "_seeds", "_options", "reset_infos")
 
 
-class FightView(Measurable):
-    """One fight of an `NhVecEnv`, with what `NhEnv` offers besides ``reset`` and ``step``.
-
-    ``get_attr``, ``set_attr`` and ``env_method`` of the vectorised environment end here.
-    """
-
-    metadata = PvpEnv.metadata
-
-    def __init__(self, fights: Fights, index: int, template: EnvTemplate, spectator: Spectator, viewer: Viewer) -> None:
-        self.fights = fights
-        self.index = index
-        self.render_mode = template.render_mode
-        self.spec = template.spec
-        self._spectator = spectator
-        self._viewer = viewer
-
-    @property
-    def settings(self) -> FightSettings:
-        """How the fights are set up."""
-        return self.fights.settings
-
-    @property
-    def kind_of_fights(self) -> dict[str, Any] | None:
-        """See `FightSettings.kind_of_fights`; plain values, which any worker process can send."""
-        return self.settings.kind_of_fights
-
-    @property
-    def frame_ages(self) -> tuple[int, ...]:
-        """The frames in an observation, in ticks before the newest one."""
-        return self.fights.frame_ages
-
-    @property
-    def observation_space(self) -> gym.Space[Any]:
-        """The space of one fight."""
-        return self.fights.observation_space
-
-    @property
-    def action_space(self) -> gym.Space[Any]:
-        """The space of one fight."""
-        return self.fights.action_space
-
-    def action_masks(self) -> NDArray[np.bool_]:
-        """What each head may choose, bool ``(A,)``."""
-        return self.fights.action_masks(self.index)
-
-    def set_opponent(self, choice: OpponentChoice | OpponentLike) -> None:
-        """Says whom to fight from the next episode on, see `NhEnv.set_opponent` and, about ``"self"``, `NhVecEnv`."""
-        self.fights.set_opponent(self.index, choice)
-
-    def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """The same for all fights of the environment, see `NhVecEnv.set_trained_rollouts`."""
-        self.fights.set_trained_rollouts(trained_rollouts)
-
-    def render(self) -> Frame:
-        """The last tick, see `NhVecEnv.render`; in mode ``"human"`` the window shows it."""
-        return self._viewer.frame(self._spectator.scene(self.index), self.render_mode)
-
-
 class PvpVecEnv(VecEnv):
     """N fights in one world; fights that end are reset at once.
 
-    Fight ``i`` goes the way of a single `NhEnv` that is reset with ``seed + i`` and gets the same actions.
+    Fight ``i`` goes the way of a single `PvpEnv` that is reset with ``seed + i`` and gets the same actions.
 
     While a fight runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends
-    ``info`` has what `NhEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
-    ``terminal_observation`` and ``TimeLimit.truncated``; what `NhEnv.reset` tells is in ``reset_infos``.
+    ``info`` has what `PvpEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
+    ``terminal_observation`` and ``TimeLimit.truncated``; what `PvpEnv.reset` tells is in ``reset_infos``.
 
     Every row has its own opponent, which ``env_method("set_opponent", choice, indices=[...])`` changes for its next
     episode. Rows ``2j`` and ``2j + 1`` are a pair: with the opponent ``"self"``, which both must be given, they are the
@@ -107,14 +49,14 @@ class PvpVecEnv(VecEnv):
 
     Args:
         num_envs: the number of rows, each with a fight of its own or the common one of a pair; or a list of functions
-            that make an `NhEnv` each, as ``make_vec_env(..., vec_env_cls=NhVecEnv)`` gives it. Their settings, which
+            that make a `PvpEnv` each, as ``make_vec_env(..., vec_env_cls=PvpVecEnv)`` gives it. Their settings, which
             must agree, then replace the other arguments except ``seed``; their ``Monitor`` logs are written; any
             wrapper that changes what an environment does is refused.
-        opponent: see `NhEnv`; or ``"self"``.
-        world: see `NhEnv`.
+        opponent: see `FightSettings`.
+        world: see `FightSettings`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: by chance.
-        render_mode: see `NhEnv`.
-        env_kwargs: the other arguments of `NhEnv`, such as ``game``.
+        render_mode: see `PvpEnv`.
+        settings: the other fields of `FightSettings`, such as ``game``.
 
     Raises:
         ValueError: for an unknown name or a value out of range.
@@ -130,26 +72,25 @@ class PvpVecEnv(VecEnv):
         world: str | WorldFactory = "sim",
         seed: int | None = 0,
         render_mode: str | None = None,
-        **env_kwargs: Any,
+        **settings: Any,
     ) -> None:
         if isinstance(num_envs, (list, tuple)):
             templates = read_env_functions(num_envs)
         else:
-            game = told_game(env_kwargs.pop("game", None), env_kwargs.get("contract"), world, self.home)
-            settings = FightSettings(opponent, world, game=game, **env_kwargs)
-            templates = [EnvTemplate(settings, check_render_mode(render_mode))] * _check_count(num_envs)
+            own = FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings})
+            count = _COUNT.read("num_envs", num_envs)
+            templates = [EnvTemplate(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
-        self._spectator = Spectator(self.fights)
-        self._viewer = Viewer(self.fights.contract.name, self.fights.settings.game.viewer)
-        self._views = [
-            FightView(self.fights, index, template, self._spectator, self._viewer)
-            for index, template in enumerate(templates)
+        self._viewer = Viewer(self.fights)
+        self._faces = [
+            FightFace(self.fights, row, self._viewer, template.render_mode, template.spec)
+            for row, template in enumerate(templates)
         ]
-        self._log = EpisodeLog([template.monitor for template in templates])
-        self._all = np.arange(len(templates))
+        self._monitors = [template.monitor for template in templates]
+        self._made_at = time.time()
         self._started = False
         super().__init__(len(templates), self.fights.observation_space, self.fights.action_space)
-        self.metadata = PvpEnv.metadata
+        self.metadata = FightFace.metadata
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -158,8 +99,8 @@ class PvpVecEnv(VecEnv):
 
     def reset(self) -> Observation:
         """Starts new fights everywhere, with the seeds and options set since the last reset."""
-        self.fights.reset(self._all, self._seeds, self._options)
-        self._spectator.start_over()
+        self.fights.reset(np.arange(self.num_envs), self._seeds, self._options)
+        self._viewer.start_new(over=True)
         self._reset_seeds()
         self._reset_options()
         self._started = True
@@ -177,7 +118,7 @@ class PvpVecEnv(VecEnv):
 
         Raises `ValueError` for wrong actions and changes nothing.
         """
-        self._spectator.start_tick()
+        self._viewer.start_tick()
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
@@ -196,7 +137,7 @@ class PvpVecEnv(VecEnv):
         self.fights.set_trained_rollouts(trained_rollouts)
 
     def get_state(self) -> Snapshot:
-        """A snapshot (`Fights.get_state`), with which another `NhVecEnv` or process may go on.
+        """A snapshot (`Fights.get_state`), with which another `PvpVecEnv` or process may go on.
 
         Take it between steps. Raises `NotImplementedError` in a world without ``get_state``.
         """
@@ -214,13 +155,13 @@ class PvpVecEnv(VecEnv):
         """
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._spectator.start_over()
+        self._viewer.start_new(over=True)
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """A picture of each fight in mode ``"rgb_array"``, uint8 ``(640, 960, 3)``; ``None`` in other modes."""
-        return [view.render() if self.render_mode == "rgb_array" else None for view in self._views]  # type: ignore[misc]
+        """A picture of each fight in mode ``"rgb_array"``, uint8; ``None`` in other modes."""
+        return [face.render() if self.render_mode == "rgb_array" else None for face in self._faces]  # type: ignore[misc]
 
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
         """The last tick of all fights: one picture of all of them side by side in mode ``"rgb_array"``, uint8.
@@ -230,7 +171,7 @@ class PvpVecEnv(VecEnv):
         which has begun already, is seen from its first tick on. So whoever renders after every step sees every tick.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
-            self._viewer.show([self._spectator.scene(index) for index in range(self.num_envs)])
+            self._viewer.show(range(self.num_envs))
             return None
         return super().render(mode)
 
@@ -238,34 +179,36 @@ class PvpVecEnv(VecEnv):
         """Closes the window, the world and the log files."""
         self._viewer.close()
         self.fights.close()
-        self._log.close()
+        for monitor in self._monitors:
+            if monitor is not None:
+                monitor.close()
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """The attribute of each fight's `FightView`."""
-        return [getattr(view, attr_name) for view in self._chosen_views(indices)]
+        """The attribute of each fight's `FightFace`."""
+        return [getattr(face, attr_name) for face in self._chosen(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Sets the attribute of each fight's `FightView`; what all fights share cannot be set."""
-        for view in self._chosen_views(indices):
-            setattr(view, attr_name, value)
+        """Sets the attribute of each fight's `FightFace`; what all fights share cannot be set."""
+        for face in self._chosen(indices):
+            setattr(face, attr_name, value)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Calls the method of each fight's `FightView`."""
+        """Calls the method of each fight's `FightFace`."""
         if method_name == "action_masks":
             masks = self.fights.action_masks()
             return [masks[index] for index in self._get_indices(indices)]
-        return [getattr(view, method_name)(*method_args, **method_kwargs) for view in self._chosen_views(indices)]
+        return [getattr(face, method_name)(*method_args, **method_kwargs) for face in self._chosen(indices)]
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
         """True for ``Monitor``, whose statistics are always there, and false for every other wrapper."""
-        return [issubclass(wrapper_class, Monitor) for _ in self._chosen_views(indices)]
+        return [issubclass(wrapper_class, Monitor) for _ in self._chosen(indices)]
 
-    def _chosen_views(self, indices: VecEnvIndices) -> list[FightView]:
-        return [self._views[index] for index in self._get_indices(indices)]
+    def _chosen(self, indices: VecEnvIndices) -> list[FightFace]:
+        return [self._faces[index] for index in self._get_indices(indices)]
 
     def _finish(self, finished: NDArray[np.int64], infos: list[dict[str, Any]]) -> None:
         last = self.fights.observation(finished)
@@ -273,21 +216,25 @@ class PvpVecEnv(VecEnv):
             info = self.fights.info(fight)
             info["terminal_observation"] = {key: value[row] for key, value in last.items()}
             info["TimeLimit.truncated"] = bool(self.fights.truncated[fight])
-            self._log.finish(fight, float(self.fights.episode_return[fight]), int(self.fights.length[fight]), info)
+            self._add_episode(fight, info)
             infos[fight] = info
-        self._spectator.see_end(finished.tolist())
+        self._viewer.see_end(finished.tolist())
         self.fights.reset(finished)
         for fight in finished.tolist():
             self.reset_infos[fight] = self.fights.reset_info(fight)
+
+    def _add_episode(self, row: int, info: dict[str, Any]) -> None:
+        """Adds ``info["episode"]`` as SB3's ``Monitor`` does, and writes the log of the row's monitor."""
+        fights, monitor = self.fights, self._monitors[row]
+        episode = {"r": round(float(fights.episode_return[row]), 6), "l": int(fights.length[row])}
+        info["episode"] = episode | {"t": round(time.time() - self._made_at, 6)}
+        if monitor is not None:
+            info["episode"] |= {keyword: info[keyword] for keyword in monitor.info_keywords}
+            if monitor.results_writer is not None:
+                monitor.results_writer.write_row(info["episode"])
 
 
 class NhVecEnv(PvpVecEnv):
     """A `PvpVecEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one."""
 
     home = HOME_GAME
-
-
-def _check_count(num_envs: object) -> int:
-    if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
-        raise ValueError(f"num_envs must be a positive integer or a list of functions, got {num_envs!r}")
-    return int(num_envs)

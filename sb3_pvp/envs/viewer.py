@@ -1,26 +1,28 @@
-"""Shows scenes in a render mode of Gymnasium: as text, as arrays, or in a window."""
+"""Shows the fights of an environment in a render mode of Gymnasium: as text, as arrays, or in a window."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import DependencyNotInstalled
+from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from numpy.typing import NDArray
 
-from sb3_pvp.game import Viewer as Looks
+from sb3_pvp.envs.fights import Fights
+from sb3_pvp.game import Outcome
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.window import Window
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
-#: Ticks shown per second; in the game it is five in three seconds.
+#: Ticks shown per second.
 RENDER_FPS = 2
 
-#: What `render` returns: a text, a picture uint8 ``(640, 960, 3)``, or nothing.
+#: What `render` returns: a text, a picture uint8 ``(height, width, 3)``, or nothing.
 Frame: TypeAlias = str | NDArray[np.uint8] | None
 
 
@@ -36,44 +38,79 @@ def check_render_mode(render_mode: str | None) -> str | None:
 
 
 class Viewer:
-    """Shows the fights of one environment. Nothing is imported, and no window is opened, before there is need to.
+    """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
+
+    It only looks while somebody asks: for a tick that nobody looked at, the next one costs nothing, and of the one
+    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to.
 
     Args:
-        title: of the window.
-        looks: how the game looks.
+        fights: to watch.
+        names: of the players; ``None``: those that the fights have.
     """
 
-    def __init__(self, title: str, looks: Looks | None) -> None:
-        self._title, self._looks = title, looks
+    def __init__(self, fights: Fights, names: tuple[str, str] | None = None) -> None:
+        self._fights, self._names = fights, names
         self._window: Window | None = None
         self._no_display = False
+        self._started = False
+        self._asked = False
+        self._masks: NDArray[np.bool_] | None = None
+        self._ends: dict[int, Any] = {}
+        self._seen: set[int] = set()
 
-    def frame(self, scene: Any, render_mode: str | None) -> Frame:
-        """What `render` returns in a mode; in mode ``"human"`` the window shows it instead.
+    def start_tick(self) -> None:
+        """Call it before a tick."""
+        self._ends.clear()
+        self._seen.clear()
+        self._masks = self._fights.seat_masks() if self._asked else None
+        self._asked = False
 
-        Raises `gymnasium.error.DependencyNotInstalled` if pygame is missing, but for texts.
+    def see_end(self, rows: Iterable[int]) -> None:
+        """Call it after a tick in which the fights of these rows have ended."""
+        if self._masks is not None:
+            self._ends = {row: self._look(row) for row in rows}
+
+    def start_new(self, over: bool = False) -> None:
+        """Call it when new fights have begun: in the course of things, or ``over`` again, so that nobody shall see the
+        ends of those before."""
+        self._started = True
+        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not over}
+        self._masks = None
+
+    def frame(self, row: int, render_mode: str | None) -> Frame:
+        """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
+
+        It is the last tick; if the fight has ended in it, its end and not the new fight. That is so after `start_new`
+        as well, but only if nobody has seen the end before.
+
+        Raises `ResetNeeded` before the first fight, `DependencyNotInstalled` if pygame is missing (but for texts), and
+        `ValueError` for a game that nobody knows how to draw.
         """
         if render_mode == "ansi":
-            return self._text(scene)
+            return self._text(self._scene(row))
         if render_mode == "rgb_array":
-            return self._picture(scene)
+            return self._picture(self._scene(row))
         if render_mode == "human":
-            self.show([scene])
+            self.show([row])
         return None
 
-    def show(self, scenes: Sequence[Any]) -> None:
+    def show(self, rows: Iterable[int]) -> None:
         """Shows fights side by side in the window, for as long as a tick lasts; without a display, as text."""
-        if not self._no_display:
-            image = _tiled([self._picture(scene) for scene in scenes])
-            try:
-                self._window = self._window or _open_window(self._title)
-                self._window.show(image)
-            except _NoDisplay:
+        scenes = [self._scene(row) for row in rows]
+        images = [] if self._no_display else [self._picture(scene) for scene in scenes]
+        if images and self._window is None:
+            from sb3_pvp.envs.window import Window, has_display
+
+            if has_display():
+                self._window = Window(self._fights.contract.name, RENDER_FPS)
+            else:
                 self._no_display = True
                 gym.logger.warn("there is no display to open a window on: fights are shown as text")
         if self._no_display:
             for scene in scenes:
                 print(self._text(scene), flush=True)
+        elif self._window is not None:
+            self._window.show(_tiled(images))
 
     def close(self) -> None:
         """Closes the window."""
@@ -81,24 +118,42 @@ class Viewer:
             self._window.close()
             self._window = None
 
+    @property
+    def _looks(self) -> Any:
+        looks = self._fights.settings.game.viewer
+        if looks is None:
+            raise ValueError("this game has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
+        return looks
+
+    def _scene(self, row: int) -> Any:
+        if not self._started:
+            raise ResetNeeded("there is no fight to render: call reset() first")
+        self._asked = True
+        self._seen.add(row)
+        return self._ends.get(row) or self._look(row)
+
+    def _look(self, row: int) -> Any:
+        fights = self._fights
+        number, names, actions = fights.fighters(row)
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None)
+        if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
+            masks = self._masks[number]
+        scene = self._looks.scene(fights.world, number, self._names or names, actions, masks)
+        timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
+        return replace(scene, outcome="timeout") if timeout else scene
+
     def _text(self, scene: Any) -> str:
-        return known_looks(self._looks).text(scene, color="NO_COLOR" not in os.environ)
+        text: str = self._looks.text(scene, color="NO_COLOR" not in os.environ)
+        return text
 
     def _picture(self, scene: Any) -> NDArray[np.uint8]:
-        """Raises `gymnasium.error.DependencyNotInstalled` if pygame is missing."""
-        _require_pygame()
-        return known_looks(self._looks).picture(scene)
-
-
-def known_looks(looks: Looks | None) -> Looks:
-    """Raises `ValueError` for a game of which nobody knows how it looks."""
-    if looks is None:
-        raise ValueError("this game has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
-    return looks
-
-
-class _NoDisplay(Exception):
-    pass
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        try:
+            import pygame  # noqa: F401
+        except ImportError as error:
+            raise DependencyNotInstalled('pictures of fights need pygame: pip install "sb3-pvp[render]"') from error
+        picture: NDArray[np.uint8] = self._looks.picture(scene)
+        return picture
 
 
 def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -107,19 +162,3 @@ def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
 
     return tile_images(images)
-
-
-def _require_pygame() -> None:
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    try:
-        import pygame  # noqa: F401
-    except ImportError as error:
-        raise DependencyNotInstalled('pictures of fights need pygame: pip install "sb3-pvp[render]"') from error
-
-
-def _open_window(title: str) -> Window:
-    from sb3_pvp.envs.window import Window, has_display
-
-    if not has_display():
-        raise _NoDisplay
-    return Window(title, RENDER_FPS)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Grouped, Leavable, Outcome
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice
 from sb3_pvp.opponents.pool import OpponentPool
 
 #: Random numbers of opponents in the first seat follow from another seed than those of the second seat.

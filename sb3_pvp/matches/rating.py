@@ -13,8 +13,7 @@ from sb3_pvp.common.names import require_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Game
 from sb3_pvp.matches.duels import Duels
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import WORLD_BOT, known_opponents
+from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.selfplay.match_log import SCORES
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,19 +14,18 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.checks import check_frame_ages
-from sb3_pvp.common.random_words import gumbel, words_from_seeds
+from sb3_pvp.common.random_words import gumbel
 from sb3_pvp.contract import Contract, load_contract, registered_contracts
+from sb3_pvp.opponents.opponents import RandomOpponent
 from sb3_pvp.policies.actors import Actor, act_together, make_actor
 from sb3_pvp.policies.policy_files import PolicyFile, find_model, policy_file_of, read_policy_file
-
-_STREAM = 3  # of a fight's seed
 
 #: So many models stay in memory although nobody fights them just now.
 CACHED_MODELS = 32
 
 
-class ModelOpponent:
-    """A frozen policy that sits in the other seat; it remembers nothing but its random numbers.
+class ModelOpponent(RandomOpponent):
+    """A frozen policy that sits in the other seat.
 
     Args:
         actor: what it decides with.
@@ -37,6 +35,7 @@ class ModelOpponent:
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
+        super().__init__(3, sum(actor.head_sizes))
         self.actor = actor
         self.content_hash = content_hash
         self.frame_ages = frame_ages
@@ -44,13 +43,8 @@ class ModelOpponent:
 
     def check(self, contract: Contract) -> None:
         """Raises `ValueError` unless the model was trained in that contract's fights."""
-        own, asked = (
-            (self.actor.frame_shape[1], self.actor.head_sizes),
-            (
-                contract.num_observations,
-                contract.head_sizes,
-            ),
-        )
+        own = self.actor.frame_shape[1], self.actor.head_sizes
+        asked = contract.num_observations, contract.head_sizes
         if own != asked:
             known = map(load_contract, registered_contracts())
             fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
@@ -60,24 +54,11 @@ class ModelOpponent:
                 f"but {contract.name} has {asked[0]} and {asked[1]}"
             )
 
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Random state, uint64 ``(N,)``, one word for the seed of each fight."""
-        return words_from_seeds(seeds, _STREAM)
-
-    def predict(
-        self,
-        observation: NDArray[np.float32],
-        state: NDArray[Any] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        action_masks: NDArray[np.bool_] | None = None,
+    def _choose(
+        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See `sb3_pvp.opponents.opponents.Opponent.predict`."""
-        count, num_flat = len(observation), sum(self.actor.head_sizes)
-        if state is None:
-            state = self.initial_state([secrets.randbits(64) for _ in range(count)])
-        masks = np.ones((count, num_flat), bool) if action_masks is None else action_masks
-        return self.predict_together([self], [observation], state, None, np.full(count, deterministic), masks)
+        flags = np.full(len(observation), deterministic)
+        return self.predict_together([self], [observation], state, None, flags, masks)
 
     @staticmethod
     def predict_together(
@@ -103,38 +84,38 @@ class ModelOpponent:
 class ModelCache:
     """One `ModelOpponent` for each content, however many fights and files share it.
 
-    A file is read again only if it has changed.
-
     Args:
         capacity: how many stay although nobody uses them.
     """
 
     def __init__(self, capacity: int = CACHED_MODELS) -> None:
-        self._capacity = capacity
-        self._recent: OrderedDict[str, ModelOpponent] = OrderedDict()
+        self._recent: deque[ModelOpponent] = deque(maxlen=capacity)
         self._alive: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
         self._contents: dict[tuple[str, int, int, int], str] = {}
 
-    def of_file(self, path: Path, make: Callable[[], ModelOpponent]) -> ModelOpponent:
-        """The opponent in that file, made if it was not read yet."""
+    def of_file(self, path: Path) -> ModelOpponent:
+        """The opponent in that file, which is read again only if it has changed."""
         status = path.stat()
         version = (str(path.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._alive.get(self._contents.get(version, ""))
-        if known is not None:
-            return self.get(known.content_hash, make)
-        opponent = make()
+        opponent = self._used(known) if known is not None else self.of_policy(read_policy_file(path))
         self._contents[version] = opponent.content_hash
         return opponent
 
-    def get(self, content_hash: str, make: Callable[[], ModelOpponent]) -> ModelOpponent:
-        """The opponent with that content, made if there is none."""
-        opponent = self._alive.get(content_hash)
-        if opponent is None:
-            opponent = self._alive[content_hash] = make()
-        self._recent[content_hash] = opponent
-        self._recent.move_to_end(content_hash)
-        while len(self._recent) > self._capacity:
-            self._recent.popitem(last=False)
+    def of_policy(self, file: PolicyFile) -> ModelOpponent:
+        """The opponent with that content; raises `ValueError` if it cannot be one."""
+        known = self._alive.get(file.content_hash)
+        if known is None:
+            try:
+                known = self._alive[file.content_hash] = _made_of(file)
+            except ValueError as error:
+                raise ValueError(f"{file.name} cannot be an opponent: {error}") from error
+        return self._used(known)
+
+    def _used(self, opponent: ModelOpponent) -> ModelOpponent:
+        if opponent in self._recent:
+            self._recent.remove(opponent)
+        self._recent.append(opponent)
         return opponent
 
 
@@ -151,8 +132,7 @@ def load_opponent(path: str | Path) -> ModelOpponent:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no model of MaskablePPO, or one that sees no frames of features.
     """
-    file = find_model(path)
-    return _CACHE.of_file(file, lambda: _opponent(read_policy_file(file)))
+    return _CACHE.of_file(find_model(path))
 
 
 def model_opponent(model: Any) -> ModelOpponent:
@@ -162,14 +142,7 @@ def model_opponent(model: Any) -> ModelOpponent:
     """
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
-    return _opponent(policy_file_of(model))
-
-
-def _opponent(file: PolicyFile) -> ModelOpponent:
-    try:
-        return _CACHE.get(file.content_hash, lambda: _made_of(file))
-    except ValueError as error:
-        raise ValueError(f"{file.name} cannot be an opponent: {error}") from error
+    return _CACHE.of_policy(policy_file_of(model))
 
 
 def _made_of(file: PolicyFile) -> ModelOpponent:

@@ -1,22 +1,38 @@
-"""Who sits in the other seat: opponents by name, and what every opponent can do."""
+"""Whom a learner fights and how that one plays: opponents by name, and what every opponent can do."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from sb3_pvp.common.arguments import FLAG, MAPPING, SHARE, Kind
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import Game
-from sb3_pvp.opponents.scripted import ScriptedOpponent, check_script, scripts_of
+from sb3_pvp.contract.errors import ContractError
+from sb3_pvp.contract.turn import Turn
+from sb3_pvp.game import Game, game_and_contract
+
+if TYPE_CHECKING:
+    from sb3_pvp.selfplay.league import League
 
 #: The opponent that the world itself plays; it is no agent and obeys no masks.
 WORLD_BOT = "baseline"
+#: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
+SELF_PLAY = "self"
+#: Before the folder of a league, or of a run with one: in each episode another of its players, by chance.
+LEAGUE_OF = "league:"
+
+_NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
 
 @runtime_checkable
@@ -46,45 +62,84 @@ class Opponent(Protocol):
         """
 
 
-#: The learner itself, in both seats of a fight; only `NhVecEnv` has them.
-SELF_PLAY = "self"
-
-#: What ``opponent=`` accepts: one of `known_opponents`, in `NhVecEnv` also `SELF_PLAY`, the path of a model's zip file,
-#: an `Opponent`, or a model of MaskablePPO.
+#: What ``opponent=`` accepts: one of `known_opponents`, in `PvpVecEnv` also `SELF_PLAY`, the path of a model's zip
+#: file, `LEAGUE_OF` with a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
 
 
-def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
-    """Names that ``opponent=`` accepts, see `scripts_of`."""
-    return (WORLD_BOT, *scripts_of(contract, game))
+@dataclass(frozen=True)
+class OpponentChoice:
+    """An opponent for the next episode of a row, see `PvpEnv.set_opponent`. Raises `ValueError` for impossible values.
 
+    The world's bot and ``"self"`` have no seat of an opponent's own: what describes how one acts is not for them.
 
-def check_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> None:
-    """Raises `ValueError` unless ``opponent`` is one of those above and can play this contract.
-
-    A file that does not exist is a `FileNotFoundError`.
+    Attributes:
+        opponent: what ``opponent=`` of `PvpEnv` takes; in `PvpVecEnv` also ``"self"``: the learner plays its pair's
+            other seat as well.
+        name: what it is called in ``info``; ``None``: the name, or that of the file.
+        deterministic: it chooses without chance.
+        delay_chance: probability in each tick that it does nothing, like a human who is late, and makes its next
+            decision by what it saw then; action masks are those of that later tick (self-play.md §3).
+        reset_params: changes to the reset parameters of its seat.
+        noise: noise on its own observations, as that of `PvpEnv`; schedules stay at their first value.
+        action_mask_override: what it may not do, as in `PvpEnv`; schedules stay at their first value.
     """
-    make_opponent(opponent, contract, game)
+
+    opponent: OpponentLike
+    name: str | None = None
+    deterministic: bool = False
+    delay_chance: float = 0.0
+    reset_params: Mapping[str, Any] | None = None
+    noise: Mapping[str, Any] | None = None
+    action_mask_override: Any = None
+
+    def __post_init__(self) -> None:
+        _NAME.read("the name of an opponent", self.name)
+        FLAG.check(deterministic=self.deterministic)
+        SHARE.check(delay_chance=self.delay_chance)
+        MAPPING.check(reset_params=self.reset_params)
+        if not isinstance(self.opponent, str) or self.opponent not in (SELF_PLAY, WORLD_BOT):
+            return
+        for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
+            if getattr(self, name):
+                raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
+        if self.opponent == SELF_PLAY and self.reset_params is not None:
+            raise ValueError("in self-play both seats have the reset_params of the environment")
+
+    @property
+    def label(self) -> str:
+        """What the opponent is called."""
+        return opponent_name(self.opponent) if self.name is None else self.name
+
+
+def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
+    """The choice itself, or a plain one of this opponent."""
+    return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
+
+
+def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+    """The bots and scripts that ``opponent=`` accepts by name, in a game or in the one with this contract."""
+    return (WORLD_BOT, *_scripts_of(contract, game))
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """The opponent that is meant; ``None`` for the world's own bot, which needs no actions, and for `SELF_PLAY`.
 
-    Raises like `check_opponent`.
+    Of a league it is the first player. Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this
+    contract, and `FileNotFoundError` for a file that does not exist.
     """
-    if isinstance(opponent, str) and not is_path(opponent):
-        scripts = scripts_of(contract, game)
-        require_known("opponent", opponent, (WORLD_BOT, *scripts, SELF_PLAY))
-        if opponent in (WORLD_BOT, SELF_PLAY):
-            return None
-        check_script(opponent, contract, scripts[opponent])
-        return ScriptedOpponent(opponent, contract, game=game)
+    if isinstance(opponent, str) and opponent in (WORLD_BOT, SELF_PLAY):
+        return None
+    if isinstance(opponent, str) and not is_path(opponent) and not is_league(opponent):
+        require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
+        return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
-    from sb3_pvp.opponents import models as model_opponents  # here, because it imports torch
+    if is_league(opponent):
+        opponent = next(iter(league_players(opponent).values()))
+    from sb3_pvp.opponents import models  # here, because it imports torch
 
-    load = model_opponents.load_opponent if is_path(opponent) else model_opponents.model_opponent
-    made = load(opponent)
+    made = models.load_opponent(opponent) if is_path(opponent) else models.model_opponent(opponent)
     made.check(contract)
     return made
 
@@ -99,5 +154,103 @@ def opponent_name(opponent: OpponentLike) -> str:
 def is_path(opponent: OpponentLike) -> bool:
     """Whether it is the path of a model's file."""
     if isinstance(opponent, str):
-        return opponent.endswith(".zip") or "/" in opponent or os.sep in opponent
+        return not is_league(opponent) and (opponent.endswith(".zip") or "/" in opponent or os.sep in opponent)
     return isinstance(opponent, PurePath)
+
+
+def is_league(opponent: OpponentLike) -> bool:
+    """Whether it stands for the players of a league."""
+    return isinstance(opponent, str) and opponent.startswith(LEAGUE_OF)
+
+
+def league_players(opponent: str) -> dict[str, str]:
+    """The players of a league (`LEAGUE_OF`): the paths of their models by name, in order of their steps.
+
+    Raises `ValueError` if there is no league, or nobody in it.
+    """
+    league = _league(opponent.removeprefix(LEAGUE_OF))
+    players = {str(player): str(league.path(player)) for player in league.players()}
+    if not players:
+        raise ValueError(f"the league in {league.folder} has no players")
+    return players
+
+
+@cache
+def _league(folder: str) -> League:
+    from sb3_pvp.selfplay.league import League  # here, because it imports what rates players
+
+    return League.existing(folder)
+
+
+class RandomOpponent:
+    """An opponent that remembers nothing but its random numbers, one word for each fight.
+
+    Args:
+        stream: of a fight's seed; the world itself draws from another generator.
+        num_choices: A.
+    """
+
+    def __init__(self, stream: int, num_choices: int) -> None:
+        self._stream, self._num_choices = stream, num_choices
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Random state, uint64 ``(N,)``."""
+        return words_from_seeds(seeds, self._stream)
+
+    def predict(
+        self,
+        observation: NDArray[np.float32],
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+        action_masks: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See `Opponent.predict`; without masks everything is allowed."""
+        if state is None:
+            state = self.initial_state([secrets.randbits(64) for _ in observation])
+        if action_masks is None:
+            action_masks = np.ones((len(observation), self._num_choices), bool)
+        return self._choose(observation, state, deterministic, action_masks)
+
+    def _choose(
+        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        raise NotImplementedError
+
+
+class ScriptedOpponent(RandomOpponent):
+    """An opponent that follows a script, and plays through the agents' own actions.
+
+    Args:
+        name: of the script.
+        contract: the ids that the script uses; `ValueError` if it has not all of them.
+        game: whose script; ``None``: that with this contract.
+    """
+
+    def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
+        super().__init__(1, contract.num_flat_actions)
+        self._script = _scripts_of(contract, game)[name]
+        self.name = name
+        self.contract = contract
+        try:  # a turn touches all ids, whatever it sees
+            self.predict(np.zeros((1, contract.num_observations), np.float32), np.zeros(1, np.uint64))
+        except ContractError as error:
+            raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
+
+    def _choose(
+        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        chance, state = uniform(state)
+        turn = Turn(self.contract, observation, masks, np.zeros_like(chance) if deterministic else chance)
+        self._script(turn)
+        return turn.actions(), state
+
+
+def _noop(turn: Turn) -> None:
+    """Never acts."""
+
+
+def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
+    if game is None:
+        game, _ = game_and_contract(None, None if contract is None else contract.name)
+    return {"noop": _noop, **game.scripts}

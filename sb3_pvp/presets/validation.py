@@ -9,6 +9,7 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -113,14 +114,14 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
 
 def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
     """The settings that these arguments of an environment stand for; raises `ValueError` for what is wrong in them."""
-    from sb3_pvp.envs import PvpEnv
     from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.envs.viewer import RENDER_MODES
 
     if not isinstance(env_kwargs, Mapping):
         raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
-    require_all_known(f"argument of {env_id}", env_kwargs, arguments_of(PvpEnv))
+    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
+    require_all_known(f"argument of {env_id}", env_kwargs, known)
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
     render_mode = arguments.pop("render_mode", None)
     if render_mode is not None:

@@ -126,5 +126,5 @@ def test_they_go_on_in_a_restored_environment() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="episode_statistics must be True or False, got 'yes'"):
+    with pytest.raises(ValueError, match="episode_statistics must be true or false, got 'yes'"):
         NhVecEnv(2, episode_statistics="yes")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.observations import SeatObservations, observation_space
-from sb3_pvp.envs.seats import Seats
+from sb3_pvp.envs.observations import SeatObservations, Seats, observation_space
 from tests.envs.fake_world import FakeWorld
 
 FIGHTS = np.arange(2)
@@ -17,7 +16,9 @@ def played(frame_ages: tuple[int, ...], ticks: int, seat: int = 0) -> tuple[Fake
     """Two fights after ``ticks`` ticks without any action."""
     world = FakeWorld(2)
     world.reset()
-    seen = SeatObservations(world, Seats(world.num_fights, seat), frame_ages)
+    seats = Seats(world.num_fights)
+    seats.seat[:] = seat
+    seen = SeatObservations(world, seats, frame_ages)
     seen.begin(FIGHTS)
     for _ in range(ticks):
         world.step(np.zeros((2, 2, world.contract.num_heads), np.int64))

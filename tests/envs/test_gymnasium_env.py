@@ -184,7 +184,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
 @pytest.mark.parametrize("option", ["seed", "bots", "nonsense"])
 def test_wrong_reset_options_are_refused(option: str) -> None:
     with pytest.raises(ValueError, match=f"unknown reset option '{option}'"):
-        NhEnv(world=FakeWorld).reset(seed=0, options={option: 1})
+        NhEnv().reset(seed=0, options={option: 1})
 
 
 def test_steps_need_a_running_fight() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -21,7 +22,7 @@ from sb3_pvp.common.random_words import gumbel, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.opponents.models import ModelCache, ModelOpponent, load_opponent, model_opponent
+from sb3_pvp.opponents.models import ModelCache, load_opponent, model_opponent
 from sb3_pvp.opponents.opponents import opponent_name
 from tests.envs.opponent_models import plain_model, random_model, saved
 from tests.envs.test_env_state import play
@@ -136,16 +137,17 @@ def test_a_model_object_is_taken_as_it_is() -> None:
     assert play(changed, 60) != play(same, 60)
 
 
-def test_the_cache_keeps_what_is_used_and_what_was_used_of_late() -> None:
+def test_the_cache_keeps_what_is_used_and_what_was_used_of_late(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def get(name: str) -> ModelOpponent:
-        def make() -> ModelOpponent:
-            made.append(name)
-            return ModelOpponent(None, name, (0,))  # type: ignore[arg-type]
+    def make(file: Any) -> Any:
+        made.append(file.content_hash)
+        return type("Made", (), {})()
 
-        return cache.get(name, make)
+    def get(name: str) -> Any:
+        return cache.of_policy(SimpleNamespace(content_hash=name))  # type: ignore[arg-type]
 
+    monkeypatch.setattr("sb3_pvp.opponents.models._made_of", make)
     cache = ModelCache(capacity=2)
     used = get("a")
     for name in ("b", "c", "b", "d", "a", "c"):

@@ -278,8 +278,8 @@ def test_other_vectorised_environments_have_the_same_face(models: dict[str, str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"opponent": "noop", "delay_chance": 1.5}, "delay_chance must be a probability"),
-        ({"opponent": "noop", "deterministic": 1}, "deterministic must be True or False"),
+        ({"opponent": "noop", "delay_chance": 1.5}, "delay_chance must be a number from 0 to 1"),
+        ({"opponent": "noop", "deterministic": 1}, "deterministic must be true or false"),
         ({"opponent": "noop", "name": ""}, "name of an opponent"),
         ({"opponent": "noop", "reset_params": 3}, "reset_params must be a mapping"),
         ({"opponent": "baseline", "delay_chance": 0.5}, "delay_chance is for opponents that act"),

@@ -88,7 +88,7 @@ def test_wrong_actions_are_refused(actions: dict[str, Any]) -> None:
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"actions|head"):
         env.step(actions)
-    assert env.world.meta["episode_ticks"][0, 0] == 0
+    assert env.fights.world.meta["episode_ticks"][0, 0] == 0
 
 
 def test_it_renders() -> None:

@@ -22,8 +22,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecVide
 import sb3_pvp  # noqa: F401
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.envs import viewer as viewer_module
-from sb3_pvp.envs.pettingzoo_env import NhParallelEnv
-from sb3_pvp.envs.spectator import Spectator
+from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.rendering import Scene
 from sb3_pvp.games.osrs.rendering import viewer as looks
@@ -176,11 +175,11 @@ def test_nothing_is_noted_down_unless_somebody_looks(monkeypatch: pytest.MonkeyP
 def test_who_stops_looking_is_not_served_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="ansi")
     env.reset(seed=0)
-    spectator: Spectator = env._spectator
-    spectator.scene(0)
+    viewer = env._viewer
+    viewer._scene(0)
     for expected in (True, False, False):
         env.step(STAB)
-        assert (spectator._masks is not None) == expected
+        assert (viewer._masks is not None) == expected
 
 
 def test_restored_fights_are_seen() -> None:
@@ -192,7 +191,7 @@ def test_restored_fights_are_seen() -> None:
 
 
 def test_both_agents_of_a_parallel_fight() -> None:
-    env = NhParallelEnv(world=FakeWorld, render_mode="rgb_array")
+    env = PvpParallelEnv(world=FakeWorld, render_mode="rgb_array")
     env.reset(seed=0)
     start = env.render()
     env.step(dict.fromkeys(env.agents, STAB))

@@ -154,7 +154,7 @@ def test_both_seats_of_a_pair_earn_what_the_table_says() -> None:
         while env.agents:
             actions = {agent: env.contract.random_action(env.action_masks(agent), rng) for agent in env.agents}
             _, rewards, _, _, infos = env.step(actions)
-            now, outcomes = on_the_wire(env.world.meta[0]), env.world.outcome[0]
+            now, outcomes = on_the_wire(env.fights.world.meta[0]), env.fights.world.outcome[0]
             for seat, agent in enumerate(infos):
                 expected = Reference(chosen, 0, now[seat], previous[seat], Outcome(outcomes[seat])).nonzero()
                 assert infos[agent]["rewards"] == pytest.approx(expected, rel=1e-5, abs=1e-7)

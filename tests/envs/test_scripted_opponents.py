@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.opponents.opponents import known_opponents, make_opponent, opponent_name
-from sb3_pvp.opponents.scripted import ScriptedOpponent
+from sb3_pvp.opponents.opponents import ScriptedOpponent, known_opponents, make_opponent, opponent_name
 
 CONTRACT = load_contract("NhEnv")
 ALL = np.ones((1, CONTRACT.num_flat_actions), bool)
@@ -31,19 +30,17 @@ def without(*actions: str) -> NDArray[np.bool_]:
     return masks
 
 
-def choices(
-    name: str, obs: NDArray[np.float32], masks: NDArray[np.bool_] = ALL, mask_bug: bool = False, seed: int = 0
-) -> set[str]:
+def choices(name: str, obs: NDArray[np.float32], masks: NDArray[np.bool_] = ALL, seed: int = 0) -> set[str]:
     """The ids that were chosen besides entry 0."""
-    opponent = ScriptedOpponent(name, CONTRACT, mask_bug)
+    opponent = ScriptedOpponent(name, CONTRACT)
     actions, _ = opponent.predict(obs, opponent.initial_state([seed]), action_masks=masks)
     return {head.actions[entry].id for head, entry in zip(CONTRACT.heads, actions[0], strict=True) if entry}
 
 
-def styles(obs: NDArray[np.float32], masks: NDArray[np.bool_] = ALL, mask_bug: bool = False) -> set[str]:
+def styles(obs: NDArray[np.float32], masks: NDArray[np.bool_] = ALL) -> set[str]:
     """The attacks that occur over many seeds."""
     attacks = {"mage_attack", "ranged_attack", "melee_attack"}
-    return set().union(*(choices("scripted", obs, masks, mask_bug, seed) & attacks for seed in range(60)))
+    return set().union(*(choices("scripted", obs, masks, seed) & attacks for seed in range(60)))
 
 
 def test_noop_never_acts() -> None:
@@ -103,12 +100,8 @@ def test_scripted_shoots_into_prayer_rather_than_not_at_all() -> None:
     assert styles(obs, without("melee_attack", "mage_attack", "ranged_attack")) == set()
 
 
-def test_the_mask_bug_makes_everything_look_available() -> None:
-    obs = observation(player_health_percent=0.5)
-    chosen = choices("scripted", obs, ~ALL, mask_bug=True)
-    assert {"eat_primary_food", "mage_prayer"} <= chosen
-    assert choices("scripted", obs, ~ALL) == set()
-    assert styles(obs, ~ALL, mask_bug=True) == {"mage_attack", "ranged_attack", "melee_attack"}
+def test_what_is_masked_is_not_chosen() -> None:
+    assert choices("scripted", observation(player_health_percent=0.5), ~ALL) == set()
 
 
 def test_deterministic_prediction_ignores_chance() -> None:
@@ -150,7 +143,7 @@ def test_opponents_by_name() -> None:
     for name in known_opponents()[1:]:
         assert isinstance(make_opponent(name, CONTRACT), ScriptedOpponent)
         assert opponent_name(name) == name
-    custom = ScriptedOpponent("scripted", CONTRACT, mask_bug=True)
+    custom = ScriptedOpponent("scripted", CONTRACT)
     assert make_opponent(custom, CONTRACT) is custom
     assert opponent_name(custom) == "scripted"
 

@@ -227,7 +227,7 @@ def test_env_functions_pass_their_settings_on() -> None:
         ([env_function(), env_function(opponent="noop")], "opponent is 'baseline' in environment 0 and 'noop'"),
         ([env_function(), env_function(rewards={"win": 2.0})], "rewards is"),
         ([lambda: TransformReward(NhEnv(), lambda reward: 2 * reward)], "cannot apply the wrapper TransformReward"),
-        ([lambda: gym.make("CartPole-v1")], "made of NhEnv environments, got CartPoleEnv"),
+        ([lambda: gym.make("CartPole-v1")], "made of PvpEnv environments, got CartPoleEnv"),
     ],
 )
 def test_functions_that_cannot_share_a_world_are_refused(functions: list[Any], message: str) -> None:
@@ -236,7 +236,7 @@ def test_functions_that_cannot_share_a_world_are_refused(functions: list[Any], m
 
 
 def test_unknown_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="no_such_argument"):
+    with pytest.raises(ValueError, match="unknown argument of an environment .no_such_argument."):
         NhVecEnv(1, no_such_argument=1)
     with pytest.raises(ValueError, match="unknown opponent"):
         NhVecEnv(1, opponent="self-made")

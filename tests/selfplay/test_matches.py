@@ -13,7 +13,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches.duels import Duels, Result
 from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
-from sb3_pvp.opponents.choice import OpponentChoice
+from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
 from tests.rsps.living_world import LivingWorld

@@ -46,7 +46,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "vec_env_wrapper:'no.such'"], "No module named 'no'"),
         (["-params", "gamma.x:1"], "cannot set gamma.x: gamma is no mapping, but 0.99"),
         (["-params", "env_kwargs.rewards.winn:3"], "unknown reward 'winn' (did you mean 'win'?)"),
-        (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild'. Did you mean 'accountBuild'?"),
+        (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild' (did you mean 'accountBuild'?)"),
         (["--env-kwargs", "oponent:'noop'"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
         (["--env-kwargs", "render_mode:'foo'"], "unknown render_mode 'foo'"),
         (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a VALUE in Python"),

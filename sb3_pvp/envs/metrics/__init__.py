@@ -2,7 +2,6 @@
 
 from sb3_pvp.envs.metrics.accumulator import FightMetrics
 from sb3_pvp.envs.metrics.episode_statistics import EpisodeStatistics
-from sb3_pvp.envs.metrics.measurable import Measurable
 from sb3_pvp.envs.metrics.table import Measures, measures_of, metrics_of, summarize
 
-__all__ = ["EpisodeStatistics", "FightMetrics", "Measurable", "Measures", "measures_of", "metrics_of", "summarize"]
+__all__ = ["EpisodeStatistics", "FightMetrics", "Measures", "measures_of", "metrics_of", "summarize"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.metrics.durations import DURATION_STATISTICS, DURATIONS, EpisodeDurations
+from sb3_pvp.envs.metrics.episode_statistics import DURATION_STATISTICS, DURATIONS, EpisodeDurations
 from sb3_pvp.envs.metrics.table import measures_of, metrics_of
 from sb3_pvp.game import Game, Outcome, Transition
 from sb3_pvp.simple_game import Ticks
@@ -19,12 +19,9 @@ _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 
 
 class FightMetrics:
-    """Takes in every tick of N fights and keeps, for each metric and term of the reward, three sums.
+    """Takes in every tick of N fights of a game and keeps, for each metric and term of the reward, three sums.
 
-    Args:
-        num_fights: N.
-        game: what is fought.
-        report: the dtype of its reports.
+    ``report`` is the dtype of the game's reports.
     """
 
     def __init__(self, num_fights: int, game: Game, report: np.dtype[np.void]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.metrics.durations import DURATION_STATISTICS, DURATIONS
+from sb3_pvp.envs.metrics.episode_statistics import DURATION_STATISTICS, DURATIONS
 from sb3_pvp.game import DesyncReason, Game, Outcome
-from sb3_pvp.simple_game import Metric, OutcomeRewards, Series
+from sb3_pvp.simple_game import Metric, OutcomeRewards, Series, Ticks
 
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _WON, _LOST, _TIED, _TARGET_LOST, _DESYNC = map(int, Outcome)
@@ -98,15 +100,16 @@ def _terminal_metrics() -> Iterator[Metric]:
 
 def _time_metrics() -> Iterator[Metric]:
     names = {"min": "Shortest", "max": "Longest", "mean": "Mean", "std": "Standard deviation of the"}
-    spans = {
-        "process_step_times": "time of a tick in the environment",
-        "time_between_steps": "time that the learner took between two ticks",
-    }
-    for duration, span in spans.items():
-        for statistic, word in names.items():
-            tag = f"{duration}/{statistic}"
-            meaning = f"{word} {span}, in seconds, within a decided fight, averaged over fights."
-            yield Metric(f"times/{tag}", "mean", _of_durations(tag), meaning)
+    spans = ("time of a tick in the environment", "time that the learner took between two ticks")
+    told = product(zip(DURATIONS, spans, strict=True), DURATION_STATISTICS)
+    for row, ((duration, span), statistic) in enumerate(told):
+        meaning = f"{names[statistic]} {span}, in seconds, within a decided fight, averaged over fights."
+        yield Metric(f"times/{duration}/{statistic}", "mean", partial(_durations, row), meaning)
+
+
+def _durations(row: int, ticks: Ticks) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = ticks.durations[row]
+    return values
 
 
 def _ended_by(first: int, last: int) -> Series:
@@ -117,10 +120,3 @@ def _ended_by(first: int, last: int) -> Series:
 def _broken_by(reason: int) -> Series:
     """Which endings have this `DesyncReason`."""
     return lambda ticks: ticks.reasons == reason
-
-
-def _of_durations(tag: str) -> Series:
-    """A statistic of a duration."""
-    duration, _, statistic = tag.partition("/")
-    row = DURATIONS.index(duration) * len(DURATION_STATISTICS) + DURATION_STATISTICS.index(statistic)
-    return lambda ticks: ticks.durations[row]

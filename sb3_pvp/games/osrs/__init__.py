@@ -15,6 +15,8 @@ from sb3_pvp.contract import Contract, read_contract
 from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from sb3_pvp.contract.turn import Turn
     from sb3_pvp.games.osrs.sim import SimWorld
 
@@ -43,6 +45,13 @@ class OsrsGame(Game):
     def contract(self) -> Contract:  # type: ignore[override]
         """What is seen and may be done."""
         return read_contract(Path(__file__).parent / "contracts" / f"{self.name}.json")
+
+    @cached_property
+    def params(self) -> type[BaseModel]:  # type: ignore[override]
+        """How fights start (protocol.md §3)."""
+        from sb3_pvp.games.osrs.params import DharokParams, NhParams
+
+        return DharokParams if self.name == "DharokEnv" else NhParams
 
     @cached_property
     def rewards(self) -> Rewards:  # type: ignore[override]

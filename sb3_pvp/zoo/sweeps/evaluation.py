@@ -16,8 +16,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights
-from sb3_pvp.opponents.choice import OpponentChoice
-from sb3_pvp.opponents.opponents import check_opponent, opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
 from sb3_pvp.ppo.training_state import kept_random_state
 from sb3_pvp.zoo.sweeps.options import WIN_RATE
 
@@ -148,7 +147,7 @@ def check_pool(pool: Sequence[str], contract: Contract) -> dict[str, str]:
     if len(set(names)) < len(names):
         raise ValueError(f"every opponent of the reference pool needs a name of its own, got {', '.join(names)}")
     for opponent in pool:
-        check_opponent(opponent, contract)
+        make_opponent(opponent, contract)
     files = (Path(opponent) if opponent.endswith(".zip") else None for opponent in pool)
     digests = ("" if file is None else hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
     return dict(zip(names, digests, strict=True))

@@ -1,0 +1,120 @@
+"""``python -m benchmarks walks``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import typer
+
+import sb3_pvp
+from benchmarks.report import Row, print_report
+
+_PACKAGE = str(Path(sb3_pvp.__file__).parent)
+_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
+_LINE = "train.py --algo maskable_ppo --env NhEnv --n-timesteps 256 --num-threads 1 --verbose 0 --eval-freq -1"
+
+
+class _Arrived(BaseException):
+    """The walk has come to its end."""
+
+
+def bench_walks(
+    train: Annotated[bool, typer.Option(help="Walk from a line of train.py to `learn` as well.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Count the files of sb3_pvp that calls run through on three walks, and the switches from one file to another.
+
+    Calls of Python functions are counted, those of imports are not.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        walked = {
+            "snapshot -> opponent's act": _opponent_acts(Path(folder)),
+            "step_async -> observation": _step(),
+            **({"train.py -> learn": _train(Path(folder))} if train else {}),
+        }
+    rows: list[Row] = [
+        {
+            "case": name,
+            "files": len(set(files)),
+            "switches": sum(one != other for one, other in pairwise(files)),
+            "walked": sorted(set(files)),
+        }
+        for name, files in walked.items()
+    ]
+    if not as_json:
+        for row in rows:
+            row["walked"] = " ".join(row["walked"])
+    print_report("walks", rows, (), as_json)
+
+
+@contextmanager
+def walking(last: str = "") -> Iterator[list[str]]:
+    """Within the ``with`` block: the file of each call, relative to the package, in their order.
+
+    The block is left with the first call of a function named ``last``, wherever it is.
+    """
+    files: list[str] = []
+    imports = 0
+
+    def see(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal imports
+        code = frame.f_code
+        if (code.co_filename, code.co_name) == _IMPORT:
+            imports += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not imports and code.co_filename.startswith(_PACKAGE):
+            files.append(code.co_filename.removeprefix(_PACKAGE)[1:])
+        if event == "call" and code.co_name == last:
+            raise _Arrived
+
+    sys.setprofile(see)
+    try:
+        yield files
+    except _Arrived:
+        pass
+    finally:
+        sys.setprofile(None)
+
+
+def _opponent_acts(folder: Path) -> list[str]:
+    """A file is chosen as an opponent, its row is reset, and it acts for the first time."""
+    from sb3_pvp.envs import NhVecEnv
+    from sb3_pvp.policies import AutoregressivePolicy
+    from sb3_pvp.ppo import PvpPPO
+
+    env = NhVecEnv(2)
+    PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(folder / "snapshot")
+    env.reset()
+    with walking() as files:
+        env.env_method("set_opponent", str(folder / "snapshot.zip"), indices=[0])
+        env.fights.reset([0])
+        env.fights.opponents.act(env.fights.actions)
+    return files
+
+
+def _step() -> list[str]:
+    """From the actions to the observations, in the middle of fights."""
+    from sb3_pvp.envs import NhVecEnv
+
+    env = NhVecEnv(2)
+    env.reset()
+    actions = env.fights.actions[:, 0].copy()
+    with walking() as files:
+        env.step(actions)
+    return files
+
+
+def _train(folder: Path) -> list[str]:
+    from sb3_pvp.zoo import train
+
+    line = [*_LINE.split(), "--log-folder", str(folder / "logs")]
+    with patch.object(sys, "argv", line), walking(last="learn") as files:
+        train()
+    return files
