@@ -12,7 +12,7 @@ import typer
 from sb3_pvp.cli.usage import AsJson, GameName, Opponent, ResetParams, Seed, World, json_object, tell, use_one_thread
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.game import find_game
+from sb3_pvp.game import find_game, game_reference
 
 if TYPE_CHECKING:
     from sb3_pvp.matches.evaluation import Score
@@ -46,8 +46,10 @@ def evaluate(
     if frame_ages is not None:
         arguments["frame_ages"] = _frame_ages(frame_ages)
     arguments |= {"opponent": opponent, "world": world}
-    score = score_model(model, episodes, seed, not stochastic, game, build, **arguments)
-    tell(score.as_dict(), f"{model} against {opponent}: {score}", as_json)
+    score, fought = score_model(model, episodes, seed, not stochastic, game, build, **arguments)
+    told = {"opponent": opponent, "deterministic": not stochastic, **fought, **score.as_dict()}
+    told["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
+    tell(told, f"{model} against {opponent}: {score}", as_json)
 
 
 def score_model(
@@ -58,8 +60,11 @@ def score_model(
     game: str | None = None,
     build: str | None = None,
     **env_kwargs: Any,
-) -> Score:
-    """Loads a model and lets it fight in `PvpVecEnv`; without ``game``, in that which it was trained in."""
+) -> tuple[Score, dict[str, Any]]:
+    """Loads a model and lets it fight in `PvpVecEnv`; without ``game``, in that which it was trained in.
+
+    Returns also what was fought: the ``game``, and its reset parameters as ``start``.
+    """
     use_one_thread()
     from stable_baselines3.common.utils import check_for_correct_spaces, set_random_seed
 
@@ -77,7 +82,8 @@ def score_model(
     with closing(PvpVecEnv(min(PARALLEL_FIGHTS, episodes), seed=seed, game=played, **env_kwargs)) as env:
         check_for_correct_spaces(env, model.observation_space, model.action_space)
         set_random_seed(seed)
-        return evaluate_model(model, env, episodes, deterministic)
+        start = env.fights.settings.reset_params
+        return evaluate_model(model, env, episodes, deterministic), {"game": game_reference(played), "start": start}
 
 
 def _env_arguments(text: str) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def first_fighter(
     run = folder / f"{HOME_GAME}_{get_latest_run_id(str(folder), HOME_GAME)}"
     typer.echo(f"Two times {episodes} fights for the win rates ...")
     env_kwargs, model = defaults.get("env_kwargs", {}), run / f"{HOME_GAME}.zip"
-    before = score_model(run / "initial_model.zip", episodes, seed, **env_kwargs)
-    typer.echo(f"\nBefore training: {before}\nAfter training:  {score_model(model, episodes, seed, **env_kwargs)}\n")
+    before, after = (score_model(zip, episodes, seed, **env_kwargs)[0] for zip in (run / "initial_model.zip", model))
+    typer.echo(f"\nBefore training: {before}\nAfter training:  {after}\n")
     typer.echo(f"Learning curve: {plot_learning_curve(run, before)}\nModel:          {model}")
     again = f"sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}"
     typer.echo(f"Fight again:    {again} --env-kwargs '{json.dumps(env_kwargs)}'")

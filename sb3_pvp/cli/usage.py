@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from linecache import getline
 from pathlib import Path
+from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -16,8 +18,6 @@ from sb3_pvp.game import WorldError
 
 #: Typer does not export it, and where it lives differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
-#: What users can get wrong.
-_REFUSED = (Refusal, ValueError, OSError, MissingExtra, WorldError)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[
@@ -71,10 +71,21 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
         if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
             sys.path.append(os.getcwd())
         code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
-    except (*_REFUSED, _UsageError) as error:
+    except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise
         text = error.format_message() if isinstance(error, _UsageError) else str(error)
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
+        if not _is_meant(error):
+            print(f"{name}: if this is no mistake of yours, PYTHONDEVMODE=1 shows where it is from", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_meant(error: Exception) -> bool:
+    """Whether our code raises this on purpose, or a file is to blame; other errors may be bugs of ours."""
+    if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
+        return True
+    frame, line = [*walk_tb(error.__traceback__)][-1]
+    statement = getline(frame.f_code.co_filename, line).split()
+    return statement[:1] == ["raise"] and frame.f_globals["__name__"].startswith("sb3_pvp.")

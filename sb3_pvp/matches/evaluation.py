@@ -24,7 +24,7 @@ FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 class Score:
     """Counts of finished episodes from the model's point of view; broken ones count as neither won nor lost.
 
-    ``faults``: how the broken ones ended, and how often.
+    ``faults``: how the broken ones ended, and how often. ``groups``: the score of each build, if the world tells it.
     """
 
     wins: int = 0
@@ -33,6 +33,7 @@ class Score:
     broken: int = 0
     ticks: int = 0
     faults: Counter[str] = field(default_factory=Counter)
+    groups: dict[str, Score] = field(default_factory=dict, compare=False)
 
     @property
     def decided(self) -> int:
@@ -46,7 +47,9 @@ class Score:
 
     def count(self, info: dict[str, Any]) -> bool:
         """Counts an episode that ended with this info; returns whether it says something about the model."""
-        outcome = info["outcome"]
+        outcome, build = info["outcome"], info.get("build")
+        if build is not None:
+            self.groups.setdefault(build, Score()).count({**info, "build": None})
         if outcome not in FIELDS:
             self.broken += 1
             self.faults[outcome] += 1
@@ -56,7 +59,7 @@ class Score:
         return True
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures that ``sb3-pvp evaluate --json`` prints."""
+        """The figures that ``sb3-pvp evaluate --json`` prints, but for those of groups."""
         return {
             "episodes": self.decided,
             "wins": self.wins,

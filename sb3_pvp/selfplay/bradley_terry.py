@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.selfplay.elimination import Elimination
 from sb3_pvp.selfplay.payoff import Payoff
 from sb3_pvp.selfplay.players import Player
 
@@ -155,7 +154,7 @@ def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArra
     for _ in range(_MAX_STEPS if free.any() else 0):
         direction = np.zeros_like(strengths)
         information = likelihood.information(strengths)[np.ix_(free, free)]
-        direction[free] = Elimination(information).solve(likelihood.gradient(strengths)[free])
+        direction[free] = np.linalg.solve(information, likelihood.gradient(strengths)[free])
         length, lowest = 1.0, likelihood.value(strengths)
         lowest -= _ROUNDING * abs(lowest)
         while likelihood.value(strengths + length * direction) < lowest:
@@ -169,7 +168,7 @@ def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArra
 def _covariance(information: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
     covariance = np.zeros_like(information)
     if free.any():
-        covariance[np.ix_(free, free)] = Elimination(information[np.ix_(free, free)]).inverse()
+        covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
     if free.all() and free.size:
         # What all strengths have in common is known from the prior only, and no fight depends on it.
         covariance -= covariance.mean(0)

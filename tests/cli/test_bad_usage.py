@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import A2C
@@ -71,6 +72,18 @@ def test_one_line_and_exit_code_2(
     assert output.err.startswith("sb3-pvp: error: ")
     assert output.err.count("\n") == 1
     assert words in output.err
+
+
+def test_what_may_be_a_bug_says_how_to_see_where(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        np.zeros(2) + np.zeros(3)
+
+    monkeypatch.setattr("sb3_pvp.selfplay.League.existing", broken)
+    assert run(["league", "show", "league"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("sb3-pvp: error: operands could not be broadcast") and "PYTHONDEVMODE=1" in second
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["league", "show", "--help"]])

@@ -54,11 +54,18 @@ def evaluate(model: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_json_has_the_promised_keys(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = evaluate(model, capsys=capsys)
-    assert list(result) == ["episodes", "wins", "losses", "ties", "broken", "win_rate", "ci95", "mean_ticks"]
+    figures = ["episodes", "wins", "losses", "ties", "broken", "win_rate", "ci95", "mean_ticks"]
+    assert list(result) == ["opponent", "deterministic", "game", "start", *figures, "groups"]
+    assert (result["opponent"], result["deterministic"], result["game"]) == ("baseline", True, "NhEnv")
     assert result["episodes"] == 6 == result["wins"] + result["losses"] + result["ties"] + result["broken"]
     assert result["win_rate"] == result["wins"] / 6
     assert result["ci95"][0] <= result["win_rate"] <= result["ci95"][1]
     assert result["mean_ticks"] > 1
+    mixed = evaluate(model, "--stochastic", "--reset-params", '{"randomizeGear": true}', capsys=capsys)
+    assert mixed["start"] == {"randomizeGear": True} and not mixed["deterministic"]
+    assert all(list(group) == figures for group in mixed["groups"].values())
+    assert sum(group["episodes"] for group in mixed["groups"].values()) == 6
+    assert list(evaluate(model, "--build", "MED", capsys=capsys)["groups"]) == ["MED"]
 
 
 def test_the_model_knows_its_game(model: Path, dharok_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +129,7 @@ def test_other_arguments_of_the_environment(
     short = evaluate(model, "--opponent", "noop", "--env-kwargs", '{"max_episode_ticks": 3}', capsys=capsys)
     assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
     given: list[Any] = []
-    monkeypatch.setattr("sb3_pvp.cli.evaluate.score_model", lambda *_, **arguments: given.append(arguments) or Score())
+    monkeypatch.setattr("sb3_pvp.cli.evaluate.score_model", lambda *_, **arguments: given.append(arguments) or (Score(), {}))
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
     evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)
     assert given[0] == given[1]
