@@ -71,7 +71,7 @@ class EvaluationCallback(PvpCallback):
         self._fights.close()
 
     def _play(self, choices: list[OpponentChoice], deterministic: bool, seed: int) -> list[Finished]:
-        return list(self._fights.play(self.model, choices, deterministic, seed))  # type: ignore[arg-type]
+        return self._fights.play(self.model, choices, deterministic, seed)  # type: ignore[arg-type]
 
     def _evaluate(self) -> None:
         raise NotImplementedError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,6 @@ from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, MatchRecord, Player, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
-from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 
 METRICS = {
     "league/num_players": "Players with a model in the league.",
@@ -181,16 +179,6 @@ def _record(learning: Player, info: dict[str, Any], key: str) -> MatchRecord | N
     opponent, outcome = str(info["opponent"]), str(info["outcome"])
     if opponent == SELF_PLAY or player_of_opponent(opponent) == learning:
         return None
-    counted = outcome in SCORES
     seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
-    return MatchRecord(
-        learning,
-        player_of_opponent(opponent),
-        outcome if counted or outcome in BROKEN else "timeout",
-        seed=None if seed is None else int(seed) % 2**63,
-        build=info.get("build"),
-        ticks=int(ticks),
-        counted=counted,
-        finished_at=time.time(),
-        key=key,
-    )
+    seed = None if seed is None else int(seed) % 2**63
+    return MatchRecord.of(learning, player_of_opponent(opponent), outcome, ticks, key, seed, info.get("build"))

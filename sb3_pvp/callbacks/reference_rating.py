@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
-from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 
 #: The file with ratings in the folder of references.
 RATINGS = "ratings.json"
@@ -149,19 +147,8 @@ def draw(references: list[Reference], rating: float, count: int, rng: np.random.
 
 
 def _record(finished: Finished, key: str) -> MatchRecord:
-    outcome = str(finished.info["outcome"])
-    counted = outcome in SCORES
-    return MatchRecord(
-        Player(LEARNER),
-        Player.parse(finished.choice.label),
-        outcome if counted or outcome in BROKEN else "timeout",
-        seed=None,
-        build=None,
-        ticks=int(finished.info.get("episode", {}).get("l", 0)),
-        counted=counted,
-        finished_at=time.time(),
-        key=key,
-    )
+    outcome, ticks = str(finished.info["outcome"]), finished.info.get("episode", {}).get("l", 0)
+    return MatchRecord.of(Player(LEARNER), Player.parse(finished.choice.label), outcome, ticks, key)
 
 
 def _player(name: str) -> Player:

@@ -207,10 +207,10 @@ def _table(found: Sequence[Status]) -> str:
 
 
 def _row(status: Status) -> list[str]:
-    job, plain = status.job, status.as_dict()
-    code, pid = ("" if value is None else str(value) for value in (status.exit_code, plain["pid"]))
+    job = status.job
+    code = "" if status.exit_code is None else str(status.exit_code)
+    pid = str(job.supervisor.pid) if job.supervisor and status.state == "running" else ""
     seconds = int((status.ended_at or time.time()) - job.started_at)
     duration = "" if status.state == "lost" else str(timedelta(seconds=seconds))
     started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
-    pid = pid if status.state == "running" else ""
     return [str(job.id), job.name, status.state, code, pid, started, duration, shlex.join(job.command)]

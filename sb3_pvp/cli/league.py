@@ -13,14 +13,16 @@ from sb3_pvp.cli.usage import (
     OLDER_NAMES,
     AsJson,
     GameName,
+    OutFile,
     ResetParams,
     Seed,
     World,
     json_object,
     tell,
     use_one_thread,
+    write,
 )
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import refusals
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME, find_game, game_reference
 
@@ -56,21 +58,14 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
 def export(
     folder: Folder,
     form: Annotated[str, typer.Option("--format", help="csv, json, markdown or table.")] = "csv",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
-    ] = None,
+    out: OutFile = None,
     rollouts: Rollouts = False,
 ) -> None:
     """Write the leaderboard to a file."""
-    from sb3_pvp.common.atomic_files import write_atomically
     from sb3_pvp.selfplay.leaderboard import FORMATS
 
     require_known("format", form, FORMATS)
-    text = FORMATS[form](open_league(folder).leaderboard(rollouts))
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_atomically(out, text)
+    write(FORMATS[form](open_league(folder).leaderboard(rollouts)), out)
 
 
 @league.command("play", context_settings=OLDER_NAMES)
@@ -162,16 +157,10 @@ def open_league(folder: Path) -> League:
 
 def parse_anchors(texts: list[str]) -> dict[Player, float]:
     """Anchors like ``baseline=1500``; anything else is a `Refusal`."""
-    from sb3_pvp.selfplay import Player, check_anchors
+    from sb3_pvp.selfplay import check_anchors
 
-    given = {}
-    for text in texts:
-        name, _, rating = text.partition("=")
-        try:
-            given[Player.parse(name)] = float(rating)
-        except ValueError:
-            raise Refusal(f"--anchor must be a player and a rating such as baseline=1500; got {text!r}") from None
-    return check_anchors(given)
+    with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
+        return check_anchors({name: float(rating) for name, _, rating in (text.partition("=") for text in texts)})
 
 
 def present_anchors(opened: League, settings: FightSettings) -> list[Player]:

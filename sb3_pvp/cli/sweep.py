@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, tell
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, tell, write
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -48,24 +48,18 @@ def best(
     storage: Storage,
     study_name: StudyName = None,
     trial_id: Annotated[int | None, typer.Option(min=0, help="This trial instead of the best one.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The yaml file to write; standard output if left out.", dir_okay=False),
-    ] = None,
+    out: OutFile = None,
     n_timesteps: NumTimesteps = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
-    from sb3_pvp.common.atomic_files import write_atomically
     from sb3_pvp.zoo.sweeps.report import best_configuration, summary
 
     trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
-    if out is not None:
-        write_atomically(out, text)
+    if out is not None or not as_json:
+        write(text, out)
     if as_json:
         typer.echo(json.dumps(summary(trial)))
-    elif out is None:
-        typer.echo(text, nl=False)
 
 
 @sweep.command("report")

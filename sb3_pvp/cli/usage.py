@@ -32,9 +32,11 @@ Opponent = Annotated[str, typer.Option(help="Whom to fight: a name, or a model's
 ResetParams = Annotated[
     str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
 ]
+OutFile = Annotated[
+    Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights, and of their players.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim, or another place that the game knows.")]
-
 
 #: For commands that take ``--game``: what it was called before is understood as well.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
@@ -52,6 +54,16 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
     """Prints one of the two."""
     typer.echo(json.dumps(figures) if as_json else text)
+
+
+def write(text: str, out: Path | None) -> None:
+    """Writes a file, or prints the text if there is none."""
+    from sb3_pvp.common.atomic_files import write_atomically
+
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(out, text)
 
 
 def use_one_thread() -> None:

@@ -55,7 +55,7 @@ class EvaluationFights:
 
     def play(
         self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
-    ) -> Iterator[Finished]:
+    ) -> list[Finished]:
         """One episode for each choice, in no particular order; every row plays a fixed share of them.
 
         Taking whichever episodes end first would favour short ones. The global random generators are left as they
@@ -66,8 +66,7 @@ class EvaluationFights:
         env = self._env
         rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
         with kept_random_state():
-            finished = list(_played(model, env, rows, deterministic, seed))
-        return iter(finished)
+            return list(_played(model, env, rows, deterministic, seed))
 
     def close(self) -> None:
         """Closes the environment if it was made here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from sb3_pvp.game import Game
 from sb3_pvp.matches.duels import Duels
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
-from sb3_pvp.selfplay.match_log import SCORES
 
 #: `rate` chooses pairs for so many fights at a time.
 FIGHTS_OF_A_CHOICE = 16
@@ -173,9 +171,9 @@ def _play(
         while any(number < len(planned) for number in playing):
             following = []
             for row, (outcome, ticks, drawn, build) in duels.step().items():
-                number, counted = playing[row], outcome in SCORES
-                key = f"match/{series}/{number}"
-                yield number, MatchRecord(*planned[number], outcome, drawn, build, ticks, counted, time.time(), key)
+                number = playing[row]
+                a, b = planned[number]
+                yield number, MatchRecord.of(a, b, outcome, ticks, f"match/{series}/{number}", drawn, build)
                 playing[row] += count
                 if playing[row] < len(planned):
                     following.append(playing[row])

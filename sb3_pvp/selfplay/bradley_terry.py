@@ -95,9 +95,12 @@ def fit_bradley_terry(
     fixed = {player: rating for player, rating in (anchors or {}).items() if player in everybody}
     strengths = np.array([(fixed.get(player, center) - center) / SCALE for player in everybody])
     free = np.array([player not in fixed for player in everybody], bool)
-    likelihood = _likelihood(payoff, everybody, prior_deviation)
+    index = {player: i for i, player in enumerate(everybody)}
+    pairs = [(index[a], index[b], *counts) for a, b, counts in payoff.pairs()]
+    first, second, wins, ties, losses = np.array(pairs, int).reshape(-1, 5).T
+    likelihood = _Likelihood(first, second, wins + ties / 2, losses + ties / 2, (SCALE / prior_deviation) ** 2)
     strengths = _climb(likelihood, strengths, free)
-    covariance = _covariance(likelihood.information(strengths), free)
+    covariance = _covariance(likelihood.derivatives(strengths)[1], free)
     return BradleyTerry(everybody, center + SCALE * strengths, SCALE**2 * covariance)
 
 
@@ -122,39 +125,26 @@ class _Likelihood:
         surprise = self.won * np.logaddexp(0, -leads) + self.lost * np.logaddexp(0, leads)
         return float(-surprise.sum() - self.precision / 2 * (strengths**2).sum())
 
-    def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        gradient = -self.precision * strengths
-        more_than_expected = self.won - (self.won + self.lost) * self._chances(strengths)
-        np.add.at(gradient, self.first, more_than_expected)
-        np.subtract.at(gradient, self.second, more_than_expected)
-        return gradient
-
-    def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        chances = self._chances(strengths)
+    def derivatives(self, strengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The gradient ``(n,)`` and the information matrix ``(n, n)``."""
+        # How likely the first one beats the second; written so that nothing overflows.
+        chances = np.exp(-np.logaddexp(0, strengths[self.second] - strengths[self.first]))
+        expected, gradient = (self.won + self.lost) * chances, -self.precision * strengths
+        np.add.at(gradient, self.first, self.won - expected)
+        np.subtract.at(gradient, self.second, self.won - expected)
         matrix = np.zeros((strengths.size, strengths.size))
-        matrix[self.first, self.second] = -(self.won + self.lost) * chances * (1 - chances)
+        matrix[self.first, self.second] = -expected * (1 - chances)
         matrix += matrix.T
         np.fill_diagonal(matrix, self.precision - matrix.sum(1))
-        return matrix
-
-    def _chances(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How likely the first one beats the second; written so that nothing overflows."""
-        return np.asarray(np.exp(-np.logaddexp(0, strengths[self.second] - strengths[self.first])))
-
-
-def _likelihood(payoff: Payoff, players: tuple[Player, ...], prior_deviation: float) -> _Likelihood:
-    index = {player: i for i, player in enumerate(players)}
-    pairs = [(index[a], index[b], *counts) for a, b, counts in payoff.pairs()]
-    first, second, wins, ties, losses = np.array(pairs, int).reshape(-1, 5).T
-    return _Likelihood(first, second, wins + ties / 2, losses + ties / 2, (SCALE / prior_deviation) ** 2)
+        return gradient, matrix
 
 
 def _climb(likelihood: _Likelihood, strengths: NDArray[np.float64], free: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Newton's method for the strengths that are free, with steps that are halved until they lead upwards."""
     for _ in range(_MAX_STEPS if free.any() else 0):
         direction = np.zeros_like(strengths)
-        information = likelihood.information(strengths)[np.ix_(free, free)]
-        direction[free] = np.linalg.solve(information, likelihood.gradient(strengths)[free])
+        gradient, information = likelihood.derivatives(strengths)
+        direction[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         length, lowest = 1.0, likelihood.value(strengths)
         lowest -= _ROUNDING * abs(lowest)
         while likelihood.value(strengths + length * direction) < lowest:

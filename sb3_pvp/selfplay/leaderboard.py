@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
 from sb3_pvp.selfplay.ratings import Ratings
@@ -70,10 +68,9 @@ def as_json(standings: Sequence[Standing]) -> str:
 
 def as_csv(standings: Sequence[Standing]) -> str:
     """Comma-separated values with a header, full precision; an empty cell where there is no value."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([COLUMNS, *map(astuple, standings)])
-    return text.getvalue()
+    from pandas import DataFrame
+
+    return DataFrame(standings, columns=COLUMNS).to_csv(index=False)
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:

@@ -65,11 +65,10 @@ class League:
         given = None if anchors is None else check_anchors(anchors)
         stored = read_settings(self.folder / SETTINGS)
         if match_maker is not None and stored.match_maker is not None:
-            if stored.match_maker.get("kind") != match_maker.kind:
+            if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
-                    f"opponents in the league {self.folder} were chosen by the match maker "
-                    f"{stored.match_maker.get('kind')!r}: go on with that, or begin a league for {match_maker.kind!r} "
-                    "in a folder of its own"
+                    f"opponents in the league {self.folder} were chosen by the match maker {kind!r}: go on with that, "
+                    f"or begin a league for {match_maker.kind!r} in a folder of its own"
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
@@ -102,7 +101,7 @@ class League:
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
         """Writes down what is fought here, so that more matches can be of the same kind."""
-        plain = orjson.loads(orjson.dumps(dict(reset_params), default=_as_plain, option=orjson.OPT_SERIALIZE_NUMPY))
+        plain = orjson.loads(orjson.dumps(dict(reset_params), default=list, option=orjson.OPT_SERIALIZE_NUMPY))
         fights = Fights(game=game, reset_params=plain)
         if dict(fights) != self.fights:
             self._change_settings(fights=fights)
@@ -195,8 +194,8 @@ class League:
         Without ``rollouts`` those are left out who are known from single roll-outs only: the learner between two
         snapshots, of whom there is no model to fight.
         """
-        standings = leaderboard(self.ratings(), self.players())
-        models = {str(player) for player in self.players()}
+        players = self.players()
+        standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
@@ -204,8 +203,7 @@ class League:
 
         Anchors that another process has set in the meantime stay there, and count from now on.
         """
-        maker = self.match_maker
-        self._change_settings(**({} if maker is None else {"match_maker": maker.get_state()}))
+        self._change_settings(**({"match_maker": self.match_maker.get_state()} if self.match_maker else {}))
         self.save_ratings()
 
     def save_ratings(self) -> None:
@@ -234,8 +232,3 @@ class League:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None, UNREADABLE
         return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
-
-
-def _as_plain(value: Any) -> Any:
-    """What JSON holds of NumPy's arrays that it does not know, and of collections."""
-    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else list(value)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from sb3_pvp.common.arguments import Kind
+from sb3_pvp.common.arguments import Kind, first_error
 from sb3_pvp.selfplay.players import Player
 
 #: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
@@ -66,8 +66,7 @@ def read_settings(path: Path) -> LeagueSettings:
     try:
         return LeagueSettings.model_validate(content)
     except ValidationError as error:
-        wrong = error.errors()[0]
-        what = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        what = first_error(error)
         raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {what}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,6 +93,14 @@ class MatchRecord:
         if not self.key:
             raise ValueError("a match needs a key, which no other match has")
 
+    @classmethod
+    def of(
+        cls, a: Player, b: Player, outcome: str, ticks: int, key: str, seed: int | None = None, build: str | None = None
+    ) -> MatchRecord:
+        """The record of a fight that has just ended: rated if it was decided; an unknown outcome is a ``timeout``."""
+        word = outcome if outcome in (*SCORES, *BROKEN) else "timeout"
+        return cls(a, b, word, seed, build, int(ticks), outcome in SCORES, time.time(), key)
+
     @property
     def score(self) -> float:
         """What ``player_a`` got: 1 for a win, 0.5 for a tie, 0 for a loss."""
@@ -134,9 +143,11 @@ class MatchLog:
             return connection.total_changes - before
 
     def count_others(self, records: Iterable[MatchRecord]) -> int:
-        """How many of the records have the key of one in the log that tells of another fight."""
+        """How many of the records have the key of one in the log that tells of another fight, whatever its seed."""
+        given = [(each.key, (str(each.player_a), str(each.player_b), each.outcome, each.ticks)) for each in records]
         with self._connection() as connection:
-            return sum(_tells_otherwise(connection, record) for record in records)
+            known = [connection.execute(_SELECT_KNOWN, (key,)).fetchone() for key, _ in given]
+        return sum(before not in (None, told) for before, (_, told) in zip(known, given, strict=True))
 
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
         """The records in the order in which they were added, without the ``after`` first ones of all."""
@@ -208,13 +219,6 @@ def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
             "use the version of sb3_pvp that wrote it"
         )
     return True
-
-
-def _tells_otherwise(connection: sqlite3.Connection, record: MatchRecord) -> bool:
-    """Seeds are left out, and when it was: a fight that is played again ends later."""
-    known = connection.execute(_SELECT_KNOWN, (record.key,)).fetchone()
-    told = (str(record.player_a), str(record.player_b), record.outcome, int(record.ticks))
-    return known is not None and known != told
 
 
 def _row(record: MatchRecord) -> tuple[object, ...]:

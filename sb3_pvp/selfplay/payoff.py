@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from math import nan
 from typing import NamedTuple
 
@@ -79,14 +80,7 @@ class Payoff:
 
     def total(self, player: Player) -> Counts:
         """All games of a player."""
-        total = Counts()
-        for counts in self._counts.get(player, {}).values():
-            total = total.plus(counts)
-        return total
-
-    def games(self, a: Player, b: Player) -> int:
-        """How often they have played."""
-        return self.counts(a, b).games
+        return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
 
     def win_rate(self, a: Player, b: Player) -> float:
         """How often ``a`` wins against ``b``, ties as half wins; NaN if they have not played."""

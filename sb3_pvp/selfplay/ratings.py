@@ -68,8 +68,6 @@ class Ratings:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from `get_state`; raises `ValueError`, and changes nothing, if it has other anchors or settings."""
         check_identity(state, self.identity)
-        if not all(isinstance(state[name], int) and state[name] >= 0 for name in ("position", "broken")):
-            raise ValueError("position and broken must be numbers of matches")
         self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
         self.elo.set_state(state["elo"])
         self.open_skill.set_state(state["open_skill"])

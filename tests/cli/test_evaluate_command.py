@@ -129,7 +129,8 @@ def test_other_arguments_of_the_environment(
     short = evaluate(model, "--opponent", "noop", "--env-kwargs", '{"max_episode_ticks": 3}', capsys=capsys)
     assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
     given: list[Any] = []
-    monkeypatch.setattr("sb3_pvp.cli.evaluate.score_model", lambda *_, **arguments: given.append(arguments) or (Score(), {}))
+    score_model = "sb3_pvp.cli.evaluate.score_model"
+    monkeypatch.setattr(score_model, lambda *_, **arguments: given.append(arguments) or (Score(), {}))
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
     evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)
     assert given[0] == given[1]

@@ -113,8 +113,9 @@ def test_ratings_are_kept_and_recomputed(tmp_path: Path) -> None:
         {"position": 9},
         {"anchors": {"baseline": 1000.0}},
         {"position": 1},
+        {"position": "x"},
     ]
-    damages: list[dict[str, Any]] = [{"elo": []}, {"payoff": 3}, {"position": "x"}, {"open_skill": None}]
+    damages: list[dict[str, Any]] = [{"elo": []}, {"payoff": 3}, {"open_skill": None}]
     changed = [(json.dumps({**cache, **each}), OF_OTHERS) for each in others]
     changed += [(json.dumps({**cache, **each}), UNREADABLE) for each in damages]
     del cache["elo"]
