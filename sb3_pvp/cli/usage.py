@@ -88,16 +88,16 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
             raise
         text = error.format_message() if isinstance(error, _UsageError) else str(error)
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
-        if not _is_meant(error):
+        if not _is_meant(error, name):
             print(f"{name}: if this is no mistake of yours, PYTHONDEVMODE=1 shows where it is from", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _is_meant(error: Exception) -> bool:
+def _is_meant(error: Exception, program: str) -> bool:
     """Whether our code raises this on purpose, or a file is to blame; other errors may be bugs of ours."""
     if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
         return True
     frame, line = [*walk_tb(error.__traceback__)][-1]
     statement = getline(frame.f_code.co_filename, line).split()
-    return statement[:1] == ["raise"] and frame.f_globals["__name__"].startswith("sb3_pvp.")
+    return statement[:1] == ["raise"] and frame.f_globals["__name__"].split(".")[0] in ("sb3_pvp", program)

@@ -35,11 +35,6 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    @property
-    def half_width(self) -> float:
-        """How far the ends are from the rating."""
-        return (self.high - self.low) / 2
-
 
 @dataclass(frozen=True)
 class BradleyTerry:
@@ -63,12 +58,9 @@ class BradleyTerry:
 
     def intervals(self) -> dict[Player, Interval]:
         """Every player's rating with its interval, rounded."""
-        widths = self.half_widths.tolist()
-        figures = ((r, r - w, r + w) for r, w in zip(self.ratings.tolist(), widths, strict=True))
-        return {
-            player: Interval(*(round(figure, DIGITS) for figure in three))
-            for player, three in zip(self.players, figures, strict=True)
-        }
+        ends = [self.ratings, self.ratings - self.half_widths, self.ratings + self.half_widths]
+        rounded = np.column_stack(ends).round(DIGITS).tolist()
+        return {player: Interval(*figures) for player, figures in zip(self.players, rounded, strict=True)}
 
 
 def fit_bradley_terry(

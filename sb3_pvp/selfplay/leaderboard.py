@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
 from sb3_pvp.selfplay.ratings import Ratings
@@ -68,9 +70,9 @@ def as_json(standings: Sequence[Standing]) -> str:
 
 def as_csv(standings: Sequence[Standing]) -> str:
     """Comma-separated values with a header, full precision; an empty cell where there is no value."""
-    from pandas import DataFrame
-
-    return DataFrame(standings, columns=COLUMNS).to_csv(index=False)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *map(astuple, standings)])
+    return text.getvalue()
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
@@ -98,12 +100,9 @@ FORMATS: dict[str, Callable[[Sequence[Standing]], str]] = {
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:
-    header = ["player", "rating", "95 % interval", "Elo", "OpenSkill", "games", "won", "tied", "lost", "win rate"]
-    return [header, *map(_line, standings)]
-
-
-def _line(one: Standing) -> list[str]:
-    counts = map(str, (one.games, one.wins, one.ties, one.losses))
-    interval = f"{one.low:.0f} to {one.high:.0f}"
-    win_rate = "" if one.win_rate is None else f"{one.win_rate:.1%}"
-    return [one.player, f"{one.rating:.0f}", interval, f"{one.elo:.0f}", f"{one.open_skill:.1f}", *counts, win_rate]
+    rows = [["player", "rating", "95 % interval", "Elo", "OpenSkill", "games", "won", "tied", "lost", "win rate"]]
+    for one in standings:
+        ratings = f"{one.rating:.0f}", f"{one.low:.0f} to {one.high:.0f}", f"{one.elo:.0f}", f"{one.open_skill:.1f}"
+        counts = map(str, (one.games, one.wins, one.ties, one.losses))
+        rows.append([one.player, *ratings, *counts, "" if one.win_rate is None else f"{one.win_rate:.1%}"])
+    return rows

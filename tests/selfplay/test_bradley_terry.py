@@ -46,11 +46,11 @@ def test_two_players_in_closed_form(wins: int, losses: int, ties: int) -> None:
     fit = fit_bradley_terry(payoff, anchors={B: 1400}, prior_deviation=FLAT).intervals()
     assert fit[B] == (1400, 1400, 1400)
     assert fit[A].rating == pytest.approx(1400 + lead, abs=0.01)
-    assert fit[A].half_width == pytest.approx(Z95 * deviation, abs=0.01)
+    assert fit[A].high - fit[A].rating == pytest.approx(Z95 * deviation, abs=0.01)
     # Without anchor each is half the lead away from the mean, and half as uncertain.
     fit = fit_bradley_terry(payoff, prior_deviation=FLAT).intervals()
     assert (fit[A].rating, fit[B].rating) == pytest.approx((1500 + lead / 2, 1500 - lead / 2), abs=0.01)
-    assert fit[A].half_width == pytest.approx(Z95 * deviation / 2, abs=0.01)
+    assert fit[A].high - fit[A].rating == pytest.approx(Z95 * deviation / 2, abs=0.01)
 
 
 def test_three_players_against_a_brute_search() -> None:
@@ -97,7 +97,7 @@ def test_the_undefeated_and_the_unknown_stay_finite() -> None:
     payoff = games((A, B, (1000, 0, 0)))
     fit = fit_bradley_terry(payoff, [A, B, C], anchors={B: 1500}).intervals()
     assert 2300 < fit[A].rating < 4000 and 2000 < fit[A].low < fit[A].rating < fit[A].high < 5000
-    assert fit[C].rating == 1500 and fit[C].half_width == pytest.approx(Z95 * 1000, rel=1e-3)
+    assert fit[C].rating == 1500 and fit[C].high - fit[C].rating == pytest.approx(Z95 * 1000, rel=1e-3)
     assert fit_bradley_terry(games((A, B, (10**6, 0, 0)))).ratings[0] > fit_bradley_terry(payoff).ratings[0]
     assert fit_bradley_terry(Payoff()).intervals() == {}
 

@@ -135,7 +135,7 @@ class TestPayoff:
     def test_counts_and_rates(self) -> None:
         payoff = Payoff([match(A, B, "won"), match(B, A, "won"), match(A, B, "tied"), match(B, A, "lost")])
         assert tuple(payoff.counts(A, B)) == (2, 1, 1)
-        assert (payoff.games(A, B), payoff.games(B, A), payoff.games(A, BOT)) == (4, 4, 0)
+        assert (payoff.counts(A, B).games, payoff.counts(B, A).games, payoff.counts(A, BOT).games) == (4, 4, 0)
         assert (payoff.win_rate(A, B), payoff.win_rate(B, A)) == (0.625, 0.375)
         assert isnan(payoff.win_rate(A, BOT))
         assert tuple(payoff.total(A)) == (2, 1, 1)
