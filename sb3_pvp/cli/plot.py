@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.usage import AsJson, tell
+from sb3_pvp.common.names import require_known
 
 if TYPE_CHECKING:
     from sb3_pvp.callbacks.plots import Band
@@ -35,8 +36,11 @@ def plot(
     Runs of the same label and hyperparameters are different seeds of one line: their interquartile mean with a 95 %
     interval, bootstrapped over runs. A single run has its own interval.
     """
+    from matplotlib.backend_bases import FigureCanvasBase
+
     from sb3_pvp.callbacks.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
 
+    require_known("kind of picture", out.suffix[1:] or "png", FigureCanvasBase.get_supported_filetypes())
     opponents = opponent or ["baseline"]
     groups = group_runs(find_runs(sources))
     if metric is None:

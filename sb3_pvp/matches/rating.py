@@ -111,12 +111,8 @@ def rate(
         fit = league.ratings().bradley_terry(players)
         widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
         uncertain = [player for player in players if widths[player] > half_width]
-        totals = {player: fought.total(player) for player in uncertain}
-        out_of_reach = tuple(
-            player
-            for player, (wins, ties, losses) in totals.items()
-            if max(wins, losses) == wins + ties + losses >= ONE_SIDED
-        )
+        totals = ((player, fought.total(player)) for player in uncertain)
+        out_of_reach = tuple(player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
         left = min(fights_per_round, max_fights - num_fights)

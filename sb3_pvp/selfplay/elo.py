@@ -46,9 +46,8 @@ class Elo:
 
     def rating(self, player: Player) -> float:
         """The rating; for an unknown player the one that he would enter with."""
-        known = self.ratings.get(player)
-        if known is not None:
-            return known
+        if player in self.ratings:
+            return self.ratings[player]
         before = predecessor(player, self.ratings)
         return self.initial if before is None else self.ratings[before]
 

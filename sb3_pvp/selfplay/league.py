@@ -62,8 +62,8 @@ class League:
         anchors: Mapping[Player, float] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        given = None if anchors is None else check_anchors(anchors)
         stored = read_settings(self.folder / SETTINGS)
+        self.anchors = check_anchors(stored.anchors if anchors is None else anchors)
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
@@ -72,7 +72,6 @@ class League:
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
-        self.anchors = check_anchors(stored.anchors) if given is None else given
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
@@ -212,9 +211,8 @@ class League:
 
     def _change_settings(self, **changes: Any) -> None:
         """Writes some keys of the settings; of the others, what another process has written is kept and used."""
-        path = self.folder / SETTINGS
-        settings = read_settings(path).model_copy(update=changes)
-        write_atomically(path, settings.model_dump_json(indent=1) + "\n")
+        settings = read_settings(self.folder / SETTINGS).model_copy(update=changes)
+        write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
         anchors = check_anchors(settings.anchors)
         if anchors != self.anchors:
             self.anchors, self._ratings = anchors, None

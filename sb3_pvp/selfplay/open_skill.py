@@ -51,7 +51,11 @@ class OpenSkill:
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.skills[player] = self.skill(player)
         for match in matches:
-            self._rate(match)
+            players = (match.player_a, match.player_b)
+            teams = [[self._model.rating(*self.skills[player])] for player in players]
+            rated = self._model.rate(teams, ranks=[1 - match.score, match.score])
+            for player, (rating,) in zip(players, rated, strict=True):
+                self.skills[player] = Skill(rating.mu, rating.sigma)
 
     def get_state(self) -> dict[str, list[float]]:
         """All skills, as values that JSON can hold."""
@@ -60,10 +64,3 @@ class OpenSkill:
     def set_state(self, state: Mapping[str, Sequence[float]]) -> None:
         """Goes on from `get_state`."""
         self.skills = {Player.parse(text): Skill(*map(float, skill)) for text, skill in state.items()}
-
-    def _rate(self, match: MatchRecord) -> None:
-        players = (match.player_a, match.player_b)
-        teams = [[self._model.rating(*self.skills[player])] for player in players]
-        rated = self._model.rate(teams, ranks=[1 - match.score, match.score])
-        for player, (rating,) in zip(players, rated, strict=True):
-            self.skills[player] = Skill(rating.mu, rating.sigma)
