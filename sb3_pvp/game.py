@@ -75,7 +75,8 @@ class World(Protocol):
 
     A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
     the world has this attribute). A fight that is over keeps its outcome until it is reset. Some worlds can do more:
-    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
+    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``, or
+    ``empty_heads``, true: masks may leave a head nothing, which then takes its first action.
     """
 
     contract: Contract
