@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.checks import check_seed
-from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copies, put_back
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.actions import fight_numbers, joint_actions
@@ -126,45 +126,33 @@ def _own_arrays(world: ArrayWorld) -> list[str]:
     return [name for name, each in vars(world).items() if isinstance(each, np.ndarray) and each.flags.writeable]
 
 
-@dataclass(frozen=True)
-class OutcomeWeights:
-    """What the end of a fight is worth: numbers, or schedules of finished roll-outs."""
-
-    win: Any = 1.0
-    lose: Any = -1.0
-    tie: Any = 0.0
-
-
 class OutcomeRewards:
-    """A reward for the outcome of a fight, and for nothing else.
+    """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished roll-outs.
 
     Args:
-        defaults: what `weights` changes.
+        defaults: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
     """
 
     terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
     tags: ClassVar[Mapping[str, str]] = {f"{name}_reward": name for name in terms}
     _ends: ClassVar = np.array([[Outcome.WON], [Outcome.LOST], [Outcome.TIED]], np.uint8)
 
-    def __init__(self, defaults: OutcomeWeights | None = None) -> None:
-        self._defaults = defaults or OutcomeWeights()
+    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+        self._defaults: Mapping[str, Any] = {"win": 1.0, "lose": -1.0, "tie": 0.0}
+        self._defaults = self.weights(defaults)
 
-    def weights(self, changes: Any = None) -> OutcomeWeights:
+    def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
         """See `sb3_pvp.game.Rewards.weights`."""
-        if isinstance(changes, OutcomeWeights):
-            return changes
-        for name in changes or {}:
-            require_known("reward", name, self.terms)
-        return replace(self._defaults, **{name: parse_schedule(value) for name, value in (changes or {}).items()})
+        require_all_known("reward", changes or {}, self._defaults)
+        return {name: parse_schedule(value) for name, value in {**self._defaults, **(changes or {})}.items()}
 
-    def at(self, weights: OutcomeWeights, trained_rollouts: int) -> NDArray[np.float32]:
+    def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
         """The three weights ``(3, 1)``."""
         return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
 
-    def figures(self, weights: OutcomeWeights, trained_rollouts: int) -> dict[str, float]:
+    def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
         """See `sb3_pvp.game.Rewards.figures`."""
-        values = [(tag, getattr(weights, name)) for tag, name in self.tags.items()]
-        return {tag: float(each(trained_rollouts) if isinstance(each, Schedule) else each) for tag, each in values}
+        return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `sb3_pvp.game.Rewards.compute`."""

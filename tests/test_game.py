@@ -140,7 +140,7 @@ def test_outcomes_are_worth_what_the_weights_say() -> None:
     parts = rewards.compute(tick, rewards.at(weights, 0))
     assert parts.sum(axis=0).tolist() == [2.0, -1.0, 0.5, 0.0, 0.0] and parts.shape == (len(rewards.terms), 5)
     assert rewards.figures(weights, 0) == {"win_reward": 2.0, "lose_reward": -1.0, "tie_reward": 0.5}
-    assert rewards.weights(weights) is weights
+    assert rewards.weights(weights) == weights
     with pytest.raises(ValueError, match="did you mean 'win'"):
         rewards.weights({"wins": 1.0})
 
