@@ -89,14 +89,14 @@ class PvpPPO(ResumablePPO):
         self.game: str | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        if _init_setup_model:
+        if _init_setup_model:  # what is loaded has the rules that it was trained with
+            self._take_contract()
             self._setup_model()
 
     def _setup_model(self) -> None:
         given = {name: read_schedule(getattr(self, name)) for name in RANGES}
         self.schedules |= {name: schedule for name, schedule in given.items() if schedule is not None}
         self._follow_schedules()
-        self._take_contract()
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
