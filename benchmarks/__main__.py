@@ -1,4 +1,4 @@
-"""``python -m benchmarks world|rollout|train|server|faults|walks|learning_curves``."""
+"""``python -m benchmarks world|rollout|rock_paper_scissors|train|server|faults|walks|learning_curves``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import find_game
 from sb3_pvp.matches.evaluation import Score, evaluate_model
 from sb3_pvp.matches.rating import rate
 from sb3_pvp.policies import AutoregressivePolicy
@@ -36,7 +35,7 @@ def train(game: str, folder: Path, steps: int, seed: int = 0) -> PvpPPO:
         learning_rate=1e-3,
         gamma=1.0,
         ent_coef=0.01,
-        policy_kwargs={"net_arch": [128, 128], "contract": find_game(game).contract},
+        policy_kwargs={"net_arch": [128, 128]},
         seed=seed,
         device="cpu",
     )

@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ValidationError
 
+from sb3_pvp.common.arguments import first_error
 from sb3_pvp.common.names import loadable, require_all_known, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from sb3_pvp.contract.turn import Turn
     from sb3_pvp.simple_game import Metric
 
@@ -76,7 +75,8 @@ class World(Protocol):
 
     A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
     the world has this attribute). A fight that is over keeps its outcome until it is reset. Some worlds can do more:
-    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``.
+    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``, or
+    ``empty_heads``, true: masks may leave a head nothing, which then takes its first action.
     """
 
     contract: Contract
@@ -156,8 +156,7 @@ class Transition:
     @classmethod
     def nothing(cls, count: int, dtype: np.dtype[np.void]) -> Transition:
         """The tick before the first one."""
-        report = np.zeros(count, dtype)
-        return cls(report, report.copy(), np.zeros(count, bool), np.zeros(count, np.uint8))
+        return cls(*(np.zeros(count, each) for each in (dtype, dtype, bool, np.uint8)))
 
     def followed_by(
         self, report: NDArray[np.void], outcome: NDArray[np.uint8], has_previous: NDArray[np.bool_]
@@ -257,11 +256,13 @@ class Game(Protocol):
         raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
+#: What `find_game` takes.
+GameLike = str | type[Game] | Game
 #: Makes worlds, see `make_world`; may have an attribute ``contract``.
 WorldFactory = Callable[..., World]
 
 
-def game_and_contract(game: str | Game | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
+def game_and_contract(game: GameLike | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
     """What is played, and with what contract, where one of the two may be left out.
 
     The name of a game's contract stands for the game; any other contract is one for the worlds of a factory.
@@ -280,7 +281,7 @@ def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract
 
 
 def make_world(
-    game: str | Game,
+    game: GameLike,
     world: str | WorldFactory,
     num_fights: int,
     seed: int = 0,
@@ -297,7 +298,8 @@ def make_world(
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
-        _check_params(game, params)
+        if game.params is not None:
+            _check_params(game.params, params)
         made = game.make_world(world, num_fights, seed, params)
     expected = contract_of(world, contract)
     if made.contract != expected:
@@ -309,18 +311,16 @@ def make_world(
     return result
 
 
-def _check_params(game: Game, params: Mapping[str, Any]) -> None:
-    if game.params is not None:
-        known = [field.alias or name for name, field in game.params.model_fields.items()]
-        require_all_known("reset parameter", params, known)
-        try:
-            game.params.model_validate(params)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"reset parameter {first['loc'][0]!r}: {first['msg']}, got {first['input']!r}") from error
+def _check_params(model: type[BaseModel], params: Mapping[str, Any]) -> None:
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    require_all_known("reset parameter", params, names)
+    try:
+        model.model_validate(params)
+    except ValidationError as error:
+        raise ValueError(f"reset parameter {first_error(error)}") from error
 
 
-#: Registered games by name, and all that somebody has asked for.
+#: Registered games by name, and all whose name somebody has asked for.
 _games: dict[str, Game] = {}
 
 
@@ -330,31 +330,46 @@ def _installed() -> dict[str, EntryPoint]:
     return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
 
 
+def is_installed(contract: Contract) -> bool:
+    """Whether this is the contract of an installed game, which any process knows by its name."""
+    return contract.name in _installed() and find_game(contract.name).contract == contract
+
+
 def game_names() -> tuple[str, ...]:
     """The names of all installed and registered games; none of them is loaded."""
     return tuple(dict.fromkeys((*_installed(), *(name for name in _games if ":" not in name))))
 
 
-def find_game(game: str | Game) -> Game:
+def find_game(game: GameLike) -> Game:
     """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
 
-    A game stands for itself. `ValueError` for others, with the nearest name, and for those that cannot be loaded.
+    A game stands for itself, a class for the one that it makes. `ValueError` for others, with the nearest name, and
+    for those that cannot be loaded.
     """
+    if isinstance(game, type):
+        return _made(game)
     if not isinstance(game, str):
         return game
     if game not in _games:
         if game not in _installed() and ":" not in game:
-            raise unknown_name("game", game, game_names())
-        try:
-            found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
-            made = found() if isinstance(found, type) or not hasattr(found, "contract") else found
-            if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
-                raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
-        except Exception as error:  # whatever the modules of others come up with
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
-        _games[game] = made
+            raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
+        _games[game] = _made(game)
     return _games[game]
+
+
+@cache
+def _made(game: str | type[Game]) -> Game:
+    try:
+        found: Any = game
+        if isinstance(game, str):
+            found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
+        made: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
+        if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
+            raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
+    except Exception as error:  # whatever the modules of others come up with
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
+    return made
 
 
 def loadable_games() -> Iterator[Game]:
@@ -374,8 +389,9 @@ def game_reference(game: Game) -> str:
     return game.name
 
 
-def register_game(game: Game) -> Game:
+def register_game(game: type[Game] | Game) -> Game:
     """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
+    game = find_game(game)
     if game.name in game_names() and _games.get(game.name) is not game:
         raise ValueError(f"there is a game {game.name!r} already: choose another name")
     _register_environment(game.name)

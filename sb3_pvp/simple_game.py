@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.checks import check_seed
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copies, put_back
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.actions import fight_numbers, joint_actions
 from sb3_pvp.game import NUM_SEATS, Outcome, Rewards, Transition
 from sb3_pvp.schedules import Schedule, parse_schedule
-
-_OPTIONS = ("seed", "bots", "reset_params", "seat_reset_params")
 
 
 class ArrayWorld:
     """The arrays of a `sb3_pvp.game.World`, and one random generator for each fight.
 
     A game's world is what it does in `begin` and `play_fight`; worlds that play all fights at once override `step`.
-    Its own bot, ``"baseline"``, plays at random.
+    Its own bot, ``"baseline"``, plays at random. Snapshots have its random numbers and arrays, also those of
+    subclasses; what else changes is for their own `get_state` and `set_state`.
 
     Args:
         contract: what is seen and done.
@@ -31,6 +31,9 @@ class ArrayWorld:
         seed: fight ``i`` is seeded with ``seed + i``.
         report: the fields of the report, as NumPy's dtypes take them.
     """
+
+    #: What `begin` makes use of in the options of resets, besides ``seed`` and ``bots``; others are refused.
+    reset_options: ClassVar[tuple[str, ...]] = ("reset_params",)
 
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
         if num_fights < 1:
@@ -49,7 +52,7 @@ class ArrayWorld:
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """See `sb3_pvp.game.World.reset`."""
-        for fight, given in list(self._starts(fights, options)):
+        for fight, given in list(_starts(fights, self.num_fights, options, self.reset_options)):
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
             self.outcome[fight], self.ticks[fight] = Outcome.RUNNING, 0
@@ -81,59 +84,75 @@ class ArrayWorld:
     def close(self) -> None:
         """Nothing to release."""
 
-    def _starts(self, fights: ArrayLike | None, options: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Every fight with its options, all of them checked."""
-        which = fight_numbers(fights, self.num_fights).tolist()
-        shared = isinstance(options, Mapping) or options is None
-        listed = [dict(options or {}) for _ in which] if shared else list(options)
-        if len(listed) != len(which):
-            raise ValueError(f"{len(listed)} mappings of options were given for {len(which)} fights")
-        for number, (fight, each) in enumerate(zip(which, listed, strict=True)):
-            for name in each:
-                require_known("reset option", name, _OPTIONS)
-            seed = check_seed(each.get("seed"))
-            yield fight, {**each, "seed": seed + number if shared and seed is not None else seed}
+    def get_state(self) -> Snapshot:
+        """See `sb3_pvp.game.Resumable.get_state`."""
+        words = [each.bit_generator.state for each in self.random]
+        return {**_identity(self), "random": words, "arrays": copies(self, _own_arrays(self))}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `sb3_pvp.game.Resumable.set_state`."""
+        names = _own_arrays(self)
+        check_identity(state, _identity(self))
+        check_arrays(self, state["arrays"], names)
+        put_back(self, state["arrays"], names)
+        for each, words in zip(self.random, state["random"], strict=True):
+            each.bit_generator.state = words
 
 
-@dataclass(frozen=True)
-class OutcomeWeights:
-    """What the end of a fight is worth: numbers, or schedules of finished roll-outs."""
+# Functions, since subclasses might use names of methods, however private, for something else.
 
-    win: Any = 1.0
-    lose: Any = -1.0
-    tie: Any = 0.0
+
+def _starts(
+    fights: ArrayLike | None, num_fights: int, options: Any, known: tuple[str, ...]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Every fight with its options, all of them checked."""
+    which = fight_numbers(fights, num_fights).tolist()
+    shared = isinstance(options, Mapping) or options is None
+    listed = [dict(options or {}) for _ in which] if shared else list(options)
+    if len(listed) != len(which):
+        raise ValueError(f"{len(listed)} mappings of options were given for {len(which)} fights")
+    for number, (fight, each) in enumerate(zip(which, listed, strict=True)):
+        require_all_known("reset option", each, ("seed", "bots", *known))
+        seed = check_seed(each.get("seed"))
+        yield fight, {**each, "seed": seed + number if shared and seed is not None else seed}
+
+
+def _identity(world: ArrayWorld) -> dict[str, Any]:
+    named = {"contract": world.contract.name, "num_fights": world.num_fights}
+    return {"kind": type(world).__name__, "version": 1, **named}
+
+
+def _own_arrays(world: ArrayWorld) -> list[str]:
+    return [name for name, each in vars(world).items() if isinstance(each, np.ndarray) and each.flags.writeable]
 
 
 class OutcomeRewards:
-    """A reward for the outcome of a fight, and for nothing else.
+    """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished roll-outs.
 
     Args:
-        defaults: what `weights` changes.
+        defaults: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
     """
 
     terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
     tags: ClassVar[Mapping[str, str]] = {f"{name}_reward": name for name in terms}
     _ends: ClassVar = np.array([[Outcome.WON], [Outcome.LOST], [Outcome.TIED]], np.uint8)
 
-    def __init__(self, defaults: OutcomeWeights | None = None) -> None:
-        self._defaults = defaults or OutcomeWeights()
+    def __init__(self, defaults: Mapping[str, Any] | None = None) -> None:
+        self._defaults: Mapping[str, Any] = {"win": 1.0, "lose": -1.0, "tie": 0.0}
+        self._defaults = self.weights(defaults)
 
-    def weights(self, changes: Any = None) -> OutcomeWeights:
+    def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
         """See `sb3_pvp.game.Rewards.weights`."""
-        if isinstance(changes, OutcomeWeights):
-            return changes
-        for name in changes or {}:
-            require_known("reward", name, self.terms)
-        return replace(self._defaults, **{name: parse_schedule(value) for name, value in (changes or {}).items()})
+        require_all_known("reward", changes or {}, self._defaults)
+        return {name: parse_schedule(value) for name, value in {**self._defaults, **(changes or {})}.items()}
 
-    def at(self, weights: OutcomeWeights, trained_rollouts: int) -> NDArray[np.float32]:
+    def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
         """The three weights ``(3, 1)``."""
         return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
 
-    def figures(self, weights: OutcomeWeights, trained_rollouts: int) -> dict[str, float]:
+    def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
         """See `sb3_pvp.game.Rewards.figures`."""
-        values = [(tag, getattr(weights, name)) for tag, name in self.tags.items()]
-        return {tag: float(each(trained_rollouts) if isinstance(each, Schedule) else each) for tag, each in values}
+        return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """See `sb3_pvp.game.Rewards.compute`."""

@@ -29,8 +29,9 @@ _ENDS = {
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
     """Checks that a world keeps the promises of `sb3_pvp.game.World`, with random legal actions.
 
-    Shapes and kinds of all arrays, agreement of the two seats about the end, fights that stay over, the same course
-    after the same seed, and refusal of wrong seeds, options and actions. All fights are reset.
+    Shapes and kinds of all arrays, a legal action for every head (unless the world has ``empty_heads``), agreement of
+    the two seats about the end, fights that stay over, the same course after the same seed, and refusal of wrong
+    seeds, options and actions. All fights are reset.
 
     Args:
         world: any world; its fights are played by two agents.
@@ -122,6 +123,10 @@ def _play(world: World, ticks: int, seed: int) -> tuple[NDArray[Any], ...]:
 
 def _check_tick(world: World) -> None:
     assert np.isfinite(world.obs).all(), "observations must be finite"
+    running = (world.outcome == Outcome.RUNNING).all(axis=1)
+    for head, allowed in zip(world.contract.heads, world.contract.split_mask(world.masks[running]), strict=True):
+        has_choice = getattr(world, "empty_heads", False) or allowed.any(axis=-1).all()
+        assert has_choice, f"masks must leave every seat an action of head {head.id!r}"
     for pair in {tuple(Outcome(value) for value in row) for row in world.outcome.tolist()}:
         broken = any(seat in _BROKEN for seat in pair) and Outcome.RUNNING not in pair
         assert broken or pair in _ENDS, f"the seats disagree about the outcome: {pair[0].name} and {pair[1].name}"

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
+from sb3_pvp import PvpPPO, load, register_game
 from sb3_pvp import game as registry
-from sb3_pvp import register_game
 from sb3_pvp.contract import Contract, Head, Observation, SubAction, load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv, PvpEnv, PvpVecEnv
 from sb3_pvp.envs.metrics import summarize
 from sb3_pvp.game import Game, Outcome, Transition, find_game, make_world
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.simple_game import ArrayWorld, OutcomeRewards
+from sb3_pvp.testing import check_world
 
 CONTRACT = Contract(
     "Higher", (Head("card", "A card.", (SubAction("low", "1."), SubAction("high", "2."))),), (Observation("one", "1."),)
@@ -122,7 +124,7 @@ def test_a_game_says_how_its_fights_may_start() -> None:
     assert make_world(Cards(), "sim", 1, reset_params={"numCards": 2}).num_fights == 1
     with pytest.raises(ValueError, match="unknown reset parameter 'cards' .did you mean 'numCards'"):
         make_world(Cards(), "sim", 1, reset_params={"cards": 2})
-    with pytest.raises(ValueError, match="reset parameter 'numCards': .*greater than or equal to 1, got 0"):
+    with pytest.raises(ValueError, match="reset parameter numCards .*greater than or equal to 1, got 0"):
         make_world(Cards(), "sim", 1, reset_params={"numCards": 0})
     with pytest.raises(ValueError, match="unknown reset parameter 'acountBuild' .did you mean 'accountBuild'"):
         PvpEnv(game="NhEnv", reset_params={"acountBuild": "MED"})
@@ -138,7 +140,7 @@ def test_outcomes_are_worth_what_the_weights_say() -> None:
     parts = rewards.compute(tick, rewards.at(weights, 0))
     assert parts.sum(axis=0).tolist() == [2.0, -1.0, 0.5, 0.0, 0.0] and parts.shape == (len(rewards.terms), 5)
     assert rewards.figures(weights, 0) == {"win_reward": 2.0, "lose_reward": -1.0, "tie_reward": 0.5}
-    assert rewards.weights(weights) is weights
+    assert rewards.weights(weights) == weights
     with pytest.raises(ValueError, match="did you mean 'win'"):
         rewards.weights({"wins": 1.0})
 
@@ -221,3 +223,129 @@ def test_broken_games_of_others_are_left_out_until_somebody_names_them(tmp_path:
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "fine", done.stderr
+
+
+RULES_CONTRACT = Contract(
+    "shots",
+    (
+        Head("deed", "What.", (SubAction("load", "1."), SubAction("shoot", "2."))),
+        Head("side", "Where.", (SubAction("nowhere", "1.", ("load",)), SubAction("ahead", "2.", ("shoot",)))),
+    ),
+    (Observation("one", "1."),),
+)
+
+
+class Shots(Game):
+    name = "shots"
+    contract = RULES_CONTRACT
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Any) -> HigherWorld:
+        return HigherWorld(self.contract, num_fights, seed)
+
+
+def illegal_actions(model: Any) -> int:
+    """Of 64 that are drawn, how many break the rules between heads."""
+    seen = {"observation": np.zeros((64, 1, 1), np.float32), "action_mask": np.ones((64, 4), np.int8)}
+    return int(np.ptp(model.predict(seen, deterministic=False)[0], axis=1).sum())
+
+
+def test_rules_between_heads_hold_without_a_word_and_travel_with_the_model(tmp_path: Path) -> None:
+    for given in ({}, {"contract": "auto"}):
+        model = PvpPPO(AutoregressivePolicy, PvpVecEnv(4, game=Shots()), n_steps=4, policy_kwargs=given, seed=0)
+        assert model.policy.contract == RULES_CONTRACT and illegal_actions(model) == 0
+        model.save(tmp_path / "model.zip")
+        for loaded in (PvpPPO.load(tmp_path / "model.zip"), load(tmp_path / "model.zip")):
+            assert loaded.policy.contract == RULES_CONTRACT and illegal_actions(loaded) == 0
+    lawless = PvpPPO(AutoregressivePolicy, PvpVecEnv(4, game=Shots()), n_steps=4, policy_kwargs={"contract": None})
+    assert lawless.policy.contract is None and illegal_actions(lawless) > 0
+
+
+def test_models_of_installed_games_name_no_contract() -> None:
+    model = PvpPPO(AutoregressivePolicy, NhVecEnv(2), n_steps=4)
+    assert model.policy_kwargs == {} and model.policy.contract is load_contract("NhEnv")
+
+
+def test_a_class_stands_for_its_game() -> None:
+    assert isinstance(find_game(Shots), Shots) and find_game(Shots) is find_game(Shots)
+    env = PvpVecEnv(2, game=Shots)
+    assert env.fights.contract == RULES_CONTRACT and env.fights.settings.kind_of_fights == {
+        "game": f"{__name__}:Shots",
+        "reset_params": {},
+    }
+
+    class NeedsMore(Shots):
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+    with pytest.raises(ValueError, match="there is no game .*NeedsMore.*size"):
+        find_game(NeedsMore)
+
+
+def test_an_unknown_name_tells_of_modules() -> None:
+    with pytest.raises(ValueError, match="unknown game 'nim'.*, or module:object"):
+        find_game("nim")
+
+
+class Counting(ArrayWorld):
+    """Has arrays of its own, draws by chance, and has something called like a part of its base."""
+
+    _starts = 3
+
+    def __init__(self, seed: int = 0, num_fights: int = 3) -> None:
+        super().__init__(CONTRACT, num_fights, seed, [("sum", int)])
+        self.totals = np.zeros((num_fights, 2), int)
+
+    def begin(self, fight: int, options: Any) -> None:
+        self.totals[fight] = options.get("reset_params", {}).get("start", 0)
+
+    def play_fight(self, fight: int, actions: Any) -> None:
+        self.totals[fight] += actions[:, 0] + self.random[fight].integers(9)
+        self.report["sum"][fight] = self.totals[fight]
+        self.obs[fight, :, 0] = self.totals[fight]
+        if self.ticks[fight] == 7:
+            self.end(fight, *self.totals[fight])
+
+
+def test_an_own_world_goes_on_from_a_snapshot_bit_for_bit() -> None:
+    world, other = Counting(), Counting(9)
+    check_world(world)
+    for each in (world, other):
+        each.reset()
+    rng = np.random.default_rng(0)
+    actions = rng.integers(2, size=(8, 3, 2, 1))
+    for each in actions[:4]:
+        world.step(each)
+    state = pickle.loads(pickle.dumps(world.get_state()))
+    arrays = (other.obs, other.report, other.totals)
+    other.set_state(state)
+    for each in actions[4:]:
+        world.step(each)
+        other.step(each)
+    for mine, yours in zip((world.obs, world.report, world.totals), arrays, strict=True):
+        np.testing.assert_array_equal(mine, yours)
+    assert world.outcome.tolist() == other.outcome.tolist() and world.outcome.any()
+    for wrong, message in ((Counting(0, 4), "num_fights"), (HigherWorld(CONTRACT, 3), "no snapshot of HigherWorld")):
+        with pytest.raises(ValueError, match=message):
+            wrong.set_state(state)
+
+
+def test_reset_options_that_a_world_makes_nothing_of_are_refused() -> None:
+    world = Counting()
+    world.reset(options={"reset_params": {"start": 4}})
+    assert (world.totals == 4).all()
+    world.step(np.ones((3, 2, 1), int))
+    before = world.ticks.tolist()
+    for name in ("seat_reset_params", "death_match"):
+        with pytest.raises(ValueError, match=f"unknown reset option '{name}'.*reset_params"):
+            world.reset(options={name: ({}, {})})
+    assert world.ticks.tolist() == before
+
+    class PerSeat(Counting):
+        reset_options = (*Counting.reset_options, "seat_reset_params")
+
+        def begin(self, fight: int, options: Any) -> None:
+            self.totals[fight] = [params["start"] for params in options["seat_reset_params"]]
+
+    other = PerSeat()
+    other.reset(options={"seat_reset_params": ({"start": 1}, {"start": 2})})
+    assert other.totals.tolist() == [[1, 2]] * 3

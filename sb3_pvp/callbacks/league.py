@@ -44,7 +44,7 @@ class LeagueCallback(BaseCallback):
     killed and goes on from a checkpoint uses again, so that none counts twice.
 
     List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
-    episodes, as `NhEnv` does.
+    episodes, as `PvpEnv` does.
 
     Args:
         snapshot_every: roll-outs between snapshots, a number or a schedule; the first is taken at once.

@@ -11,12 +11,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
+def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
     """The error for a ``name`` that is not among the ``known`` ones of this ``kind``, with the nearest spelling."""
     names = list(known)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return ValueError(f"unknown {kind} {str(name)!r}{hint}. Known: {', '.join(names)}")
+    return error(f"unknown {kind} {str(name)!r}{hint}. Known: {', '.join(names)}")
 
 
 def require_known(kind: str, name: object, known: Iterable[str]) -> None:

@@ -22,25 +22,20 @@ def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64
 
 
 def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:
-    """Actions of both seats, contiguous int64 ``(count, 2, heads)``, see `checked_actions`."""
-    array = np.ascontiguousarray(checked_actions(actions, (count, _SEATS, contract.num_heads), contract))
+    """Actions of both seats, contiguous int64 ``(count, 2, heads)``, see `check_actions`."""
+    array = np.ascontiguousarray(check_actions(actions, contract, count, _SEATS))
     # Numba would compile everything once more for arrays that are read-only, and two versions of a kernel, one of
     # them from the cache, have crashed each other.
     return array if array.flags.writeable else array.copy()
 
 
-def check_actions(actions: ArrayLike, contract: Contract, num_fights: int) -> NDArray[np.int64]:
-    """Actions of one seat of each fight, int64 ``(num_fights, heads)``, see `checked_actions`."""
-    return checked_actions(actions, (num_fights, contract.num_heads), contract)
-
-
-def checked_actions(actions: ArrayLike, shape: tuple[int, ...], contract: Contract) -> NDArray[np.int64]:
-    """Actions as int64 ``(..., heads)``.
+def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[np.int64]:
+    """Actions as int64 ``(*leading, heads)``.
 
     Raises `ValueError` for another shape, for numbers that are no integers, and for a choice that its head does not
     have. A masked choice is no error: the world ignores what is not possible.
     """
-    array = np.asarray(actions)
+    array, shape = np.asarray(actions), (*leading, contract.num_heads)
     if array.shape != shape:
         raise ValueError(f"actions must have shape {shape} (the last are the heads), got {array.shape}")
     if array.dtype.kind not in "iu":

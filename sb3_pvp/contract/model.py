@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from sb3_pvp.common.names import unknown_name
 from sb3_pvp.contract import sampling
-from sb3_pvp.contract.errors import ContractError, unknown_name
+from sb3_pvp.contract.errors import ContractError
 
 Kind = Literal["int", "float"]
 
@@ -197,7 +198,7 @@ class Contract:
 
     def _position(self, kind: str, name: str) -> int:
         if name not in self._positions[kind]:
-            raise unknown_name(kind, name, self._positions[kind])
+            raise unknown_name(kind, name, self._positions[kind], ContractError)
         return self._positions[kind][name]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sb3_pvp.common.names import loadable
-from sb3_pvp.contract.errors import ContractError, unknown_name
+from sb3_pvp.common.names import loadable, unknown_name
+from sb3_pvp.contract.errors import ContractError
 from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract
 
@@ -30,7 +30,7 @@ def load_contract(name: str | Path | Contract) -> Contract:
     for names, load in _sources:
         if name in names():
             return load(name)
-    raise unknown_name("contract", name, registered_contracts())
+    raise unknown_name("contract", name, registered_contracts(), ContractError)
 
 
 def loadable_contracts() -> list[Contract]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.envs.env import NhEnv, PvpEnv
+from sb3_pvp.envs.env import PvpEnv
+from sb3_pvp.game import HOME_GAME
 from sb3_pvp.opponents.opponents import OpponentChoice
 
 if TYPE_CHECKING:
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from sb3_pvp.envs.vec_env import NhVecEnv, PvpVecEnv
 
 __all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv", "parallel_env"]
+
+
+class NhEnv(PvpEnv):
+    """A `PvpEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one.
+
+    Its fights have 176 observations (93 privileged ones) and 12 heads with 45 choices; those of DharokEnv have 40 (15),
+    and 6 heads with 17. ``reset_params`` have the names of the wire (protocol.md §3).
+    """
+
+    home = HOME_GAME
 
 
 def parallel_env(**kwargs: Any) -> PvpParallelEnv:

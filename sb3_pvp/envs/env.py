@@ -1,4 +1,4 @@
-"""`PvpEnv`: one fight, one learner, as a Gymnasium environment; `NhEnv` is the one with the game NhEnv."""
+"""`PvpEnv`: one fight, one learner, as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sb3_pvp.envs.metrics import Measures, measures_of
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
-from sb3_pvp.game import HOME_GAME, WorldFactory
+from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
 _MODES = ", ".join(map(repr, RENDER_MODES))
 _ONLY_FIGHT = np.zeros(1, np.int64)
-_IDENTITY = {"kind": "NhEnv", "version": 1}
+_IDENTITY = {"kind": "PvpEnv", "version": 1}
 
 
 class FightFace:
@@ -245,14 +245,3 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         if self.render_mode == "human":
             self._viewer.show([0])
         return {key: value[0] for key, value in self.fights.observation().items()}
-
-
-class NhEnv(PvpEnv):
-    """A `PvpEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one.
-
-    Its fights have 176 observations (93 privileged ones) and 12 heads with 45 choices; those of DharokEnv have 40 (15),
-    and 6 heads with 17. Besides ``"noop"`` its scripts are ``"stayalive"`` and ``"scripted"``; ``reset_params`` have
-    the names of the wire (protocol.md §3), e.g. ``{"accountBuild": "MED"}``.
-    """
-
-    home = HOME_GAME

@@ -18,6 +18,10 @@ from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.contract import Contract
+from sb3_pvp.game import is_installed
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.contracts import AUTO
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.minibatches import read_buffer
@@ -85,7 +89,8 @@ class PvpPPO(ResumablePPO):
         self.game: str | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        if _init_setup_model:
+        if _init_setup_model:  # what is loaded has the rules that it was trained with
+            self._take_contract()
             self._setup_model()
 
     def _setup_model(self) -> None:
@@ -98,6 +103,15 @@ class PvpPPO(ResumablePPO):
         if self.env is not None and self.env.has_attr("kind_of_fights"):
             fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
             self.game = fights and fights["game"]
+
+    def _take_contract(self) -> None:
+        """Gives the policy the rules of what is played, unless it finds them by itself, in any process."""
+        env, asked = self.env, self.policy_kwargs.get("contract", AUTO)
+        if env is None or asked != AUTO or not issubclass(self.policy_class, AutoregressivePolicy):
+            return
+        contract = env.get_attr("contract", indices=[0])[0] if env.has_attr("contract") else None
+        if isinstance(contract, Contract) and contract.action_space == self.action_space and not is_installed(contract):
+            self.policy_kwargs = {**self.policy_kwargs, "contract": contract}
 
     def _follow_schedules(self) -> None:
         """Sets the hyperparameters to their values at this time."""

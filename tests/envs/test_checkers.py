@@ -72,6 +72,14 @@ class Careless(FakeWorld):
         super().step(np.asarray(actions).astype(np.int64), fights)
 
 
+class Stuck(FakeWorld):
+    """Has a head without a legal action."""
+
+    def reset(self, fights: Any = None, options: Any = None) -> None:
+        super().reset(fights, options)
+        self.masks[:, 1, self.contract.flat_offset(2) : self.contract.flat_offset(3)] = False
+
+
 class AnySeed(FakeWorld):
     def reset(self, fights: Any = None, options: Any = None) -> None:
         if isinstance(options, dict) and options.get("seed") == -1:
@@ -92,6 +100,7 @@ class TwoDistances(FakeWorld):
         (Unseeded(2), "differs after the same seed"),
         (Resurrecting(2), "must keep its outcome"),
         (Timeless(2), "ticks must grow by one"),
+        (Stuck(2), "masks must leave every seat an action of head"),
         (Careless(2), "an action of floats must raise ValueError, it was accepted"),
         (AnySeed(2), "seed -1 must raise ValueError"),
         (ending((Outcome.WON, Outcome.TIED))(2), "the seats disagree about the outcome: WON and TIED"),

@@ -258,7 +258,7 @@ def test_bad_arguments_of_a_world_change_nothing() -> None:
     for wrong in ({"sed": 1}, {"seed": -1}, [{}]):
         with pytest.raises(ValueError):
             world.reset(options=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="action must be from 0"):
+    with pytest.raises(ValueError, match="has the actions 0 to 7"):
         world.step([[[8], [0]]] * 2)
     with pytest.raises(ValueError, match="num_fights"):
         world_of(CONNECT_FOUR, 0)

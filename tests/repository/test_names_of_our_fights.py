@@ -14,7 +14,7 @@ WORDS = re.compile(
 )
 #: Names that users have always called, where they lead to, and the files that may have them.
 FROZEN = re.compile(r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.sim)\b|rsps://|(\"rsps\": \")?sb3_pvp\.games\.osrs[\w.:]*")
-LISTED = {PACKAGE / name for name in ("game.py", "envs/env.py", "envs/vec_env.py", "sim/__init__.py")}
+LISTED = {PACKAGE / name for name in ("game.py", "envs/__init__.py", "envs/vec_env.py", "sim/__init__.py")}
 
 
 def test_no_name_of_our_fights_is_outside_their_folder() -> None:

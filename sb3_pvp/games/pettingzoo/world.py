@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.snapshots import Snapshot, check_identity
+from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import NUM_SEATS, Game, Outcome
 from sb3_pvp.games.pettingzoo.layout import GameLayout
 from sb3_pvp.simple_game import ArrayWorld
@@ -73,8 +73,6 @@ class PettingZooWorld(ArrayWorld):
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Starts a match, from a seed of the fight's own random numbers."""
-        if "seat_reset_params" in options:
-            raise ValueError("seat_reset_params mean nothing here: both players begin with the same reset_params")
         rng = self.random[fight]
         seed, swapped = int(rng.integers(2**31)), self._shuffles and bool(rng.integers(2))
         self._begin(fight, seed, swapped, dict(options.get("reset_params", self._params)))
@@ -89,40 +87,21 @@ class PettingZooWorld(ArrayWorld):
             match.env.close()
 
     def get_state(self) -> Snapshot:
-        """A snapshot, plain values: how every match began and what was played, and the random numbers."""
-        return {
-            **self._identity,
-            "random": [copy.deepcopy(rng.bit_generator.state) for rng in self.random],
-            "bots": self.bots.copy(),
-            "starts": copy.deepcopy(self._begun),
-            "moves": copy.deepcopy(self._moves),
-        }
+        """See `ArrayWorld.get_state`; also how every match began, and what was played."""
+        played = {"starts": copy.deepcopy(self._begun), "moves": copy.deepcopy(self._moves)}
+        return super().get_state() | played
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes back to the moment of `get_state` by playing all matches again.
 
         Raises `ValueError` if a world of another game or size took the snapshot; nothing has changed then.
         """
-        check_identity(state, self._identity)
-        for rng, words in zip(self.random, state["random"], strict=True):
-            rng.bit_generator.state = words
-        self.bots[:] = state["bots"]
+        super().set_state(state)
         for fight, (start, moves) in enumerate(zip(state["starts"], state["moves"], strict=True)):
             if start is not None:
                 self._begin(fight, *copy.deepcopy(start))
                 for move in moves:
                     self._play(fight, np.array(move))
-                self.ticks[fight] = len(moves)
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "kind": "PettingZooWorld",
-            "version": 2,
-            "contract": self.contract.name,
-            "num_fights": self.num_fights,
-            "shuffle_agents": self._shuffles,
-        }
 
     def _begin(self, fight: int, seed: int, swapped: bool, params: dict[str, Any]) -> None:
         self._begun[fight], self._moves[fight] = (seed, swapped, params), []

@@ -55,6 +55,8 @@ class RemoteWorld:
         ValueError: for a wrong address, unknown names and impossible values.
     """
 
+    empty_heads = True  # as the original system has it
+
     def __init__(
         self,
         address: str | RemoteSettings,

@@ -40,6 +40,8 @@ class SimWorld:
     :raises ValueError: for unknown names and impossible values, saying which exist.
     """
 
+    empty_heads = True  # as the original system has it
+
     def __init__(
         self,
         num_fights: int = 1,
