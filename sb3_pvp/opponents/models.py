@@ -146,7 +146,7 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _made_of(file: PolicyFile) -> ModelOpponent:
-    actor = make_actor(file.policy())
+    actor = make_actor(file)
     ages = check_frame_ages(actor.frame_shape[0] if file.frame_ages is None else file.frame_ages)
     if len(ages) != actor.frame_shape[0]:
         raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -27,6 +29,8 @@ class PolicyFile:
         weights: its parameters and statistics, as `torch.save` writes them.
 
     Attributes:
+        policy_class: its class.
+        arguments: what it is made with besides spaces.
         observation_space: what the policy was trained to see.
         action_space: what it chooses from.
         content_hash: equal for files with the same policy, whatever else they hold, in any process.
@@ -40,39 +44,43 @@ class PolicyFile:
     def __init__(self, name: str, data: str, weights: bytes) -> None:
         self.name = name
         self._weights = weights
-        try:
-            self._parts = json_to_data(data)
+        with self.making():
+            parts = json_to_data(data)
+            made_of = [parts[part] for part in _PARTS]
             # Pickles of equal spaces differ; what they look like does not.
-            described = repr([self._parts[part] for part in _PARTS])
-        except Exception as error:  # whatever unpickling a foreign file runs into
-            raise self._refusal(error) from error
-        self.content_hash = hashlib.sha256(described.encode() + weights).hexdigest()
-        self.observation_space: Space[Any] = self._parts["observation_space"]
-        self.action_space: Space[Any] = self._parts["action_space"]
-        ages = self._parts.get("frame_ages")
+            self.content_hash = hashlib.sha256(repr(made_of).encode() + weights).hexdigest()
+        self.policy_class: type = made_of[0]
+        self.observation_space: Space[Any] = made_of[1]
+        self.action_space: Space[Any] = made_of[2]
+        self.arguments: dict[str, Any] = {key: value for key, value in made_of[3].items() if key != "device"}
+        ages = parts.get("frame_ages")
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
-        self.game: str | None = self._parts.get("game")
+        self.game: str | None = parts.get("game")
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Where something is made of the file: the global random generators are left alone (a fresh network draws
+        weights before it gets its own), and whatever goes wrong is a `ValueError` that names the file."""
+        try:
+            with th.random.fork_rng(devices=[]):
+                yield
+        except Exception as error:
+            raise ValueError(f"{self.name} is not a model of MaskablePPO: {error}") from error
+
+    def weights(self) -> dict[str, th.Tensor]:
+        """Its parameters and statistics by name, on the CPU."""
+        weights: dict[str, th.Tensor] = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
+        return weights
 
     def policy(self) -> MaskableActorCriticPolicy:
-        """The policy on the CPU, ready to act; the global random generators are left alone.
-
-        Raises ``ValueError`` if it cannot be made, or is none of MaskablePPO.
-        """
-        spaces = self.observation_space, self.action_space
-        arguments = {name: value for name, value in self._parts["policy_kwargs"].items() if name != "device"}
-        try:
-            with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
-                policy = self._parts["policy_class"](*spaces, lambda _: 0.0, **arguments)
-            policy.load_state_dict(th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True))
-        except Exception as error:
-            raise self._refusal(error) from error
+        """The policy on the CPU, ready to act; raises ``ValueError`` if it cannot be made, or is none of MaskablePPO."""
+        with self.making():
+            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+            policy.load_state_dict(self.weights())
         if not isinstance(policy, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
         policy.set_training_mode(False)
         return policy
-
-    def _refusal(self, error: Exception) -> ValueError:
-        return ValueError(f"{self.name} is not a model of MaskablePPO: {error}")
 
 
 def find_model(path: str | Path) -> Path:

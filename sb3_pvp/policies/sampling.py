@@ -14,8 +14,7 @@ from itertools import chain
 import torch as th
 from torch import nn
 
-from sb3_pvp.policies.head_groups import BatchedLinear, HeadGroup
-from sb3_pvp.policies.heads import AutoregressiveHeads
+from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, HeadGroup
 
 # From this share of rows on, picking rows costs more than it saves.
 DENSE_SHARE = 0.75
@@ -168,7 +167,10 @@ class HeadSampler:
         weight[entries], bias = direct.weight, direct.bias.new_zeros(rules.num_flat)
         bias[entries] = direct.bias
         self._direct = self._first_layer(weight.T, bias, (rules.membership @ self._heads.visible).T)
-        self._networks = [self._make_network(head) for head in range(len(rules.head_sizes))]
+        groups = {head: group for group in self._heads.groups for head in group.heads}
+        self._networks = [
+            self._make_network(head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
+        ]
         self._any_network = any(self._networks)
         self._asks, effects = rules.has_any, [rules.forbids * rules.penalties]
         if direct.heads:
@@ -188,15 +190,11 @@ class HeadSampler:
         if not heads.autoregressive:
             return FirstLayer(of_latent, bias.clone(), None, masks)
         # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
-        nothing, everything = (heads.encode(weight.new_full((1, flat), value))[0] for value in (0.0, 1.0))
+        nothing, everything = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
         choices = of_extra[:flat] * (everything - nothing)[:, None]
         return FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
 
-    def _make_network(self, head: int) -> _Network | None:
-        """The network of a head, if it has hidden layers."""
-        group: HeadGroup | None = next((group for group in self._heads.groups if head in group.heads), None)
-        if group is None:
-            return None
+    def _make_network(self, head: int, group: HeadGroup) -> _Network:
         index, linear = group.heads.index(head), group.linear_layers()
         first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], self._heads.visible[head][:, None])
         modules = [module for module in group.network if not isinstance(module, nn.Dropout)]  # acting leaves none out
