@@ -17,8 +17,8 @@ from sb3_pvp.policies.dependencies import DependencyRules
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
 from sb3_pvp.policies.layers import Architectures, make_network, output_size
+from sb3_pvp.policies.model_files import PolicyFile
 from sb3_pvp.policies.normalization import RunningNormalizer
-from sb3_pvp.policies.policy_files import PolicyFile
 from sb3_pvp.policies.sampling import FirstLayer, HeadSampler
 
 
@@ -83,17 +83,17 @@ class AutoregressiveActor:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
         given = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | dict(arguments)
         layers = Architectures.of(given, len(head_sizes))
+        flags = [bool(given[flag]) for flag in HEAD_FLAGS]
+        widths = [frame_shape[0] * frame_shape[1]]
+        for part in (layers.features, layers.actor):
+            widths.append(output_size(widths[-1], part))
         normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
-        extractor = make_network(frame_shape[0] * frame_shape[1], layers.features)
-        num_inputs = output_size(frame_shape[0] * frame_shape[1], layers.features)
-        actor = make_network(num_inputs, layers.actor)
-        flags = (bool(given[flag]) for flag in HEAD_FLAGS)
-        num_inputs = output_size(num_inputs, layers.actor)
-        heads = AutoregressiveHeads(num_inputs, DependencyRules(head_sizes), layers.heads, *flags)
+        extractor, actor = make_network(widths[0], layers.features), make_network(widths[1], layers.actor)
+        heads = AutoregressiveHeads(widths[2], DependencyRules(head_sizes), layers.heads, *flags)
         # Named as in the policy whose weights they get.
         features = nn.ModuleDict({"normalizer": normalizer})
-        parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor]), "actor": actor}
-        network = nn.ModuleDict({**parts, "action_net": heads}).eval().requires_grad_(False)
+        parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
+        network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self.normalize, self.clip = bool(given["normalize_observations"]), normalizer.clip
         self.mean, self.scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]

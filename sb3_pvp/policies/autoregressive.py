@@ -15,17 +15,17 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
-from sb3_pvp.contract import Contract
-from sb3_pvp.policies.contracts import find_contract
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.policies.dependencies import DependencyRules
-from sb3_pvp.policies.distribution import AutoregressiveDistribution
 from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
 from sb3_pvp.policies.layers import Architecture, Architectures, make_network, output_size
 from sb3_pvp.policies.normalization import RunningNormalizer
-from sb3_pvp.policies.sampling import HeadSampler
+from sb3_pvp.policies.sampling import AutoregressiveDistribution, HeadSampler
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
+AUTO = "auto"
 
 
 class AutoregressivePolicy(MaskableActorCriticPolicy):
@@ -80,7 +80,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: bool = True,
         normalize_observations: bool = True,
         future_masks: bool = False,
-        contract: str | Contract | None = "auto",
+        contract: str | Contract | None = AUTO,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -284,3 +284,28 @@ def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[
     if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
         return tuple(int(size) for size in action_space.nvec)
     raise ValueError(f"AutoregressivePolicy needs a Discrete or MultiDiscrete action space, not {action_space}")
+
+
+def find_contract(
+    name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
+) -> Contract | None:
+    """The contract of that name or file; for ``"auto"`` the registered one with these heads and observations, if any.
+
+    A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        seen = head_sizes, features.num_public // features.num_frames
+        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
+        if len(fitting) > 1:
+            names = ", ".join(each.name for each in fitting)
+            raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
+        return fitting[0] if fitting else None
+    contract = name if isinstance(name, Contract) else load_contract(name)
+    if contract.head_sizes != head_sizes:
+        raise ValueError(
+            f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
+            f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
+        )
+    return contract

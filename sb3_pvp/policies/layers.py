@@ -69,15 +69,15 @@ class Architectures:
         if not isinstance(net_arch, Mapping) or "layers" in net_arch:
             net_arch = {"pi": net_arch, "vf": net_arch}
         if set(net_arch) != {"pi", "vf"}:
-            raise ValueError(f"net_arch as a mapping needs the keys 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+            raise ValueError(f"net_arch as a mapping has the keys 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
         each = isinstance(head_arch, Sequence) and any(
             isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
         )
         if each and len(head_arch) != num_heads:
             raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
         heads = [parse_layers(head, activation) for head in (head_arch if each else [head_arch])]
-        trunk = (parse_layers(arch, activation) for arch in (given["features_arch"], net_arch["pi"], net_arch["vf"]))
-        return cls(*trunk, heads if each else heads * num_heads)
+        trunk = [parse_layers(arch, activation) for arch in (given["features_arch"], net_arch["pi"], net_arch["vf"])]
+        return cls(trunk[0], trunk[1], trunk[2], heads if each else heads * num_heads)
 
 
 def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:
