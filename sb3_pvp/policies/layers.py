@@ -34,14 +34,13 @@ class Layer:
         return self.size > 0
 
 
-def parse_layers(architecture: Architecture | None, activation: str = "relu") -> tuple[Layer, ...]:
+def parse_layers(architecture: Architecture | None, activation: str) -> tuple[Layer, ...]:
     """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation`` follows every size of the short form. Raises ``ValueError`` for
-    anything outside the grammar.
+    architecture is the identity. ``activation``, one of `ACTIVATIONS`, follows every size of the short form. Raises
+    ``ValueError`` for anything outside the grammar.
     """
-    require_known("activation", activation, ACTIVATIONS)
     if isinstance(architecture, Mapping):
         require_all_known("key of an architecture", architecture, ("layers",))
         architecture = architecture.get("layers") or ()
@@ -65,11 +64,12 @@ class Architectures:
     def of(cls, given: Mapping[str, Any], num_heads: int) -> Architectures:
         """Those in the arguments of an `AutoregressivePolicy`; raises `ValueError` as `parse_layers` does."""
         activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
+        require_known("activation", activation, ACTIVATIONS)
         net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
         if not isinstance(net_arch, Mapping) or "layers" in net_arch:
             net_arch = {"pi": net_arch, "vf": net_arch}
         if set(net_arch) != {"pi", "vf"}:
-            raise ValueError(f"net_arch as a mapping has the keys 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+            raise ValueError(f"a mapping as net_arch needs 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
         each = isinstance(head_arch, Sequence) and any(
             isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
         )
