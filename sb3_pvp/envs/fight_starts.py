@@ -45,7 +45,7 @@ class FightStarts:
             for name in given:
                 if name in _OWN_OPTIONS:
                     raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
-        rivals = [self._opponents.expected(row) for row in rows.tolist()]
+        rivals = self._opponents.expected(rows.tolist())
         seated = [not (rival.is_self and row & 1) for row, rival in zip(rows.tolist(), rivals, strict=True)]
         given_seeds = [self._unused.get(row) if seed is None else seed for row, seed in zip(rows, seeds, strict=True)]
         starting = [
@@ -53,7 +53,10 @@ class FightStarts:
             for rival, seed, given, has_seat in zip(rivals, given_seeds, options, seated, strict=True)
             if has_seat
         ]
-        self._leave(np.setdiff1d(rows[~np.array(seated)], self._seats.paired))
+        idle = np.setdiff1d(rows[~np.array(seated)], self._seats.paired)
+        leave = getattr(self._world, "leave", None)
+        if idle.size and leave is not None:  # in some worlds others would wait for them
+            leave(idle)
         alike = all(each == starting[0] and "seed" not in each for each in starting)
         self._world.reset(rows[seated], starting[0] if alike else starting)
         for row, seed, given_seed, has_seat in zip(rows.tolist(), seeds, given_seeds, seated, strict=True):
@@ -70,7 +73,7 @@ class FightStarts:
         """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
         if self._is_reviewed:
             return
-        wants = np.array([self._opponents.expected(row).is_self for row in range(self._world.num_fights)])
+        wants = np.array([rival.is_self for rival in self._opponents.expected(range(self._world.num_fights))])
         alone = np.flatnonzero(wants != np.append(wants, False)[np.arange(len(wants)) ^ 1])
         if alone.size:
             row = int(alone[0])
@@ -115,12 +118,6 @@ class FightStarts:
             first, second = given.get("seat_reset_params") or (shared, shared)
             given = {**given, "seat_reset_params": (first, {**second, **changes})}
         return {**options, **given, **({} if seed is None else {"seed": seed})}
-
-    def _leave(self, idle: NDArray[np.int64]) -> None:
-        """Nobody plays in these fights from now on; in some worlds others would wait for them."""
-        leave = getattr(self._world, "leave", None)
-        if idle.size and leave is not None:
-            leave(idle)
 
     def _pair(self) -> None:
         self._seats.pair(np.array([rival.is_self for rival in self._opponents.current]))

@@ -256,9 +256,8 @@ class Fights:
         self.opponents.set_state(state["opponents"], rivals)
         self._starts.set_state(state["starts"])
         self.set_trained_rollouts(state["trained_rollouts"])
-        self.tick = Transition.nothing(
-            self.world.num_fights, self.world.report.dtype
-        )  # the present one may be in other hands
+        # The present one may be in other hands.
+        self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
 

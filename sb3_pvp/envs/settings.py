@@ -91,8 +91,7 @@ class FightSettings:
         )
 
     def _settle(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(values)  # past the lock of a frozen dataclass
 
     @property
     def played(self) -> Contract:

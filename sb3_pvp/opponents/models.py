@@ -13,12 +13,11 @@ import torch as th
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.common.random_words import gumbel
 from sb3_pvp.contract import Contract, load_contract, registered_contracts
 from sb3_pvp.opponents.opponents import RandomOpponent
 from sb3_pvp.policies.actors import Actor, act_together, make_actor
-from sb3_pvp.policies.policy_files import PolicyFile, find_model, policy_file_of, read_policy_file
+from sb3_pvp.policies.model_files import PolicyFile, find_model, policy_file_of, read_policy_file
 
 #: So many models stay in memory although nobody fights them just now.
 CACHED_MODELS = 32
@@ -146,8 +145,8 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _made_of(file: PolicyFile) -> ModelOpponent:
-    actor = make_actor(file.policy())
-    ages = check_frame_ages(actor.frame_shape[0] if file.frame_ages is None else file.frame_ages)
+    actor = make_actor(file)
+    ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
     if len(ages) != actor.frame_shape[0]:
         raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
     return ModelOpponent(actor, file.content_hash, ages, file.game)

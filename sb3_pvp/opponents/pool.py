@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import fspath
 from pathlib import PurePath
@@ -116,9 +116,9 @@ class OpponentPool:
         self.following: list[Rival | None] = [None] * count
         self._divide()
 
-    def expected(self, fight: int) -> Rival:
-        """The rival in the next episode."""
-        return self.following[fight] or self.current[fight]
+    def expected(self, fights: Iterable[int]) -> list[Rival]:
+        """The rivals in the next episodes of these fights."""
+        return [self.following[fight] or self.current[fight] for fight in fights]
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Says who comes in the next episode; raises `ValueError`, and `FileNotFoundError`, if nobody can."""

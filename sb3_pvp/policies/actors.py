@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +13,12 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.dependencies import DependencyRules
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import AutoregressiveHeads
+from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
+from sb3_pvp.policies.layers import Architectures, make_network, output_size
+from sb3_pvp.policies.model_files import PolicyFile
+from sb3_pvp.policies.normalization import RunningNormalizer
 from sb3_pvp.policies.sampling import FirstLayer, HeadSampler
 
 
@@ -39,38 +43,64 @@ class Actor(Protocol):
         """
 
 
-def make_actor(policy: MaskableActorCriticPolicy) -> Actor:
-    """What the policy acts with, which it shares: nobody must train the policy any more.
+def make_actor(file: PolicyFile) -> Actor:
+    """What the policy in a file acts with.
 
-    Raises `ValueError` unless the policy sees ``(frames, features)``, alone or under ``"observation"``, and chooses a
-    MultiDiscrete action.
+    Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
+    ``"observation"``, and chooses a MultiDiscrete action.
     """
-    if not isinstance(policy.action_space, spaces.MultiDiscrete):
-        raise ValueError(f"the model has the actions {policy.action_space}, not one choice for each of several heads")
-    kind = AutoregressiveActor if isinstance(policy, AutoregressivePolicy) else PlainActor
-    return kind(policy)  # type: ignore[arg-type]
+    policy = None if issubclass(file.policy_class, AutoregressivePolicy) else file.policy()
+    if not isinstance(file.action_space, spaces.MultiDiscrete):
+        raise ValueError(f"the model has the actions {file.action_space}, not one choice for each of several heads")
+    frame_shape = _frame_shape(file.observation_space)
+    head_sizes = tuple(file.action_space.nvec.tolist())
+    if policy is not None:
+        return PlainActor(policy, frame_shape, head_sizes)
+    with file.making():
+        return AutoregressiveActor(frame_shape, head_sizes, file.arguments, file.weights())
 
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with.
+    """What an `AutoregressivePolicy` acts with, without its critic and its optimiser.
+
+    Args:
+        frame_shape: see `Actor`.
+        head_sizes: see `Actor`.
+        arguments: what the policy was made with.
+        weights: its parameters and statistics.
 
     Attributes:
         direct: its heads, if none has hidden layers.
     """
 
-    def __init__(self, policy: AutoregressivePolicy) -> None:
-        self.frame_shape = _frame_shape(policy.observation_space)
-        self.head_sizes = policy.head_sizes
-        features = policy.features
-        normalizer, width = policy.observation_normalizer, self.frame_shape[1]
-        self.mean, self.scale = normalizer.mean[:width].clone(), normalizer.scale()[:width].clone()
-        self.clip = normalizer.clip
-        self.normalize = features.normalize
+    def __init__(
+        self,
+        frame_shape: tuple[int, int],
+        head_sizes: tuple[int, ...],
+        arguments: Mapping[str, Any],
+        weights: Mapping[str, th.Tensor],
+    ) -> None:
+        self.frame_shape, self.head_sizes = frame_shape, head_sizes
+        given = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | dict(arguments)
+        layers = Architectures.of(given, len(head_sizes))
+        flags = [bool(given[flag]) for flag in HEAD_FLAGS]
+        widths = [frame_shape[0] * frame_shape[1]]
+        for part in (layers.features, layers.actor):
+            widths.append(output_size(widths[-1], part))
+        normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
+        extractor, actor = make_network(widths[0], layers.features), make_network(widths[1], layers.actor)
+        heads = AutoregressiveHeads(widths[2], DependencyRules(head_sizes), layers.heads, *flags)
+        # Named as in the policy whose weights they get.
+        features = nn.ModuleDict({"normalizer": normalizer})
+        parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
+        network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
+        network.load_state_dict({name: weights[name] for name in network.state_dict()})
+        self.normalize, self.clip = bool(given["normalize_observations"]), normalizer.clip
+        self.mean, self.scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
         # What acts on few rows at a time spends much of it in the calls of modules.
-        self._trunk = [_step(layer) for part in (policy.extractors[0], policy.actor) for layer in part.children()]
-        self.heads = policy.heads.requires_grad_(False)
-        self._sampler = HeadSampler(self.heads)
-        self.direct = None if self.heads.groups else DirectHeads(self.heads, self._sampler.direct_layer())
+        self._trunk = [_step(layer) for layer in (*extractor, *actor)]
+        self._sampler = HeadSampler(heads)
+        self.direct = None if heads.groups else DirectHeads(heads, self._sampler.direct_layer())
 
     @th.inference_mode()
     def latent(self, observations: th.Tensor) -> th.Tensor:
@@ -93,10 +123,10 @@ class AutoregressiveActor:
 class PlainActor:
     """What any other masked policy acts with: independent heads."""
 
-    def __init__(self, policy: MaskableActorCriticPolicy) -> None:
-        self.frame_shape = _frame_shape(policy.observation_space)
-        self.head_sizes = tuple(int(size) for size in policy.action_space.nvec)  # type: ignore[attr-defined]
-        self._policy = policy
+    def __init__(
+        self, policy: MaskableActorCriticPolicy, frame_shape: tuple[int, int], head_sizes: tuple[int, ...]
+    ) -> None:
+        self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
         self._space = policy.observation_space
 
     @th.inference_mode()

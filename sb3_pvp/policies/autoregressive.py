@@ -15,18 +15,17 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
-from sb3_pvp.contract import Contract
-from sb3_pvp.policies.contracts import find_contract
+from sb3_pvp.contract import Contract, load_contract
+from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.policies.dependencies import DependencyRules
-from sb3_pvp.policies.distribution import AutoregressiveDistribution
 from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
-from sb3_pvp.policies.heads import AutoregressiveHeads
-from sb3_pvp.policies.layers import Architecture, Layer, make_network, output_size, parse_layers
+from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
+from sb3_pvp.policies.layers import Architecture, Architectures, make_network, output_size
 from sb3_pvp.policies.normalization import RunningNormalizer
-from sb3_pvp.policies.sampling import HeadSampler
+from sb3_pvp.policies.sampling import AutoregressiveDistribution, HeadSampler
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
-DEFAULT_ARCHITECTURE = (64, 64)
+AUTO = "auto"
 
 
 class AutoregressivePolicy(MaskableActorCriticPolicy):
@@ -81,7 +80,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: bool = True,
         normalize_observations: bool = True,
         future_masks: bool = False,
-        contract: str | Contract | None = "auto",
+        contract: str | Contract | None = AUTO,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -110,28 +109,25 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         given, extractor = self._arguments, self.features
         self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
-        before = parse_layers(given["features_arch"], given["activation"])
-        actor, critic = (parse_layers(arch, given["activation"]) for arch in _actor_and_critic(given["net_arch"]))
+        layers = Architectures.of(given, len(self.head_sizes))
         shared = bool(given["share_features_extractor"])
         if shared and extractor.has_privileged:
             raise ValueError(
                 "share_features_extractor=True would show the privileged part to the actor; leave it False"
             )
-        of_actor = make_network(extractor.num_public, before)
-        of_critic = of_actor if shared else make_network(extractor.features_dim, before)
+        of_actor = make_network(extractor.num_public, layers.features)
+        of_critic = of_actor if shared else make_network(extractor.features_dim, layers.features)
         self.extractors = nn.ModuleList([of_actor, of_critic])
-        widths = [output_size(width, before) for width in (extractor.num_public, extractor.features_dim)]
-        self.actor, self.critic = make_network(widths[0], actor), make_network(widths[1], critic)
-        self.value_net = nn.Linear(output_size(widths[1], critic), 1)
+        widths = [output_size(width, layers.features) for width in (extractor.num_public, extractor.features_dim)]
+        self.actor, self.critic = make_network(widths[0], layers.actor), make_network(widths[1], layers.critic)
+        self.value_net = nn.Linear(output_size(widths[1], layers.critic), 1)
         self.action_net = AutoregressiveHeads(
-            output_size(widths[0], actor),
-            self.rules,
-            _head_layers(given["head_arch"], given["activation"], len(self.head_sizes)),
-            *(bool(given[name]) for name in ("autoregressive", "normalize_actions", "future_masks")),
+            output_size(widths[0], layers.actor), self.rules, layers.heads, *(bool(given[flag]) for flag in HEAD_FLAGS)
         )
+        self.action_net.initialize()
         self._sampler = HeadSampler(self.action_net)
         self.action_dist = AutoregressiveDistribution(self.action_net, self._sampler)
-        # Orthogonal weights, zero biases (training.md §3.9); the heads have done that for themselves.
+        # Orthogonal weights, zero biases (training.md §3.9).
         gains = {self.extractors: sqrt(2), self.actor: sqrt(2), self.critic: sqrt(2), self.value_net: 1}
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
@@ -290,22 +286,26 @@ def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[
     raise ValueError(f"AutoregressivePolicy needs a Discrete or MultiDiscrete action space, not {action_space}")
 
 
-def _actor_and_critic(net_arch: Any) -> tuple[Architecture, Architecture]:
-    net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
-    if not isinstance(net_arch, Mapping) or "layers" in net_arch:
-        return net_arch, net_arch
-    if set(net_arch) != {"pi", "vf"}:
-        raise ValueError(f"net_arch as a mapping needs the keys 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
-    return net_arch["pi"], net_arch["vf"]
+def find_contract(
+    name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
+) -> Contract | None:
+    """The contract of that name or file; for ``"auto"`` the registered one with these heads and observations, if any.
 
-
-def _head_layers(head_arch: Any, activation: str, num_heads: int) -> list[tuple[Layer, ...]]:
-    """The layers of each head: a list of architectures has one for each, everything else is one for all."""
-    each = isinstance(head_arch, Sequence) and any(
-        isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
-    )
-    if not each:
-        return [parse_layers(head_arch, activation)] * num_heads
-    if len(head_arch) != num_heads:
-        raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
-    return [parse_layers(architecture, activation) for architecture in head_arch]
+    A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        seen = head_sizes, features.num_public // features.num_frames
+        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
+        if len(fitting) > 1:
+            names = ", ".join(each.name for each in fitting)
+            raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
+        return fitting[0] if fitting else None
+    contract = name if isinstance(name, Contract) else load_contract(name)
+    if contract.head_sizes != head_sizes:
+        raise ValueError(
+            f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
+            f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
+        )
+    return contract

@@ -17,6 +17,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "ge
 _DROPOUT = Kind[float](Annotated[float, Field(ge=0, lt=1)], "a number from 0 to below 1")
 #: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
 Architecture = Sequence[int] | Mapping[str, Any]
+DEFAULT_ARCHITECTURE = (64, 64)
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,13 @@ class Layer:
         return self.size > 0
 
 
-def parse_layers(architecture: Architecture | None, activation: str = "relu") -> tuple[Layer, ...]:
+def parse_layers(architecture: Architecture | None, activation: str) -> tuple[Layer, ...]:
     """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation`` follows every size of the short form. Raises ``ValueError`` for
-    anything outside the grammar.
+    architecture is the identity. ``activation``, one of `ACTIVATIONS`, follows every size of the short form. Raises
+    ``ValueError`` for anything outside the grammar.
     """
-    require_known("activation", activation, ACTIVATIONS)
     if isinstance(architecture, Mapping):
         require_all_known("key of an architecture", architecture, ("layers",))
         architecture = architecture.get("layers") or ()
@@ -49,6 +49,35 @@ def parse_layers(architecture: Architecture | None, activation: str = "relu") ->
         for item in architecture or ()
     )
     return tuple(chain.from_iterable(parsed))
+
+
+@dataclass(frozen=True)
+class Architectures:
+    """The layers of a policy's networks: before actor and critic, of these two, and of each head before its logits."""
+
+    features: tuple[Layer, ...]
+    actor: tuple[Layer, ...]
+    critic: tuple[Layer, ...]
+    heads: Sequence[tuple[Layer, ...]]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], num_heads: int) -> Architectures:
+        """Those in the arguments of an `AutoregressivePolicy`; raises `ValueError` as `parse_layers` does."""
+        activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
+        require_known("activation", activation, ACTIVATIONS)
+        net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
+        if not isinstance(net_arch, Mapping) or "layers" in net_arch:
+            net_arch = {"pi": net_arch, "vf": net_arch}
+        if set(net_arch) != {"pi", "vf"}:
+            raise ValueError(f"a mapping as net_arch needs 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+        each = isinstance(head_arch, Sequence) and any(
+            isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
+        )
+        if each and len(head_arch) != num_heads:
+            raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
+        heads = [parse_layers(head, activation) for head in (head_arch if each else [head_arch])]
+        trunk = [parse_layers(arch, activation) for arch in (given["features_arch"], net_arch["pi"], net_arch["vf"])]
+        return cls(trunk[0], trunk[1], trunk[2], heads if each else heads * num_heads)
 
 
 def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:

@@ -10,8 +10,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.game import Game, find_game, game_names
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.contracts import AUTO, find_contract
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 
 # What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
 # global random generators back to where they were when that fighter's training began.

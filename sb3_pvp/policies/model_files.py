@@ -1,20 +1,27 @@
-"""Model files with what acting needs, and no more."""
+"""Models in files: the policy alone, for those who only act, and files without what only training needs."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch as th
+from gymnasium import Space
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
 
-_DATA, _OPTIMIZER = "data", "policy.optimizer.pth"
+_DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
+_PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 
 #: What a model's file has besides, and only training needs.
 TRAINING_ONLY = (
@@ -26,6 +33,99 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
+
+
+class PolicyFile:
+    """What a model's file holds of its policy; unpickled, so only read files that you trust.
+
+    Args:
+        file: the zip.
+        name: what errors call it.
+
+    Attributes:
+        policy_class: its class.
+        arguments: what it is made with besides spaces.
+        observation_space: what the policy was trained to see.
+        action_space: what it chooses from.
+        content_hash: equal for files with the same policy, whatever else they hold, in any process.
+        frame_ages: the frames that the policy was trained with, if the file tells.
+        game: what it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
+
+    Raises:
+        ValueError: if it is no model's file, or one whose policy cannot be made here.
+    """
+
+    def __init__(self, file: Path | io.BytesIO, name: str) -> None:
+        self.name = name
+        try:
+            with ZipFile(file) as archive:
+                data: dict[str, Any] = json.loads(archive.read(_DATA))
+                self._weights = archive.read(_WEIGHTS)
+        except (BadZipFile, KeyError, ValueError) as error:
+            raise ValueError(f"{name} is not a model: models are zip files written by model.save()") from error
+        with self.making():
+            wanted = (*_PARTS, "frame_ages", "game")
+            parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
+            made_of = [parts[part] for part in _PARTS]
+            # Pickles of equal spaces differ; what they look like does not.
+            self.content_hash = hashlib.sha256(repr(made_of).encode() + self._weights).hexdigest()
+        self.policy_class: type = made_of[0]
+        self.observation_space: Space[Any] = made_of[1]
+        self.action_space: Space[Any] = made_of[2]
+        self.arguments: dict[str, Any] = {key: value for key, value in made_of[3].items() if key != "device"}
+        ages = parts.get("frame_ages")
+        self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
+        self.game: str | None = parts.get("game")
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Where something is made of the file: the global random generators are left alone (a fresh network draws
+        weights before it gets its own), and whatever goes wrong is a `ValueError` that names the file."""
+        try:
+            with th.random.fork_rng(devices=[]):
+                yield
+        except Exception as error:
+            raise ValueError(f"{self.name} is not a model of MaskablePPO: {error}") from error
+
+    def weights(self) -> dict[str, th.Tensor]:
+        """Its parameters and statistics by name, on the CPU."""
+        weights: dict[str, th.Tensor] = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
+        return weights
+
+    def policy(self) -> MaskableActorCriticPolicy:
+        """The policy on the CPU, ready to act; raises ``ValueError`` if it is not to be had or none of MaskablePPO."""
+        with self.making():
+            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+            policy.load_state_dict(self.weights())
+        if not isinstance(policy, MaskableActorCriticPolicy):
+            raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
+        policy.set_training_mode(False)
+        return policy
+
+
+def find_model(path: str | Path) -> Path:
+    """The model's file, whose suffix ``.zip`` may be left out; raises ``FileNotFoundError`` if there is none."""
+    given = Path(path)
+    for candidate in (given, given.with_name(f"{given.name}.zip")):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"There is no model file {path}")
+
+
+def read_policy_file(path: str | Path) -> PolicyFile:
+    """Reads a file that ``model.save()`` wrote.
+
+    Raises ``FileNotFoundError``, or ``ValueError`` if it is no such file.
+    """
+    path = find_model(path)
+    return PolicyFile(path, str(path))
+
+
+def policy_file_of(model: BaseAlgorithm) -> PolicyFile:
+    """What a file of this model would hold now."""
+    file = io.BytesIO()
+    model.save(file, exclude=["training_state"])
+    return PolicyFile(file, type(model).__name__)
 
 
 def save_weights(model: BaseAlgorithm, path: Path) -> None:
@@ -43,44 +143,40 @@ def save_weights(model: BaseAlgorithm, path: Path) -> None:
 
 def strip(path: Path) -> None:
     """Takes out of a model's file what `save_weights` leaves out; nothing in it is unpickled, and all is atomic."""
-    with zipfile.ZipFile(path) as full, replacing(path) as partial, zipfile.ZipFile(partial, "w") as stripped:
+    with ZipFile(path) as full, replacing(path) as partial, ZipFile(partial, "w") as stripped:
         for entry in full.infolist():
             content = full.read(entry)
             if entry.filename == _DATA:
-                content = _without_training(content)
+                kept = {name: value for name, value in json.loads(content).items() if name not in TRAINING_ONLY}
+                content = json.dumps(kept, indent=4).encode()
             elif entry.filename == _OPTIMIZER:
-                content = _without_gathered(content)
+                buffer = io.BytesIO()
+                th.save(_optimizer_state(content) | {"state": {}}, buffer)
+                content = buffer.getvalue()
             stripped.writestr(entry, content)
 
 
 def is_stripped(path: Path) -> bool:
     """Whether `strip` would find nothing more to take out of a model's file."""
-    with zipfile.ZipFile(path) as file:
+    with ZipFile(path) as file:
         has_gathered = _OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(_OPTIMIZER))["state"])
         return not has_gathered and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
 
 
 def has_training_state(path: Path) -> bool:
     """Whether the model in a file can go on exactly where it was saved; nothing is unpickled."""
-    with zipfile.ZipFile(path) as file:
-        return json.loads(file.read(_DATA)).get("training_state") is not None
+    return _data(path).get("training_state") is not None
 
 
 def steps_of(path: Path) -> int:
     """How many steps the model in a file was trained for; nothing is unpickled."""
-    with zipfile.ZipFile(path) as file:
-        return int(json.loads(file.read(_DATA))["num_timesteps"])
+    return int(_data(path)["num_timesteps"])
 
 
-def _without_training(data: bytes) -> bytes:
-    kept = {name: value for name, value in json.loads(data).items() if name not in TRAINING_ONLY}
-    return json.dumps(kept, indent=4).encode()
-
-
-def _without_gathered(optimizer: bytes) -> bytes:
-    buffer = io.BytesIO()
-    th.save(_optimizer_state(optimizer) | {"state": {}}, buffer)
-    return buffer.getvalue()
+def _data(path: Path) -> dict[str, Any]:
+    with ZipFile(path) as file:
+        data: dict[str, Any] = json.loads(file.read(_DATA))
+        return data
 
 
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch as th
+from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
 from torch import nn
 
-from sb3_pvp.policies.head_groups import BatchedLinear, HeadGroup
-from sb3_pvp.policies.heads import AutoregressiveHeads
+from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, HeadGroup
 
 # From this share of rows on, picking rows costs more than it saves.
 DENSE_SHARE = 0.75
@@ -168,7 +169,10 @@ class HeadSampler:
         weight[entries], bias = direct.weight, direct.bias.new_zeros(rules.num_flat)
         bias[entries] = direct.bias
         self._direct = self._first_layer(weight.T, bias, (rules.membership @ self._heads.visible).T)
-        self._networks = [self._make_network(head) for head in range(len(rules.head_sizes))]
+        groups = {head: group for group in self._heads.groups for head in group.heads}
+        self._networks = [
+            self._make_network(head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
+        ]
         self._any_network = any(self._networks)
         self._asks, effects = rules.has_any, [rules.forbids * rules.penalties]
         if direct.heads:
@@ -188,15 +192,11 @@ class HeadSampler:
         if not heads.autoregressive:
             return FirstLayer(of_latent, bias.clone(), None, masks)
         # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
-        nothing, everything = (heads.encode(weight.new_full((1, flat), value))[0] for value in (0.0, 1.0))
+        nothing, everything = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
         choices = of_extra[:flat] * (everything - nothing)[:, None]
         return FirstLayer(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
 
-    def _make_network(self, head: int) -> _Network | None:
-        """The network of a head, if it has hidden layers."""
-        group: HeadGroup | None = next((group for group in self._heads.groups if head in group.heads), None)
-        if group is None:
-            return None
+    def _make_network(self, head: int, group: HeadGroup) -> _Network:
         index, linear = group.heads.index(head), group.linear_layers()
         first = self._first_layer(linear[0].weight[index], linear[0].bias[index, 0], self._heads.visible[head][:, None])
         modules = [module for module in group.network if not isinstance(module, nn.Dropout)]  # acting leaves none out
@@ -218,3 +218,57 @@ def _add_where_choice(
     if len(rows) > DENSE_SHARE * len(penalties):
         return penalties + network(latent, chosen, masks)
     return penalties.index_add(0, rows, network(latent[rows], chosen[rows], masks[rows])) if len(rows) else penalties
+
+
+class AutoregressiveDistribution(MaskableDistribution):
+    """The joint distribution of all heads behind the face that sb3-contrib's policies give theirs.
+
+    It is made from the trunk's output ``(batch, num_inputs)``. Everything is allowed until `apply_masking`. Entropies
+    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    """
+
+    _entropies: th.Tensor
+
+    def __init__(self, heads: AutoregressiveHeads, sampler: HeadSampler) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._heads, self._sampler = heads, sampler
+
+    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        return self._heads
+
+    def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
+        self._latent = latent
+        self.apply_masking(None)
+        return self
+
+    def apply_masking(self, masks: MaybeMasks) -> None:
+        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
+        shape = (len(self._latent), self._heads.rules.num_flat)
+        allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
+        self._masks = allowed.to(self._latent.device).bool().reshape(shape)
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        actions = actions.long().reshape(len(self._latent), -1)
+        log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
+        joint: th.Tensor = log_probs.sum(1)
+        return joint
+
+    def entropy(self) -> th.Tensor:
+        joint: th.Tensor = self._entropies.sum(1)
+        return joint
+
+    def sample(self) -> th.Tensor:
+        return self.get_actions(deterministic=False)
+
+    def mode(self) -> th.Tensor:
+        return self.get_actions(deterministic=True)
+
+    def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
+        return self._sampler.act(self._latent, self._masks, deterministic)[0]
+
+    def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        return self.proba_distribution(latent).get_actions(deterministic)
+
+    def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actions = self.actions_from_params(latent)
+        return actions, self.log_prob(actions)

@@ -20,7 +20,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.policy_files import read_policy_file
+from sb3_pvp.policies.model_files import read_policy_file
 from sb3_pvp.selfplay import League
 
 #: Called in every step of a run with the number of steps that its process has done.

@@ -8,7 +8,8 @@ import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.policies.actors import act_together, make_actor
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.actors import AutoregressiveActor, act_together
 from tests.contract.random_contracts import contracts
 from tests.policies.random_policies import Case, cases, randomize
 
@@ -17,12 +18,17 @@ def expected(case: Case, noise: th.Tensor) -> th.Tensor:
     return case.policy._sampler.choose(case.latent(), case.masks, noise)
 
 
+def actor_of(policy: AutoregressivePolicy) -> AutoregressiveActor:
+    space = policy.observation_space["observation"]  # type: ignore[index]
+    return AutoregressiveActor(space.shape, policy.head_sizes, policy._arguments, policy.state_dict())
+
+
 @settings(deadline=None, max_examples=60)
 @given(case=cases(contracts()), seed=st.integers(0, 2**31))
 def test_an_actor_chooses_as_its_policy(case: Case, seed: int) -> None:
     generator = th.Generator().manual_seed(seed)
     noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
-    actor, seen = make_actor(case.policy), case.observations["observation"]
+    actor, seen = actor_of(case.policy), case.observations["observation"]
     assert th.equal(actor.act(seen, case.masks, noise), expected(case, noise))
     greedy, _ = case.policy._sampler.act(case.latent(), case.masks, deterministic=True)
     assert th.equal(actor.act(seen, case.masks, th.zeros_like(noise)), greedy)
@@ -34,7 +40,7 @@ def test_actors_together_choose_as_each_of_them(case: Case, seed: int) -> None:
     generator = th.Generator().manual_seed(seed)
     policies = [case.policy, copy.deepcopy(case.policy)]
     randomize(policies[1], generator)
-    actors = [make_actor(policy) for policy in policies]
+    actors = [actor_of(policy) for policy in policies]
     noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
     seen, counts = case.observations["observation"], [2, 3]
     parts = list(zip(th.split(seen, counts), th.split(case.masks, counts), th.split(noise, counts), strict=True))
