@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import time
@@ -12,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run
-from sb3_pvp.callbacks.run_league import register
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.run_league import path_in_run
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.evaluation import FIELDS
 
@@ -52,18 +51,12 @@ class EpisodeMetricsCallback(PvpCallback):
         self._counts = {name: np.zeros(count, np.int64) for name in _COUNTS}
         self._rewards, self._opponents = np.zeros(count), [""] * count
         self._flushed = time.monotonic()
-        register(self.model, "episode_metrics", self)
-
-    def get_state(self) -> dict[str, Any]:
-        """All counts."""
-        return copy.deepcopy({"counts": self._counts, "rewards": self._rewards, "opponents": self._opponents})
+        self._resume_with_model("episode_metrics", "_counts", "_rewards", "_opponents")
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Goes back to the moment of `get_state`; does nothing if the number of environments has changed."""
         if len(state["opponents"]) == len(self._opponents):
-            self._counts, self._rewards, self._opponents = (
-                copy.deepcopy(state[name]) for name in ("counts", "rewards", "opponents")
-            )
+            super().set_state(state, same_episodes)
 
     def _on_step(self) -> bool:
         self._counts["total_steps"] += 1

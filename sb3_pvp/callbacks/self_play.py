@@ -14,7 +14,7 @@ from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
 from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, register, shared_league, use_match_maker
+from sb3_pvp.callbacks.run_league import learner, shared_league
 from sb3_pvp.callbacks.self_play_metrics import past_figures, record_past_histograms, rollouts_of, win_figures
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
@@ -99,15 +99,17 @@ class SelfPlayCallback(PvpCallback):
         self._past_of, self._latest_of, self._histograms = past_of, latest_of, histograms
 
     def _init_callback(self) -> None:
-        self._run = shared_league(self.model, self._directory)
+        self._league = shared_league(self.model, self._directory)
         if self._past_of is None:
-            use_match_maker(self._run, self.model, self.match_maker)
+            if trained_rollouts(self.model) > 0:
+                League(self._league.folder, self.match_maker)  # which takes up what it has learned there before
+            self._league.match_maker = self.match_maker
         seed = self._seed if self._seed is not None else getattr(self.model, "seed", None)
         self._rng = np.random.default_rng(seed)
         self._sources: dict[str, OpponentSource] = {}
         self._chances: dict[str, float] = {}
         self._running: list[Seat] | None = None
-        register(self.model, "self_play", self)
+        self._resume_with_model("self_play")
 
     def _on_training_start(self) -> None:
         if not self.training_env.has_attr("set_opponent"):
@@ -185,7 +187,7 @@ class SelfPlayCallback(PvpCallback):
         if kind == TARGET:
             return Targets(self._targets)
         folder = self._past_of if kind == PAST else self._latest_of
-        league = self._run.league if folder is None else League.existing(folder)
+        league = self._league if folder is None else League.existing(folder)
         label = "" if folder is None else label_of(league)
         if kind == LATEST:
             return LatestPlayer(league, label)
