@@ -73,7 +73,6 @@ class EvaluationCallback(PvpCallback):
         n_eval_episodes: fights of each.
         n_envs: rows of the environment, at most.
         env: that environment, or what it has otherwise than the training environment (`EvaluationFights`).
-        verbose: as in SB3.
     """
 
     def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:

@@ -29,7 +29,6 @@ class EloCallback(PvpCallback):
 
     Args:
         directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.

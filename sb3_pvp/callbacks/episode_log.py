@@ -35,7 +35,6 @@ class EpisodeLogCallback(PvpCallback):
         statistics: which statistics of an episode are kept, of ``count``, ``sum``, ``mean``, ``min``, ``max``, ``std``.
             Each takes about a kilobyte and a half per fight: with one an hour of self-play fills 200 MB.
         path: of the file; ``None``: ``episodes.jsonl`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for an unknown statistic; at the start of training, if nobody knows the folder of the run.

@@ -35,7 +35,6 @@ class EpisodeMetricsCallback(PvpCallback):
     Args:
         path: of the file; ``None``: ``environments.csv`` in the folder of the run.
         flush_seconds: it is written at most so often, and at the end.
-        verbose: as in SB3.
 
     Raises:
         ValueError: at the start of training, if nobody knows the folder of the run.

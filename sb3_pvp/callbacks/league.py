@@ -50,7 +50,6 @@ class LeagueCallback(PvpCallback):
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
         pictures_every: roll-outs between pictures and leaderboards.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for impossible values; and at the start of training, if the league is that of another run.

@@ -42,7 +42,6 @@ class NoveltyRewardCallback(PvpCallback):
     Args:
         scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).
         histogram: also log the histogram ``rollout/novelty``.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for a bad schedule; and at the start of training, if the policy keeps no statistics.

@@ -34,17 +34,11 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A fighter with a known rating.
-
-    Attributes:
-        player: who.
-        opponent: what environments take as ``opponent``.
-        rating: Elo.
-    """
+    """A fighter with a known rating."""
 
     player: Player
-    opponent: str
-    rating: float
+    opponent: str  #: What environments take as such.
+    rating: float  #: Elo.
 
 
 class ReferenceRatingCallback(EvaluationCallback):

@@ -60,7 +60,6 @@ class SelfPlayCallback(PvpCallback):
         directory: of the league; ``None``: ``league`` in the folder of the run.
         seed: of the choices; ``None``: that of the model, or by chance if it has none.
         histograms: also log histograms of qualities and probabilities.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for impossible values, at once; and in training if the rows cannot be divided, the environment has

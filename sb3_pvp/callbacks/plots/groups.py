@@ -29,13 +29,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Band:
-    """What runs show together.
+    """What so many runs show together; all arrays are ``(n,)``.
 
-    Attributes:
-        steps, center: ``(n,)``; the center is the interquartile mean, which is the mean of fewer than four runs.
-        low, high: its 95 % interval ``(n,)``, by bootstrapping over runs; of a single run, its own interval, or the
-            center itself.
-        num_runs: how many.
+    The center is the interquartile mean, which is the mean of fewer than four runs. From ``low`` to ``high`` goes its
+    95 % interval, by bootstrapping over runs; of a single run, its own interval, or the center itself.
     """
 
     steps: NDArray[np.float64]
