@@ -162,8 +162,7 @@ class SelfPlayCallback(PvpCallback):
             self._outcomes.setdefault(kind, []).append(outcome)
             source = self._sources.get(kind)
             if isinstance(source, PastPlayers) and name is not None:
-                source.record(name, outcome)
-                rollouts = rollouts_of(self.model, source.step_of(name))
+                rollouts = rollouts_of(self.model, source.record(name, outcome))
                 self._target_rollouts += [] if rollouts is None else [rollouts]
         self._running[row], self._next[row] = self._next[row], self._assign(row)
 
@@ -196,10 +195,8 @@ class SelfPlayCallback(PvpCallback):
 
     def _row_options(self, row: int, time: int) -> dict[str, Any]:
         kind = self._kinds[row]
-        if kind not in self._options:
-            return {}
-        position = row - self._kinds.index(kind)
-        return self._options[kind].of_row(position, self._kinds.count(kind), time, self._rng)
+        position, count = row - self._kinds.index(kind), self._kinds.count(kind)
+        return self._options[kind].of_row(position, count, time, self._rng) if kind in self._options else {}
 
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""
