@@ -66,14 +66,7 @@ class Every:
 
 
 class EvaluationCallback(PvpCallback):
-    """Lets the learner fight now and then, beside the training.
-
-    Args:
-        eval_freq: roll-outs between evaluations; the first is at once.
-        n_eval_episodes: fights of each.
-        n_envs: rows of the environment, at most.
-        env: that environment, or what it has otherwise than the training environment (`EvaluationFights`).
-    """
+    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` roll-outs."""
 
     def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
         super().__init__(verbose)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.run_league import path_in_run
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS
 
 #: The file in the folder of the run.
@@ -83,6 +82,5 @@ class EpisodeMetricsCallback(PvpCallback):
             [row, opponent, now, *numbers, f"{mean:.6g}"]
             for row, (opponent, numbers, mean) in enumerate(zip(self._opponents, counts, means.tolist(), strict=True))
         ]
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
-        write_atomically(self._path, text.getvalue())
+        with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])

@@ -127,8 +127,7 @@ class LeagueCallback(PvpCallback):
     def _tell_what_is_fought(self) -> None:
         """For matches after the training, which should be of the same kind."""
         env = self.training_env
-        kind = env.get_attr("kind_of_fights", indices=[0])[0] if env.has_attr("kind_of_fights") else None
-        if kind is not None:
+        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
             self._league.set_fights(**kind)
 
     def _publish(self) -> None:
@@ -144,5 +143,4 @@ class LeagueCallback(PvpCallback):
     def _check_fresh(self) -> None:
         """A new learner must not go on with the players and matches of another one, whose names it would take."""
         known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
-        steps = max((each.age for each in known if each.name == LEARNER), default=0)
-        refuse_another_run(self.model, self._league.folder, steps)
+        refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -56,14 +56,15 @@ def goes_on(model: BaseAlgorithm) -> bool:
     return model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
 
 
-def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: int) -> None:
-    """Raises `ValueError` if the model begins a run where another one, which came so far, has kept something.
+def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: Iterable[int]) -> None:
+    """Raises `ValueError` if the model begins a run where another one has kept something after so many ``steps``.
 
     Their players and files would have the same names.
     """
-    if steps > 0 and not goes_on(model):
+    furthest = max(steps, default=0)
+    if furthest > 0 and not goes_on(model):
         raise ValueError(
-            f"{kept} is of another run, which came as far as {steps} steps: go on with that one, from its checkpoint "
+            f"{kept} is of another run, which came as far as {furthest} steps: go on with that one, from its checkpoint "
             "or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
         )
 

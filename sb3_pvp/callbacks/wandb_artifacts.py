@@ -100,16 +100,7 @@ class WandbArtifactsCallback(PvpCallback):
 
 
 def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file as a new version of an artifact.
-
-    Args:
-        run: an open W&B run.
-        name: of the artifact.
-        path: the model's zip file; it may change afterwards.
-        alias: what the version is called.
-        steps: what the model was trained for.
-        standing: how strong it is, if that is known.
-    """
+    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
     import wandb
 
     known: dict[str, Any] = {} if standing is None else {name: getattr(standing, own) for name, own in _RATINGS.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import told_apart
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import refuse_another_run, run_folder, shared_league
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
@@ -89,8 +88,7 @@ class WinRateEvalCallback(EvaluationCallback):
     def _init_callback(self) -> None:
         super()._init_callback()
         self._path = run_folder(self.model) / EVALUATIONS
-        steps = max((int(row["steps"]) for row in read_rows(self._path)), default=0)
-        refuse_another_run(self.model, self._path, steps)
+        refuse_another_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_of_league, self._labels)):
             self._league = shared_league(self.model, self._directory)
 
@@ -116,11 +114,10 @@ class WinRateEvalCallback(EvaluationCallback):
             rows.append(dict(zip(_COLUMNS, told, strict=True)))
             if self.verbose:
                 print(f"{self.num_timesteps} steps, against {choice.label}: won {figures['win_rate']:.1%}")
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(self._path, text.getvalue())
+        with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
     def _choice(self, opponent: str | Path) -> OpponentChoice | None:
         """Who that is now; ``None`` if nobody."""

@@ -82,13 +82,9 @@ def summarize(curves: Sequence[Curve], seed: int = 0) -> Band:
 
 
 def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
-    """Draws a line with its 95 % interval for each label.
+    """Draws a line with its 95 % interval for each label, as a picture of the kind that its suffix says.
 
-    Args:
-        path: the picture; its suffix says which kind, such as ``.png`` or ``.svg``.
-        bands: by label.
-        title: of the vertical axis.
-        share: the values lie between 0 and 1.
+    The ``title`` is that of the vertical axis; with ``share`` the values lie between 0 and 1.
     """
     from matplotlib.figure import Figure
 
