@@ -64,8 +64,8 @@ def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: Iterable[int]) -
     furthest = max(steps, default=0)
     if furthest > 0 and not goes_on(model):
         raise ValueError(
-            f"{kept} is of another run, which came as far as {furthest} steps: go on with that one, from its checkpoint "
-            "or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
+            f"{kept} is of another run, which came as far as {furthest} steps: go on with that one, from its "
+            "checkpoint or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
         )
 
 
