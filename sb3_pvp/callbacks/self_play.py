@@ -15,7 +15,7 @@ from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET
 from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import learner, shared_league
-from sb3_pvp.callbacks.self_play_metrics import past_figures, record_past_histograms, rollouts_of, win_figures
+from sb3_pvp.callbacks.self_play_metrics import record_past, rollouts_of, win_figures
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.envs import PvpVecEnv
@@ -171,10 +171,7 @@ class SelfPlayCallback(PvpCallback):
             for name, value in win_figures(outcomes).items() if kind != SELF else ():
                 self.logger.record(f"selfplay/{kind}_{name}", value)
         if PAST in self._kinds:
-            for tag, value in past_figures(self.match_maker).items():
-                self.logger.record(f"selfplay/{tag}", value, exclude="stdout")
-            if self._histograms:
-                record_past_histograms(self.logger, self.match_maker)
+            record_past(self.logger, self.match_maker, self._histograms)
         own = rollouts_of(self.model, self._steps_before)
         if self._target_rollouts and own is not None:
             mean = float(np.mean(self._target_rollouts))
