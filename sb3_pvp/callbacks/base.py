@@ -27,12 +27,12 @@ class PvpCallback(BaseCallback):
 
     def get_state(self) -> dict[str, Any]:
         """Where it stands between two roll-outs."""
-        return {name.lstrip("_"): copy.deepcopy(getattr(self, name)) for name in self._resumed}
+        return {name.removeprefix("_"): copy.deepcopy(getattr(self, name)) for name in self._resumed}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Goes back to the moment of `get_state`."""
         for name in self._resumed:
-            setattr(self, name, copy.deepcopy(state[name.lstrip("_")]))
+            setattr(self, name, copy.deepcopy(state[name.removeprefix("_")]))
 
     def _on_step(self) -> bool:
         for row in np.flatnonzero(self.locals["dones"]).tolist():
@@ -53,7 +53,7 @@ class PvpCallback(BaseCallback):
 
 
 class Every:
-    """Tells when the next time is of what is done every so many roll-outs, a number or a schedule (``name``)."""
+    """Tells when to do again what is done every so many roll-outs: a number or a schedule, an argument ``name``."""
 
     def __init__(self, name: str, rollouts: Any) -> None:
         self._name, self._schedule = name, parse_schedule(rollouts)
