@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import copy
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import run_folder
-from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
 from sb3_pvp.matches.evaluation_fights import EvaluationFights, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.schedules import parse_schedule
 
 
 class PvpCallback(BaseCallback):
-    """A callback that never ends the training, and is told of every episode that does."""
+    """A callback that never ends the training, is told of every episode that does, and can be resumed with the run."""
+
+    def _resume_with_model(self, name: str, *attributes: str) -> None:
+        """Lets the model save and resume these attributes under this name, if it is a model that can (`PvpPPO`)."""
+        self._resumed = attributes
+        parts = getattr(self.model, "resumable_parts", None)
+        if parts is not None:
+            parts[name] = self
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands between two roll-outs."""
+        return {name.removeprefix("_"): copy.deepcopy(getattr(self, name)) for name in self._resumed}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Goes back to the moment of `get_state`."""
+        for name in self._resumed:
+            setattr(self, name, copy.deepcopy(state[name.removeprefix("_")]))
 
     def _on_step(self) -> bool:
         for row in np.flatnonzero(self.locals["dones"]).tolist():
@@ -37,21 +52,21 @@ class PvpCallback(BaseCallback):
         return str(info[name])
 
 
-def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
-    """The path that was given, or else the file or folder of that name in the folder of the run."""
-    return run_folder(model) / name if given is None else Path(given)
+class Every:
+    """Tells when to do again what is done every so many roll-outs: a number or a schedule, an argument ``name``."""
+
+    def __init__(self, name: str, rollouts: Any) -> None:
+        self._name, self._schedule = name, parse_schedule(rollouts)
+        self.is_due(0, 0)
+
+    def is_due(self, last: int | None, now: int) -> bool:
+        """Whether it is, after ``now`` roll-outs; raises `ValueError` if the schedule is below 1."""
+        freq = AT_LEAST_1.read(self._name, self._schedule(now), f" after {now} roll-outs")
+        return last is None or now - last >= freq
 
 
 class EvaluationCallback(PvpCallback):
-    """Lets the learner fight now and then, beside the training.
-
-    Args:
-        eval_freq: roll-outs between evaluations; the first is at once.
-        n_eval_episodes: fights of each.
-        n_envs: rows of the environment, at most.
-        env: that environment, or what it has otherwise than the training environment (`EvaluationFights`).
-        verbose: as in SB3.
-    """
+    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` roll-outs."""
 
     def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
         super().__init__(verbose)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run
+from sb3_pvp.callbacks.base import Every, PvpCallback
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, refuse_another_run
-from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
+from sb3_pvp.callbacks.run_league import learner, path_in_run, refuse_another_run
+from sb3_pvp.common.arguments import COUNT, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip
-from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 
 #: The folder of a run's checkpoints inside the folder of the run.
@@ -51,8 +50,7 @@ class MaskableCheckpointCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._schedule = parse_schedule(save_freq)
-        self._save_freq(0)
+        self._save_freq = Every("save_freq", save_freq)
         if keep is not None:
             POSITIVE.check(keep=keep)
         COUNT.check(keep_spaced=keep_spaced)
@@ -61,7 +59,7 @@ class MaskableCheckpointCallback(PvpCallback):
 
     def _init_callback(self) -> None:
         self._folder = path_in_run(self.model, self._directory, CHECKPOINTS)
-        refuse_another_run(self.model, self._folder, max((each.age for each in checkpoints(self._folder)), default=0))
+        refuse_another_run(self.model, self._folder, (each.age for each in checkpoints(self._folder)))
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
         self._last_saved: int | None = None
@@ -70,7 +68,7 @@ class MaskableCheckpointCallback(PvpCallback):
 
     def _on_rollout_start(self) -> None:
         self._rollout, self._learner, self._samples = trained_rollouts(self.model), learner(self.model), True
-        if self._last_saved is None or self._rollout - self._last_saved >= self._save_freq(self._rollout):
+        if self._save_freq.is_due(self._last_saved, self._rollout):
             self._save()
 
     def _on_rollout_end(self) -> None:
@@ -111,9 +109,6 @@ class MaskableCheckpointCallback(PvpCallback):
                     if not is_stripped(path):
                         strip(path)
                 self._stripped.add(player)
-
-    def _save_freq(self, t: int) -> float:
-        return AT_LEAST_1.read("save_freq", self._schedule(t), f" after {t} roll-outs")
 
 
 def checkpoints(folder: Path) -> list[Player]:

@@ -8,11 +8,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter
 
+from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import register
 from sb3_pvp.schedules import Expression, Schedule
 from sb3_pvp.schedules.base import as_schedule
 from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
@@ -24,7 +23,7 @@ PHASES = (
 )
 
 
-class EarlyStoppingCallback(BaseCallback):
+class EarlyStoppingCallback(PvpCallback, KVWriter):
     """Ends the training between two roll-outs, as soon as a condition holds.
 
     The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``. It knows
@@ -55,21 +54,23 @@ class EarlyStoppingCallback(BaseCallback):
         self._warned = False
 
     def _init_callback(self) -> None:
-        self._values = LastValues()
+        # The last number under each tag, with ``_`` for every character that is no letter or digit.
+        self._values: dict[str, float] = {}
         self._stops = self._learns = False
-        register(self.model, "early_stopping", self)
+        self._resume_with_model("early_stopping", "_values")
 
-    def get_state(self) -> dict[str, Any]:
-        """The last values of all metrics."""
-        return {"values": dict(self._values.values)}
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
+        """Remembers the numbers among what was logged, as an output of the logger."""
+        for tag, value in key_values.items():
+            if isinstance(value, (bool, int, float, np.number)):
+                self._values[re.sub(r"\W", "_", tag)] = float(value)
 
-    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`."""
-        self._values.values = dict(state["values"])
+    def close(self) -> None:
+        """Nothing to close."""
 
     def _on_training_start(self) -> None:
         # What SB3 itself logs comes with the whole table only.
-        self.logger.output_formats.append(self._values)
+        self.logger.output_formats.append(self)
         self._ask("on_training_start")
 
     def _on_rollout_start(self) -> None:
@@ -90,8 +91,8 @@ class EarlyStoppingCallback(BaseCallback):
     def _on_training_end(self) -> None:
         self._end_learning()
         self._ask("on_training_end")
-        if self._values in self.logger.output_formats:
-            self.logger.output_formats.remove(self._values)
+        if self in self.logger.output_formats:
+            self.logger.output_formats.remove(self)
 
     def _end_learning(self) -> None:
         if self._learns:
@@ -99,8 +100,8 @@ class EarlyStoppingCallback(BaseCallback):
             self._ask("on_learn_end")
 
     def _ask(self, phase: str) -> None:
-        self._values.write(self.logger.name_to_value, {})
-        variables, rollouts = {**self._values.values, "phase": phase}, trained_rollouts(self.model)
+        self.write(self.logger.name_to_value, {})
+        variables, rollouts = {**self._values, "phase": phase}, trained_rollouts(self.model)
         missing = self._names - variables.keys()
         if missing and not self._warned:
             self._warned = True
@@ -109,26 +110,6 @@ class EarlyStoppingCallback(BaseCallback):
             self._stops = True
             if self.verbose and phase != "on_training_end":
                 print(f"Training ends after {rollouts} roll-outs: {self._text}")
-
-
-class LastValues(KVWriter):
-    """An output of a logger that remembers the last number under each tag.
-
-    Attributes:
-        values: by the tag, with ``_`` for every character that is no letter or digit.
-    """
-
-    def __init__(self) -> None:
-        self.values: dict[str, float] = {}
-
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
-        """Takes over the numbers among what was logged."""
-        for tag, value in key_values.items():
-            if isinstance(value, (bool, int, float, np.number)):
-                self.values[re.sub(r"\W", "_", tag)] = float(value)
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def _names(condition: Schedule) -> set[str]:

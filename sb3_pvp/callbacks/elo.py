@@ -9,7 +9,7 @@ import numpy as np
 
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import learner, shared_league
+from sb3_pvp.callbacks.run_league import RECORDED, learner, shared_league
 from sb3_pvp.common.arguments import PATH
 from sb3_pvp.opponents.opponents import SELF_PLAY
 
@@ -29,7 +29,6 @@ class EloCallback(PvpCallback):
 
     Args:
         directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.
@@ -41,15 +40,15 @@ class EloCallback(PvpCallback):
         self._directory = directory
 
     def _init_callback(self) -> None:
-        self._run = shared_league(self.model, self._directory)
-        if not self._run.is_recorded:
+        self._league = shared_league(self.model, self._directory)
+        if self._league not in RECORDED:
             raise ValueError(
-                f"nobody writes down the matches of {self._run.league.folder}: list LeagueCallback before EloCallback"
+                f"nobody writes down the matches of {self._league.folder}: list LeagueCallback before EloCallback"
             )
 
     def _on_rollout_start(self) -> None:
         self._learner = learner(self.model)
-        self._elo_before = dict(self._run.league.ratings().elo.ratings)
+        self._elo_before = dict(self._league.ratings().elo.ratings)
         self._opponents: list[str] = []
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
@@ -57,7 +56,7 @@ class EloCallback(PvpCallback):
             self._opponents.append(str(info["opponent"]))
 
     def _on_rollout_end(self) -> None:
-        ratings = self._run.league.ratings()
+        ratings = self._league.ratings()
         self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
         if self._opponents:
             met = [player_of_opponent(name) for name in self._opponents]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run
-from sb3_pvp.callbacks.run_league import register
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.run_league import path_in_run
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
 
@@ -35,7 +35,6 @@ class EpisodeLogCallback(PvpCallback):
         statistics: which statistics of an episode are kept, of ``count``, ``sum``, ``mean``, ``min``, ``max``, ``std``.
             Each takes about a kilobyte and a half per fight: with one an hour of self-play fills 200 MB.
         path: of the file; ``None``: ``episodes.jsonl`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for an unknown statistic; at the start of training, if nobody knows the folder of the run.
@@ -49,7 +48,7 @@ class EpisodeLogCallback(PvpCallback):
     def _init_callback(self) -> None:
         self._path = path_in_run(self.model, self._given_path, EPISODES)
         self._lines: list[str] = []
-        register(self.model, "episode_log", self)
+        self._resume_with_model("episode_log")
 
     def get_state(self) -> dict[str, Any]:
         """How long the file is."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import csv
-import io
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run
-from sb3_pvp.callbacks.run_league import register
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.run_league import path_in_run
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS
 
 #: The file in the folder of the run.
@@ -36,7 +34,6 @@ class EpisodeMetricsCallback(PvpCallback):
     Args:
         path: of the file; ``None``: ``environments.csv`` in the folder of the run.
         flush_seconds: it is written at most so often, and at the end.
-        verbose: as in SB3.
 
     Raises:
         ValueError: at the start of training, if nobody knows the folder of the run.
@@ -52,18 +49,12 @@ class EpisodeMetricsCallback(PvpCallback):
         self._counts = {name: np.zeros(count, np.int64) for name in _COUNTS}
         self._rewards, self._opponents = np.zeros(count), [""] * count
         self._flushed = time.monotonic()
-        register(self.model, "episode_metrics", self)
-
-    def get_state(self) -> dict[str, Any]:
-        """All counts."""
-        return copy.deepcopy({"counts": self._counts, "rewards": self._rewards, "opponents": self._opponents})
+        self._resume_with_model("episode_metrics", "_counts", "_rewards", "_opponents")
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Goes back to the moment of `get_state`; does nothing if the number of environments has changed."""
         if len(state["opponents"]) == len(self._opponents):
-            self._counts, self._rewards, self._opponents = (
-                copy.deepcopy(state[name]) for name in ("counts", "rewards", "opponents")
-            )
+            super().set_state(state, same_episodes)
 
     def _on_step(self) -> bool:
         self._counts["total_steps"] += 1
@@ -91,6 +82,5 @@ class EpisodeMetricsCallback(PvpCallback):
             [row, opponent, now, *numbers, f"{mean:.6g}"]
             for row, (opponent, numbers, mean) in enumerate(zip(self._opponents, counts, means.tolist(), strict=True))
         ]
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
-        write_atomically(self._path, text.getvalue())
+        with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks import league_pictures
+from sb3_pvp.callbacks.base import Every, PvpCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RunLeague, learner, refuse_another_run, register, shared_league
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.callbacks.run_league import RECORDED, learner, match_record, refuse_another_run, shared_league
+from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
-from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.selfplay import LEARNER, MatchRecord, Player, check_anchors
+from sb3_pvp.selfplay import LEARNER, MatchRecord, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 
 METRICS = {
@@ -35,7 +34,7 @@ METRICS = {
 }
 
 
-class LeagueCallback(BaseCallback):
+class LeagueCallback(PvpCallback):
     """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
 
     The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
@@ -51,7 +50,6 @@ class LeagueCallback(BaseCallback):
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
         pictures_every: roll-outs between pictures and leaderboards.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for impossible values; and at the start of training, if the league is that of another run.
@@ -66,47 +64,41 @@ class LeagueCallback(BaseCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._schedule, self._directory = parse_schedule(snapshot_every), directory
-        self._snapshot_every(0)
+        self._snapshot_every, self._directory = Every("snapshot_every", snapshot_every), directory
         POSITIVE.check(pictures_every=pictures_every)
         self._pictures_every = pictures_every
-        self._anchors = None if anchors is None else check_anchors(anchors)
+        self._anchors = check_anchors(anchors or {})
 
     def _init_callback(self) -> None:
-        self._run: RunLeague = shared_league(self.model, self._directory)
+        self._league = shared_league(self.model, self._directory)
         self._check_fresh()
-        self._run.is_recorded = True
-        if self._anchors is not None:
-            self._run.set_anchors(self._anchors)
+        RECORDED.add(self._league)
+        if self._anchors:
+            self._league.add_anchors(self._anchors)
         self._tell_what_is_fought()
         self._last_snapshot: int | None = None
         self._is_published = True  # nothing is new
         self._warned = False
-        register(self.model, "league", self)
-
-    def get_state(self) -> dict[str, Any]:
-        """When the last snapshot was taken."""
-        return {"last_snapshot": self._last_snapshot}
-
-    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`."""
-        self._last_snapshot = state["last_snapshot"]
+        self._resume_with_model("league", "_last_snapshot")
 
     def _on_rollout_start(self) -> None:
         self._rollout, self._learner = trained_rollouts(self.model), learner(self.model)
-        if self._last_snapshot is None or self._rollout - self._last_snapshot >= self._snapshot_every(self._rollout):
-            self._run.league.add(self._learner, lambda path: save_weights(self.model, path))
+        if self._snapshot_every.is_due(self._last_snapshot, self._rollout):
+            self._league.add(self._learner, lambda path: save_weights(self.model, path))
             self._last_snapshot = self._rollout
         self._records: list[MatchRecord] = []
         self._episodes = np.zeros(self.training_env.num_envs, np.int64)
 
-    def _on_step(self) -> bool:
-        for row in np.flatnonzero(self.locals["dones"]).tolist():
-            self._finish(row, self.locals["infos"][row])
-        return True
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
+        self._episodes[row] += 1
+        name, _ = self._told(info, "opponent"), self._told(info, "outcome")
+        opponent = player_of_opponent(name)
+        if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
+            self._records.append(match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
-        league = self._run.league
+        league = self._league
         if league.log.append(self._records) < len(self._records):
             self._warn_of_others()
         league.save()
@@ -121,19 +113,12 @@ class LeagueCallback(BaseCallback):
         if not self._is_published:
             self._publish()
 
-    def _finish(self, row: int, info: dict[str, Any]) -> None:
-        key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
-        self._episodes[row] += 1
-        record = _record(self._learner, info, key)
-        if record is not None:
-            self._records.append(record)
-
     def _warn_of_others(self) -> None:
-        others = self._run.league.log.count_others(self._records)
+        others = self._league.log.count_others(self._records)
         if others and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{others} fights of roll-out {self._rollout} are in the log of {self._run.league.folder} already, but "
+                f"{others} fights of roll-out {self._rollout} are in the log of {self._league.folder} already, but "
                 "as others: this run plays once more, and differently, what was played after its checkpoint. Until it "
                 "is further than that the log keeps the fights that it has; a league of its own keeps them all",
                 stacklevel=2,
@@ -142,13 +127,12 @@ class LeagueCallback(BaseCallback):
     def _tell_what_is_fought(self) -> None:
         """For matches after the training, which should be of the same kind."""
         env = self.training_env
-        kind = env.get_attr("kind_of_fights", indices=[0])[0] if env.has_attr("kind_of_fights") else None
-        if kind is not None:
-            self._run.league.set_fights(**kind)
+        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
+            self._league.set_fights(**kind)
 
     def _publish(self) -> None:
         """Writes the leaderboard and the pictures."""
-        league = self._run.league
+        league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
         league_pictures.publish(league, standings, self.logger)
@@ -156,29 +140,7 @@ class LeagueCallback(BaseCallback):
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
-    def _snapshot_every(self, t: int) -> float:
-        return AT_LEAST_1.read("snapshot_every", self._schedule(t), f" after {t} roll-outs")
-
     def _check_fresh(self) -> None:
         """A new learner must not go on with the players and matches of another one, whose names it would take."""
-        league = self._run.league
-        known = [*league.players(), *(each.player_a for each in league.log.records())]
-        refuse_another_run(
-            self.model, league.folder, max((each.age for each in known if each.name == LEARNER), default=0)
-        )
-
-
-def _record(learning: Player, info: dict[str, Any], key: str) -> MatchRecord | None:
-    """The match that has ended; ``None`` for fights of the learner against itself, which tell nothing."""
-    for name in ("opponent", "outcome"):
-        if name not in info:
-            raise ValueError(
-                f"LeagueCallback needs info[{name!r}] at the end of an episode; the training environment does not "
-                "give it"
-            )
-    opponent, outcome = str(info["opponent"]), str(info["outcome"])
-    if opponent == SELF_PLAY or player_of_opponent(opponent) == learning:
-        return None
-    seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
-    seed = None if seed is None else int(seed) % 2**63
-    return MatchRecord.of(learning, player_of_opponent(opponent), outcome, ticks, key, seed, info.get("build"))
+        known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
+        refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))

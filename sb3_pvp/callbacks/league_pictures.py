@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from stable_baselines3.common.logger import Figure as LoggedFigure
@@ -41,7 +41,9 @@ def publish(league: League, standings: Sequence[Standing], logger: Logger) -> No
 
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
     """The win rates of at most `MAX_PLAYERS` players; white where two have never met."""
-    figure: Figure = _figure(8, 7)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 7), layout="constrained")
     players = shown_players(standings)
     names, axes = [str(player) for player in players], figure.subplots()
     rates = league.ratings().payoff.matrix(players)
@@ -55,7 +57,9 @@ def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
 
 def draw_ratings(standings: Sequence[Standing]) -> Figure:
     """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
-    figure: Figure = _figure(8, 5)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     own = of_snapshots(standings, LEARNER)
     steps = [step for step, _ in own]
@@ -77,9 +81,3 @@ def shown_players(standings: Sequence[Standing]) -> list[Player]:
     others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
     own = [player for player in players if player.name == LEARNER]
     return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")

@@ -8,17 +8,8 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
+from sb3_pvp.callbacks import rollouts
 from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import (
-    TABLES,
-    current_statistics,
-    newest_frame,
-    normalizer_of,
-    own_part,
-    own_shape,
-    trained_rollouts,
-    varying_features,
-)
 from sb3_pvp.policies.normalization import FrameStatistics
 from sb3_pvp.schedules import parse_schedule
 
@@ -42,7 +33,6 @@ class NoveltyRewardCallback(PvpCallback):
     Args:
         scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).
         histogram: also log the histogram ``rollout/novelty``.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for a bad schedule; and at the start of training, if the policy keeps no statistics.
@@ -54,16 +44,16 @@ class NoveltyRewardCallback(PvpCallback):
         self._histogram = histogram
 
     def _on_training_start(self) -> None:
-        if normalizer_of(self.model) is None:
+        if rollouts.normalizer_of(self.model) is None:
             raise ValueError(
                 f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
                 f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
             )
-        self._shape, self._varying = own_shape(self.model), varying_features(self.model)
+        self._shape, self._varying = rollouts.own_shape(self.model), rollouts.varying_features(self.model)
 
     def _on_rollout_start(self) -> None:
-        self._scale = float(self._schedule(trained_rollouts(self.model)))
-        self._statistics = current_statistics(self.model)
+        self._scale = float(self._schedule(rollouts.trained_rollouts(self.model)))
+        self._statistics = rollouts.current_statistics(self.model)
         self._novelty: list[NDArray[np.float32]] = []
 
     def _on_step(self) -> bool:
@@ -71,7 +61,7 @@ class NoveltyRewardCallback(PvpCallback):
             # In which the action was taken: the algorithm replaces it after this call.
             observations = self.model._last_obs
             assert observations is not None
-            features = newest_frame(own_part(observations), self._shape)
+            features = rollouts.newest_frame(rollouts.own_part(observations), self._shape)
             self._novelty.append(novelty(features, self._statistics, self._varying))
             # In place: the algorithm puts this very array into its buffer.
             self.locals["rewards"] += self._scale * self._novelty[-1]
@@ -85,7 +75,7 @@ class NoveltyRewardCallback(PvpCallback):
         for statistic in ("mean", "std", "min", "max"):
             self.logger.record(f"rollout/novelty_{statistic}", float(getattr(values, statistic)()))
         if self._histogram:
-            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=(*TABLES, "json"))
+            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=(*rollouts.TABLES, "json"))
 
 
 def novelty(

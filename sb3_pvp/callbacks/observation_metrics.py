@@ -37,7 +37,6 @@ class ObservationMetricsCallback(PvpCallback):
     Args:
         statistics: log these numbers.
         histograms: log histograms of observations, actions and masks, to TensorBoard only.
-        verbose: as in SB3.
 
     Raises:
         ValueError: at the start of training, if the model's observations are no features.

@@ -24,12 +24,8 @@ _SCHEDULES, _PLAIN_OPTIONS = ("delay_chance", "deterministic_share"), ("reset_pa
 class Shares:
     """Which share of the rows each kind of opponent gets over time.
 
-    Args:
-        schedules: numbers or schedules (`sb3_pvp.schedules.parse_schedule`) for all kinds but the last, which gets what
-            is left.
-
-    Raises:
-        ValueError: for a wrong schedule, or shares that are impossible at the beginning.
+    From numbers or schedules (`sb3_pvp.schedules.parse_schedule`) for all kinds but the last, which gets what is left.
+    Raises `ValueError` for a wrong schedule, or shares that are impossible at the beginning.
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:

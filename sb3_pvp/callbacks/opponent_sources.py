@@ -6,12 +6,12 @@ import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sb3_pvp.opponents.opponents import is_path, opponent_name
-from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, player_of_file
+from sb3_pvp.selfplay import LEARNER, League, Player, player_of_file
 
 
 class Drawn(NamedTuple):
@@ -21,7 +21,7 @@ class Drawn(NamedTuple):
     name: str
 
 
-class OpponentSource(Protocol):
+class OpponentSource:
     """Gives opponents to the rows of one kind."""
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
@@ -29,9 +29,46 @@ class OpponentSource(Protocol):
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """The opponent of an episode."""
+        raise NotImplementedError
 
 
-class PastPlayers:
+class LeaguePlayers(OpponentSource):
+    """Players of a league; there is a ``label`` before their names if it is that of another run."""
+
+    def __init__(self, league: League, label: str) -> None:
+        self._league, self._label = league, label
+
+    def _known(self, learner: Player) -> list[Player]:
+        """The league's players with models, without those whom this run's ``learner`` has yet to become.
+
+        A run that was killed and goes on from an earlier checkpoint finds such in its folder.
+        """
+        players = self._league.players()
+        if self._label:
+            return players
+        return [player for player in players if player.name != learner.name or player.age <= learner.age]
+
+    def _drawn(self, player: Player) -> Drawn:
+        return Drawn(self._league.opponent(player), named(player, self._label))
+
+
+class LatestPlayer(LeaguePlayers):
+    """The newest snapshot of a run's own learner, the same for a whole roll-out."""
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        newest = max((player for player in self._known(learner) if player.name == LEARNER), default=None)
+        if newest is None:
+            raise ValueError(
+                f"the league in {self._league.folder} has no snapshot of a learner: list LeagueCallback before "
+                "SelfPlayCallback, or wait until the other run has begun"
+            )
+        self._newest = newest
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        return self._drawn(self._newest)
+
+
+class PastPlayers(LeaguePlayers):
     """Players of a league, drawn by its match maker.
 
     At most ``num_live`` players take part in a roll-out, as each costs a batch of its own in every tick: so many draws
@@ -39,85 +76,52 @@ class PastPlayers:
     average that is the match maker's distribution; while the league has no more players, episodes ask it directly.
 
     Args:
-        league: with a match maker.
-        label: before the players' names, if it is the league of another run.
+        league, label: as in `LeaguePlayers`; the league has a match maker.
         num_live: at least 1.
         chances: with which probability those who take part were drawn, by name; kept up to date here, since some of
             their episodes end in later roll-outs.
     """
 
     def __init__(self, league: League, label: str, num_live: int, chances: dict[str, float]) -> None:
-        self._league, self._label, self._num_live, self._chances = league, label, num_live, chances
+        super().__init__(league, label)
+        self._num_live, self._chances = num_live, chances
         self._live: list[Player] = []
         self._players: dict[str, Player] = {}
 
-    @property
-    def match_maker(self) -> MatchMaker:
-        """Who chooses."""
-        assert self._league.match_maker is not None
-        return self._league.match_maker
-
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Takes up new players, and draws those who may be met."""
-        self.match_maker.trained_rollouts = trained_rollouts
-        newest = None if self._label else learner
-        for player in known_players(self._league, newest):
-            self.match_maker.add(player)
-        if not self.match_maker.players:
+        maker = self._league.match_maker
+        assert maker is not None
+        maker.trained_rollouts = trained_rollouts
+        for player in self._known(learner):
+            maker.add(player)
+        if not maker.players:
             raise ValueError(
                 f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
                 "it adds snapshots of the learner"
             )
-        self._players = {named(player, self._label): player for player in self.match_maker.players}
+        self._players = {named(player, self._label): player for player in maker.players}
         enough = len(self._players) <= self._num_live
         self._live = [] if enough else [self._league.choose(rng) for _ in range(self._num_live)]
-        probabilities = self.match_maker.probabilities()
+        probabilities = maker.probabilities()
         met = [player for player in self._live if player in probabilities]  # the others have just lost their files
         self._chances |= {named(player, self._label): probabilities[player] for player in met}
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """A player for the next episode."""
         player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
         if not self._league.path(player).is_file():
             player = self._league.choose(rng)
-        return Drawn(self._league.opponent(player), named(player, self._label))
+        return self._drawn(player)
 
-    def record(self, name: str, learner_outcome: str) -> None:
-        """Tells the match maker how an episode ended."""
-        player = self._players.get(name)
-        if player is not None:
-            self.match_maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
-
-    def step_of(self, name: str) -> int | None:
-        """The age of a player, in steps of its learner."""
-        player = self._players.get(name)
-        return None if player is None else player.step
+    def record(self, name: str, learner_outcome: str) -> int | None:
+        """Tells the match maker how an episode ended; gives the age of the player, in steps of its learner."""
+        player, maker = self._players.get(name), self._league.match_maker
+        if player is None or maker is None:
+            return None
+        maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
+        return player.step
 
 
-class LatestPlayer:
-    """The newest snapshot of a run's own learner, the same for a whole roll-out."""
-
-    def __init__(self, league: League, label: str) -> None:
-        self._league, self._label = league, label
-        self._newest: Player | None = None
-
-    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Looks for the newest snapshot."""
-        players = known_players(self._league, None if self._label else learner)
-        self._newest = max((player for player in players if player.name == LEARNER), default=None)
-        if self._newest is None:
-            raise ValueError(
-                f"the league in {self._league.folder} has no snapshot of a learner: list LeagueCallback before "
-                "SelfPlayCallback, or wait until the other run has begun"
-            )
-
-    def draw(self, rng: np.random.Generator) -> Drawn:
-        """That snapshot."""
-        assert self._newest is not None
-        return Drawn(self._league.opponent(self._newest), named(self._newest, self._label))
-
-
-class Targets:
+class Targets(OpponentSource):
     """A fixed list of models and plug-ins, all equally likely.
 
     Raises `ValueError` if the list is empty or two of them have one name, and `FileNotFoundError` for a model that is
@@ -129,23 +133,9 @@ class Targets:
             raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
         self._targets = [Drawn(*each) for each in zip(targets, target_names(targets), strict=True)]
 
-    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Nothing changes."""
-
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One of them; nothing is drawn where there is no choice."""
+        # Nothing is drawn where there is no choice.
         return self._targets[rng.integers(len(self._targets)) if len(self._targets) > 1 else 0]
-
-
-def known_players(league: League, learner: Player | None) -> list[Player]:
-    """The league's players with models, without those whom the ``learner`` has yet to become.
-
-    A run that was killed and goes on from an earlier checkpoint finds such in its folder.
-    """
-    players = league.players()
-    if learner is None:
-        return players
-    return [player for player in players if player.name != learner.name or player.age <= learner.age]
 
 
 def named(player: Player, label: str) -> str:

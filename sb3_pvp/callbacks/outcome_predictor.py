@@ -51,7 +51,6 @@ class OutcomePredictorCallback(PvpCallback):
         test_size: share of the fights that are kept for the test.
         learning_rate: of its optimiser.
         seed: of its random numbers; a model that has a predictor already goes on with its own.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for a value out of range; and in training, if model or environment do not fit.

@@ -13,9 +13,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import register
+from sb3_pvp.callbacks.run_league import match_record
 from sb3_pvp.common.arguments import NUMBER
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
+from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
 
@@ -34,17 +34,11 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A fighter with a known rating.
-
-    Attributes:
-        player: who.
-        opponent: what environments take as ``opponent``.
-        rating: Elo.
-    """
+    """A fighter with a known rating."""
 
     player: Player
-    opponent: str
-    rating: float
+    opponent: str  #: What environments take as such.
+    rating: float  #: Elo.
 
 
 class ReferenceRatingCallback(EvaluationCallback):
@@ -89,15 +83,7 @@ class ReferenceRatingCallback(EvaluationCallback):
     def _init_callback(self) -> None:
         super()._init_callback()
         self._rating = INITIAL
-        register(self.model, "reference_rating", self)
-
-    def get_state(self) -> dict[str, Any]:
-        """The learner's rating."""
-        return {"rating": self._rating}
-
-    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`."""
-        self._rating = state["rating"]
+        self._resume_with_model("reference_rating", "_rating")
 
     def _evaluate(self) -> None:
         references = read_references(self._folder)
@@ -106,11 +92,15 @@ class ReferenceRatingCallback(EvaluationCallback):
         )
         choices = [OpponentChoice(each.opponent, str(each.player)) for each in drawn]
         finished = self._play(choices, False, self._seed + self._rollout * self._n_eval_episodes)
-        records = [_record(each, f"rollout-{self._rollout}/fight-{i}") for i, each in enumerate(finished)]
+        learner = Player(LEARNER)
+        records = [
+            match_record(learner, Player.parse(each.choice.label), each.info, f"rollout-{self._rollout}/fight-{number}")
+            for number, each in enumerate(finished)
+        ]
         elo = Elo(anchors={each.player: each.rating for each in references})
-        elo.ratings[Player(LEARNER)] = self._rating
+        elo.ratings[learner] = self._rating
         elo.update(records)
-        self._rating = elo.rating(Player(LEARNER))
+        self._rating = elo.rating(learner)
         self._log([record for record in records if record.counted], elo)
 
     def _log(self, records: list[MatchRecord], elo: Elo) -> None:
@@ -144,11 +134,6 @@ def draw(references: list[Reference], rating: float, count: int, rng: np.random.
     """Draws whom to fight: those of a similar rating more often (self-play.md §6)."""
     weights = np.exp([-abs(rating - each.rating) / 400 for each in references])
     return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
-
-
-def _record(finished: Finished, key: str) -> MatchRecord:
-    outcome, ticks = str(finished.info["outcome"]), finished.info.get("episode", {}).get("l", 0)
-    return MatchRecord.of(Player(LEARNER), Player.parse(finished.choice.label), outcome, ticks, key)
 
 
 def _player(name: str) -> Player:

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
 from sb3_pvp.selfplay.league import LEAGUE
 
-
-@dataclass
-class RunLeague:
-    """A league, and who takes care of it.
-
-    Attributes:
-        league: the league itself.
-        is_recorded: whether a `LeagueCallback` adds snapshots and matches.
-    """
-
-    league: League
-    is_recorded: bool = False
-
-    def set_anchors(self, anchors: Mapping[Player, float]) -> None:
-        """Gives the league these anchors besides those that it has; what it had computed is computed again."""
-        if any(self.league.anchors.get(player) != rating for player, rating in anchors.items()):
-            self.league.add_anchors(anchors)
-
-
-_OF_MODELS: WeakKeyDictionary[BaseAlgorithm, dict[Path, RunLeague]] = WeakKeyDictionary()
+#: Leagues to which a `LeagueCallback` adds snapshots and matches.
+RECORDED: WeakSet[League] = WeakSet()
+_OF_MODELS: WeakKeyDictionary[BaseAlgorithm, dict[Path, League]] = WeakKeyDictionary()
 
 
 def run_folder(model: BaseAlgorithm) -> Path:
@@ -49,29 +30,18 @@ def run_folder(model: BaseAlgorithm) -> Path:
     return Path(folder)
 
 
-def league_folder(model: BaseAlgorithm, directory: str | Path | None) -> Path:
-    """The directory, or else the folder `LEAGUE` of the run."""
-    return run_folder(model) / LEAGUE if directory is None else Path(directory)
+def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
+    """The path that was given, or else the file or folder of that name in the folder of the run."""
+    return run_folder(model) / name if given is None else Path(given)
 
 
-def shared_league(model: BaseAlgorithm, directory: str | Path | None) -> RunLeague:
-    """The league in that folder (`league_folder`): the same object for all callbacks of a model."""
-    folder = league_folder(model, directory).absolute()
+def shared_league(model: BaseAlgorithm, directory: str | Path | None) -> League:
+    """The league in the directory, or in the folder of the run: the same object for all callbacks of a model."""
+    folder = path_in_run(model, directory, LEAGUE).absolute()
     leagues = _OF_MODELS.setdefault(model, {})
     if folder not in leagues:
-        leagues[folder] = RunLeague(League(folder))
+        leagues[folder] = League(folder)
     return leagues[folder]
-
-
-def use_match_maker(run: RunLeague, model: BaseAlgorithm, match_maker: MatchMaker) -> None:
-    """Lets the match maker choose in the league, with what it learned there before, unless the run begins anew.
-
-    Raises `ValueError` if another kind of match maker was in use.
-    """
-    if trained_rollouts(model) > 0:
-        run.league = League(run.league.folder, match_maker)
-    else:  # what an attempt that was killed early has learned will be learned again
-        run.league.match_maker = match_maker
 
 
 def learner(model: BaseAlgorithm) -> Player:
@@ -79,24 +49,29 @@ def learner(model: BaseAlgorithm) -> Player:
     return Player(LEARNER, int(model.num_timesteps))
 
 
-def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: int) -> None:
-    """Raises `ValueError` if the model begins a run where another one, which came so far, has kept something.
+def goes_on(model: BaseAlgorithm) -> bool:
+    """Whether the model goes on with a run, and does not begin one."""
+    return model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
+
+
+def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: Iterable[int]) -> None:
+    """Raises `ValueError` if the model begins a run where another one has kept something after so many ``steps``.
 
     Their players and files would have the same names.
     """
-    goes_on = model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
-    if steps > 0 and not goes_on:
+    furthest = max(steps, default=0)
+    if furthest > 0 and not goes_on(model):
         raise ValueError(
-            f"{kept} is of another run, which came as far as {steps} steps: go on with that one, from its checkpoint "
-            "or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
+            f"{kept} is of another run, which came as far as {furthest} steps: go on with that one, from its "
+            "checkpoint or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
         )
 
 
-def register(model: BaseAlgorithm, name: str, part: Any) -> None:
-    """Lets the model save and resume the state of a callback, if it is a model that can (`PvpPPO`)."""
-    parts = getattr(model, "resumable_parts", None)
-    if parts is not None:
-        parts[name] = part
+def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], key: str) -> MatchRecord:
+    """The match that has ended with this ``info`` of an environment."""
+    seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
+    seed = None if seed is None else int(seed) % 2**63
+    return MatchRecord.of(learning, opponent, str(info["outcome"]), ticks, key, seed, info.get("build"))
 
 
 def _logger_folder(model: BaseAlgorithm) -> str | None:

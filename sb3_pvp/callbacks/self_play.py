@@ -14,8 +14,8 @@ from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
 from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, register, shared_league, use_match_maker
-from sb3_pvp.callbacks.self_play_metrics import past_figures, record_past_histograms, rollouts_of, win_figures
+from sb3_pvp.callbacks.run_league import learner, shared_league
+from sb3_pvp.callbacks.self_play_metrics import record_past, rollouts_of, win_figures
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.envs import PvpVecEnv
@@ -60,7 +60,6 @@ class SelfPlayCallback(PvpCallback):
         directory: of the league; ``None``: ``league`` in the folder of the run.
         seed: of the choices; ``None``: that of the model, or by chance if it has none.
         histograms: also log histograms of qualities and probabilities.
-        verbose: as in SB3.
 
     Raises:
         ValueError: for impossible values, at once; and in training if the rows cannot be divided, the environment has
@@ -99,15 +98,17 @@ class SelfPlayCallback(PvpCallback):
         self._past_of, self._latest_of, self._histograms = past_of, latest_of, histograms
 
     def _init_callback(self) -> None:
-        self._run = shared_league(self.model, self._directory)
+        self._league = shared_league(self.model, self._directory)
         if self._past_of is None:
-            use_match_maker(self._run, self.model, self.match_maker)
+            if trained_rollouts(self.model) > 0:
+                League(self._league.folder, self.match_maker)  # which takes up what it has learned there before
+            self._league.match_maker = self.match_maker
         seed = self._seed if self._seed is not None else getattr(self.model, "seed", None)
         self._rng = np.random.default_rng(seed)
         self._sources: dict[str, OpponentSource] = {}
         self._chances: dict[str, float] = {}
         self._running: list[Seat] | None = None
-        register(self.model, "self_play", self)
+        self._resume_with_model("self_play")
 
     def _on_training_start(self) -> None:
         if not self.training_env.has_attr("set_opponent"):
@@ -161,8 +162,7 @@ class SelfPlayCallback(PvpCallback):
             self._outcomes.setdefault(kind, []).append(outcome)
             source = self._sources.get(kind)
             if isinstance(source, PastPlayers) and name is not None:
-                source.record(name, outcome)
-                rollouts = rollouts_of(self.model, source.step_of(name))
+                rollouts = rollouts_of(self.model, source.record(name, outcome))
                 self._target_rollouts += [] if rollouts is None else [rollouts]
         self._running[row], self._next[row] = self._next[row], self._assign(row)
 
@@ -171,10 +171,7 @@ class SelfPlayCallback(PvpCallback):
             for name, value in win_figures(outcomes).items() if kind != SELF else ():
                 self.logger.record(f"selfplay/{kind}_{name}", value)
         if PAST in self._kinds:
-            for tag, value in past_figures(self.match_maker).items():
-                self.logger.record(f"selfplay/{tag}", value, exclude="stdout")
-            if self._histograms:
-                record_past_histograms(self.logger, self.match_maker)
+            record_past(self.logger, self.match_maker, self._histograms)
         own = rollouts_of(self.model, self._steps_before)
         if self._target_rollouts and own is not None:
             mean = float(np.mean(self._target_rollouts))
@@ -185,7 +182,7 @@ class SelfPlayCallback(PvpCallback):
         if kind == TARGET:
             return Targets(self._targets)
         folder = self._past_of if kind == PAST else self._latest_of
-        league = self._run.league if folder is None else League.existing(folder)
+        league = self._league if folder is None else League.existing(folder)
         label = "" if folder is None else label_of(league)
         if kind == LATEST:
             return LatestPlayer(league, label)
@@ -195,10 +192,8 @@ class SelfPlayCallback(PvpCallback):
 
     def _row_options(self, row: int, time: int) -> dict[str, Any]:
         kind = self._kinds[row]
-        if kind not in self._options:
-            return {}
-        position = row - self._kinds.index(kind)
-        return self._options[kind].of_row(position, self._kinds.count(kind), time, self._rng)
+        position, count = row - self._kinds.index(kind), self._kinds.count(kind)
+        return self._options[kind].of_row(position, count, time, self._rng) if kind in self._options else {}
 
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch as th
@@ -67,31 +66,24 @@ def win_figures(outcomes: Sequence[str]) -> dict[str, float]:
     return {"matches": len(points), "win_rate": sum(points) / len(points)} if points else {"matches": 0}
 
 
-def past_figures(match_maker: MatchMaker) -> dict[str, float]:
-    """What the match maker thinks of the past players, by the last part of the tag."""
-    figures: dict[str, float] = {"past_num_opponents": len(match_maker.players)}
-    for name, values in _values(match_maker).items():
-        if values.size:
-            figures |= {f"past_{statistic}_{name}": float(getattr(np, statistic)(values)) for statistic in _STATISTICS}
-    chances = _values(match_maker)["softmax"]
-    figures["past_entropy_softmax"] = float(-(chances * np.log2(chances + 1e-10)).sum())
-    return figures
-
-
-def record_past_histograms(logger: Logger, match_maker: MatchMaker) -> None:
-    """Logs the histograms."""
-    for name, values in _values(match_maker).items():
-        logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(values), exclude=(*TABLES, "json"))
+def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:
+    """Logs what the match maker thinks of the past players."""
+    chances = np.array(list(match_maker.probabilities().values()))
+    values = {"softmax": chances}
+    if isinstance(match_maker, Prioritised):
+        values["quality"] = np.array(list(match_maker.qualities().values()))
+    entropy = float(-(chances * np.log2(chances + 1e-10)).sum())
+    figures: dict[str, float] = {"num_opponents": len(match_maker.players), "entropy_softmax": entropy}
+    for name, numbers in values.items():
+        if numbers.size:
+            figures |= {f"{statistic}_{name}": float(getattr(np, statistic)(numbers)) for statistic in _STATISTICS}
+        if histograms:
+            logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(numbers), exclude=(*TABLES, "json"))
+    for name, value in figures.items():
+        logger.record(f"selfplay/past_{name}", value, exclude="stdout")
 
 
 def rollouts_of(model: BaseAlgorithm, step: int | None) -> float | None:
     """The roll-outs that lead to a step; ``None`` where that means nothing."""
     steps_of_a_rollout = int(getattr(model, "n_steps", 0)) * model.n_envs
     return None if step is None or not steps_of_a_rollout else step / steps_of_a_rollout
-
-
-def _values(match_maker: MatchMaker) -> dict[str, Any]:
-    values = {"softmax": np.array(list(match_maker.probabilities().values()))}
-    if isinstance(match_maker, Prioritised):
-        values["quality"] = np.array(list(match_maker.qualities().values()))
-    return values

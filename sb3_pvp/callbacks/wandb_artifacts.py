@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.run_league import RunLeague, league_folder, run_folder, shared_league
+from sb3_pvp.callbacks.run_league import path_in_run, shared_league
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.policies.model_files import steps_of
-from sb3_pvp.selfplay import LEARNER, Player, Standing
+from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
+from sb3_pvp.selfplay.league import LEAGUE
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -40,7 +42,6 @@ class WandbArtifactsCallback(PvpCallback):
     Args:
         snapshots: also logs every new snapshot in the league, as a version of ``snapshots-ID`` called ``steps-STEPS``.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: as in SB3.
 
     Raises:
         ValueError: at the start of training, if no W&B run is open.
@@ -56,21 +57,21 @@ class WandbArtifactsCallback(PvpCallback):
         if model.num_timesteps == self._published_at:
             return
         self._published_at = model.num_timesteps
-        run, league = _open_run(), _league(model, self._directory)
-        standings = [] if league is None else league.league.leaderboard()
+        run, league = _open_run(), self._league(model)
+        standings = [] if league is None else league.leaderboard()
         own = of_snapshots(standings, LEARNER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
             newest = own[-1][1] if own else None
             log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, newest)
-        best = None if _folder(model) is None else run_folder(model) / BEST_MODEL
-        if best is not None and best.is_file():
+        best = _in_run(model, None, BEST_MODEL)
+        if best is not None:
             log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
         player = None if league is None else strongest(league)
         if league is not None and player is not None:
             standing = next(each for each in standings if each.player == str(player))
-            log_model(run, f"model-{run.id}", league.league.path(player), "strongest", player.age, standing)
+            log_model(run, f"model-{run.id}", league.path(player), "strongest", player.age, standing)
         if standings:
             _log_leaderboard(run, standings)
 
@@ -79,32 +80,27 @@ class WandbArtifactsCallback(PvpCallback):
         self._first_step = self.num_timesteps
 
     def _on_rollout_end(self) -> None:
-        league = _league(self.model, self._directory) if self._snapshots else None
+        league = self._league(self.model) if self._snapshots else None
         if league is None:
             return
-        new = [each for each in league.league.players() if each.name == LEARNER and each.age >= self._first_step]
-        standings = {each.player: each for each in league.league.leaderboard()} if new else {}
+        new = [each for each in league.players() if each.name == LEARNER and each.age >= self._first_step]
+        standings = {each.player: each for each in league.leaderboard()} if new else {}
         run = _open_run()
         for player in new:
-            path, alias = league.league.path(player), f"steps-{player.age}"
+            path, alias = league.path(player), f"steps-{player.age}"
             log_model(run, f"snapshots-{run.id}", path, alias, player.age, standings.get(str(player)))
             self._first_step = player.age + 1
 
     def _on_training_end(self) -> None:
         self.publish(self.model)
 
+    def _league(self, model: BaseAlgorithm) -> League | None:
+        """The league of the run, if it has one."""
+        return shared_league(model, self._directory) if _in_run(model, self._directory, LEAGUE) else None
+
 
 def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file as a new version of an artifact.
-
-    Args:
-        run: an open W&B run.
-        name: of the artifact.
-        path: the model's zip file; it may change afterwards.
-        alias: what the version is called.
-        steps: what the model was trained for.
-        standing: how strong it is, if that is known.
-    """
+    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
     import wandb
 
     known: dict[str, Any] = {} if standing is None else {name: getattr(standing, own) for name, own in _RATINGS.items()}
@@ -126,12 +122,9 @@ def _log_leaderboard(run: Run, standings: list[Standing]) -> None:
     run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
     own = of_snapshots(standings, LEARNER)
     curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
-    how: dict[str, Any] = {
-        "keys": ["Bradley-Terry", "Elo"],
-        "title": "Ratings of the learner's snapshots",
-        "xname": "steps",
-    }
-    run.log({"league/rating_curves": wandb.plot.line_series([step for step, _ in own], curves, **how)})
+    steps, names = [step for step, _ in own], ["Bradley-Terry", "Elo"]
+    chart = wandb.plot.line_series(steps, curves, names, "Ratings of the learner's snapshots", "steps")
+    run.log({"league/rating_curves": chart})
 
 
 def _open_run() -> Run:
@@ -142,15 +135,9 @@ def _open_run() -> Run:
     return wandb.run
 
 
-def _folder(model: BaseAlgorithm) -> Path | None:
-    try:
-        return run_folder(model)
-    except ValueError:
-        return None
-
-
-def _league(model: BaseAlgorithm, directory: str | Path | None) -> RunLeague | None:
-    """The league of the run, if it has one."""
-    if directory is None and _folder(model) is None:
-        return None
-    return shared_league(model, directory) if league_folder(model, directory).is_dir() else None
+def _in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path | None:
+    """The path that was given, or else that in the folder of the run, if it is there."""
+    with contextlib.suppress(ValueError):  # nobody knows the folder of the run
+        path = path_in_run(model, given, name)
+        return path if path.exists() else None
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +14,12 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import told_apart
 from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RunLeague, refuse_another_run, run_folder, shared_league
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.callbacks.run_league import refuse_another_run, run_folder, shared_league
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
-from sb3_pvp.selfplay import Player
+from sb3_pvp.selfplay import League, Player
 
 #: The league's strongest player, when it is evaluated.
 BEST = "best"
@@ -89,10 +88,9 @@ class WinRateEvalCallback(EvaluationCallback):
     def _init_callback(self) -> None:
         super()._init_callback()
         self._path = run_folder(self.model) / EVALUATIONS
-        steps = max((int(row["steps"]) for row in read_rows(self._path)), default=0)
-        refuse_another_run(self.model, self._path, steps)
+        refuse_another_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_of_league, self._labels)):
-            self._run = shared_league(self.model, self._directory)
+            self._league = shared_league(self.model, self._directory)
 
     def _on_training_end(self) -> None:
         # Whoever cleans up calls this again, also when training was interrupted.
@@ -116,27 +114,26 @@ class WinRateEvalCallback(EvaluationCallback):
             rows.append(dict(zip(_COLUMNS, told, strict=True)))
             if self.verbose:
                 print(f"{self.num_timesteps} steps, against {choice.label}: won {figures['win_rate']:.1%}")
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(self._path, text.getvalue())
+        with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
     def _choice(self, opponent: str | Path) -> OpponentChoice | None:
         """Who that is now; ``None`` if nobody."""
         if not _is_of_league(opponent):
             return OpponentChoice(opponent)
-        league = self._run.league
-        player = strongest(self._run) if opponent == BEST else Player.parse(str(opponent))
+        league = self._league
+        player = strongest(league) if opponent == BEST else Player.parse(str(opponent))
         if player is None or not league.path(player).is_file():
             return None
         return OpponentChoice(league.opponent(player), str(player))
 
 
-def strongest(run: RunLeague) -> Player | None:
+def strongest(league: League) -> Player | None:
     """The player with a model in the league whose rating is greatest for certain; ``None`` in an empty league."""
-    models = set(run.league.players())
-    standings = [each for each in run.league.leaderboard() if Player.parse(each.player) in models]
+    models = set(league.players())
+    standings = [each for each in league.leaderboard() if Player.parse(each.player) in models]
     best = max(standings, key=lambda each: each.low, default=None)
     return None if best is None else Player.parse(best.player)
 

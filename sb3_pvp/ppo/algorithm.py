@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -238,19 +239,11 @@ class PvpPPO(ResumablePPO):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def _update(self) -> PpoUpdate:
-        progress = self._current_progress_remaining
-        return PpoUpdate(
-            policy=self.policy,
-            batch_size=self.batch_size,
-            clip_range=self.clip_range(progress),  # type: ignore[operator]
-            clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(progress),  # type: ignore[operator]
-            normalize_advantage=self.normalize_advantage,
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            gradient_accumulation_steps=self.gradient_accumulation_steps,
-            target_kl=self.target_kl,
-        )
+        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
+        for name in ("clip_range", "clip_range_vf"):
+            if numbers[name] is not None:
+                numbers[name] = numbers[name](self._current_progress_remaining)
+        return PpoUpdate(**numbers)
 
     def _update_figures(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
         buffer = self.rollout_buffer

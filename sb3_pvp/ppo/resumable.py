@@ -18,18 +18,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.signatures import arguments_of
-from sb3_pvp.ppo.training_state import (
-    State,
-    env_state,
-    kept_random_state,
-    pack,
-    policy_buffers,
-    random_state,
-    set_env_state,
-    set_policy_buffers,
-    set_random_state,
-    unpack,
-)
+from sb3_pvp.ppo import training_state as states
+from sb3_pvp.ppo.training_state import State
 
 Self = TypeVar("Self", bound="ResumablePPO")
 
@@ -71,7 +61,7 @@ class ResumablePPO(MaskablePPO):
 
     def _begin_rollout(self, env: VecEnv) -> None:
         if self.training_state is not None:
-            self._resume(unpack(self.training_state), env)
+            self._resume(states.unpack(self.training_state), env)
             self.training_state = None
         self._rollout_start = self._current_state(env)
 
@@ -82,11 +72,11 @@ class ResumablePPO(MaskablePPO):
         """Where the run stands between two roll-outs, in copies."""
         return {
             "attributes": {name: copy.deepcopy(getattr(self, name)) for name in self._changing},
-            "policy_buffers": policy_buffers(self.policy),
+            "policy_buffers": states.policy_buffers(self.policy),
             "last_obs": copy.deepcopy(self._last_obs),
             "last_episode_starts": copy.deepcopy(self._last_episode_starts),
-            "env": env_state(env),
-            "random": random_state(),
+            "env": states.env_state(env),
+            "random": states.random_state(),
             "parts": {name: part.get_state() for name, part in self.resumable_parts.items()},
         }
 
@@ -94,7 +84,7 @@ class ResumablePPO(MaskablePPO):
         """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
         same_episodes = True
         try:
-            set_env_state(env, state["env"])
+            states.set_env_state(env, state["env"])
         except ValueError as error:
             warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=4)
             same_episodes = False
@@ -102,8 +92,8 @@ class ResumablePPO(MaskablePPO):
             self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
         vars(self).update(state["attributes"])
         self._num_timesteps_at_start = self.num_timesteps
-        set_policy_buffers(self.policy, state["policy_buffers"])
-        set_random_state(state["random"])
+        states.set_policy_buffers(self.policy, state["policy_buffers"])
+        states.set_random_state(state["random"])
         saved = state.get("parts", {})  # files of earlier versions have none
         for name in self.resumable_parts.keys() & saved.keys():
             self.resumable_parts[name].set_state(saved[name], same_episodes)
@@ -138,7 +128,7 @@ class ResumablePPO(MaskablePPO):
             state = self._rollout_start
             if state is None and self.env is not None and self._last_obs is not None:  # else no reset has been yet
                 state = self._current_state(self.env)
-            self.training_state = None if state is None else pack(state)
+            self.training_state = None if state is None else states.pack(state)
         try:
             if isinstance(path, (str, Path)):
                 target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
@@ -163,7 +153,7 @@ class ResumablePPO(MaskablePPO):
         """
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
-        with nullcontext() if env is not None else kept_random_state():
+        with nullcontext() if env is not None else states.kept_random_state():
             return cls._load(path, env, *args, **kwargs)
 
     @classmethod

@@ -34,11 +34,8 @@ class UpdateLog:
             return {}
         terms = th.stack(self.terms)
         means = terms.mean(0).tolist()
-        heads = means[len(TERMS) :]
-        figures = dict(zip(TERMS, means, strict=False))
-        figures |= {
-            f"entropy_loss/{head}": loss for head, loss in zip(head_ids or range(len(heads)), heads, strict=False)
-        }
+        heads = head_ids or range(len(means) - len(TERMS))
+        figures = dict(zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False))
         figures["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
         if self.grad_norms:
             figures["grad_norm"] = float(th.stack(self.grad_norms).mean())

@@ -94,18 +94,18 @@ def test_an_environment_like_that_of_training_is_made(tmp_path: Path) -> None:
 
 
 def test_the_best_of_the_league_is_best_for_certain(tmp_path: Path) -> None:
-    run = shared_league(new_model(tmp_path), None)
-    assert strongest(run) is None
+    league = shared_league(new_model(tmp_path), None)
+    assert strongest(league) is None
     old, lucky, bot = Player("main", 1), Player("main", 2), Player("baseline")
     for player in (old, lucky):
-        run.league.add(player, lambda path: path.write_bytes(b"model"))
+        league.add(player, lambda path: path.write_bytes(b"model"))
     won = [(old, n < 45) for n in range(50)] + [(lucky, True)]
     records = [
         MatchRecord(player, bot, "won" if is_won else "lost", None, None, 9, True, 0.0, f"key/{number}")
         for number, (player, is_won) in enumerate(won)
     ]
-    run.league.log.append(records)
-    assert strongest(run) == old
+    league.log.append(records)
+    assert strongest(league) == old
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Band:
-    """What runs show together.
+    """What so many runs show together; all arrays are ``(n,)``.
 
-    Attributes:
-        steps, center: ``(n,)``; the center is the interquartile mean, which is the mean of fewer than four runs.
-        low, high: its 95 % interval ``(n,)``, by bootstrapping over runs; of a single run, its own interval, or the
-            center itself.
-        num_runs: how many.
+    The center is the interquartile mean, which is the mean of fewer than four runs. From ``low`` to ``high`` goes its
+    95 % interval, by bootstrapping over runs; of a single run, its own interval, or the center itself.
     """
 
     steps: NDArray[np.float64]
@@ -85,13 +82,9 @@ def summarize(curves: Sequence[Curve], seed: int = 0) -> Band:
 
 
 def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
-    """Draws a line with its 95 % interval for each label.
+    """Draws a line with its 95 % interval for each label, as a picture of the kind that its suffix says.
 
-    Args:
-        path: the picture; its suffix says which kind, such as ``.png`` or ``.svg``.
-        bands: by label.
-        title: of the vertical axis.
-        share: the values lie between 0 and 1.
+    The ``title`` is that of the vertical axis; with ``share`` the values lie between 0 and 1.
     """
     from matplotlib.figure import Figure
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sb3_pvp.callbacks.plots.run_folders import Run
 from sb3_pvp.common.names import require_known, unknown_name
-from sb3_pvp.selfplay import LEARNER, League, Player
+from sb3_pvp.selfplay import LEARNER, League
+from sb3_pvp.selfplay.leaderboard import of_snapshots
 
 #: Episodes that are averaged in training curves, as in SB3's logs.
 WINDOW = 100
@@ -23,32 +24,20 @@ POINTS = 500
 
 @dataclass(frozen=True)
 class Curve:
-    """One figure of a run over its training.
+    """One figure of a run over its training."""
 
-    Attributes:
-        steps: of all environments, increasing ``(n,)``.
-        values: ``(n,)``.
-        interval: 95 % intervals ``(2, n)``, low and high; ``None`` where the run says nothing of them.
-    """
-
-    steps: NDArray[np.float64]
-    values: NDArray[np.float64]
-    interval: NDArray[np.float64] | None = None
+    steps: NDArray[np.float64]  #: Of all environments, increasing ``(n,)``.
+    values: NDArray[np.float64]  #: ``(n,)``
+    interval: NDArray[np.float64] | None = None  #: 95 % intervals ``(2, n)``, low and high; ``None``: not known.
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Something to plot.
+    """Something to plot."""
 
-    Attributes:
-        title: of the axis; ``{opponent}`` stands for whom the learner fought.
-        read: from the folder of a run and an opponent's label.
-        share: whether it lies between 0 and 1.
-    """
-
-    title: str
-    read: Callable[[Path, str], Curve]
-    share: bool = False
+    title: str  #: Of the axis; ``{opponent}`` stands for whom the learner fought.
+    read: Callable[[Path, str], Curve]  #: From the folder of a run and an opponent's label.
+    share: bool = False  #: Whether it lies between 0 and 1.
 
 
 def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Curve:
@@ -68,9 +57,8 @@ def common_metric(runs: Iterable[Run]) -> str:
             for run in runs:
                 read_curve(run, metric)
             return metric
-    raise ValueError(
-        f"these runs have none of {', '.join(METRICS)} in common: {', '.join(str(r.folder) for r in runs)}"
-    )
+    folders = ", ".join(str(run.folder) for run in runs)
+    raise ValueError(f"these runs have none of {', '.join(METRICS)} in common: {folders}")
 
 
 def _win_rate(folder: Path, opponent: str) -> Curve:
@@ -114,10 +102,10 @@ def _elo(folder: Path, opponent: str) -> Curve:
 
 
 def _rating(folder: Path, opponent: str) -> Curve:
-    standings = [(Player.parse(each.player), each) for each in _league(folder).leaderboard(rollouts=False)]
-    own = sorted((player.age, each.rating, each.low, each.high) for player, each in standings if player.name == LEARNER)
-    steps, values, low, high = np.array(own, float).reshape(-1, 4).T
-    return Curve(steps, values, np.stack([low, high]))
+    own = of_snapshots(_league(folder).leaderboard(rollouts=False), LEARNER)
+    rows = [(step, each.rating, each.low, each.high) for step, each in own]
+    steps, values, *interval = np.array(rows, float).reshape(-1, 4).T
+    return Curve(steps, values, np.stack(interval))
 
 
 def _league(folder: Path) -> League:

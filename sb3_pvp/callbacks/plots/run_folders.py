@@ -17,19 +17,12 @@ _DEPTH = 2
 
 @dataclass(frozen=True)
 class Run:
-    """One training run.
+    """One training run."""
 
-    Attributes:
-        folder: where its files are.
-        label: what was trained how: its own name, or the preset's, or that of algorithm and environment.
-        seed: ``None`` if it was trained with a random one.
-        hyperparams: the text of what it was trained with.
-    """
-
-    folder: Path
-    label: str
-    seed: int | None
-    hyperparams: str
+    folder: Path  #: Where its files are.
+    label: str  #: What was trained how: its own name, or the preset's, or that of algorithm and environment.
+    seed: int | None  #: ``None`` if it was trained with a random one.
+    hyperparams: str  #: The text of what it was trained with.
 
 
 def find_runs(sources: Iterable[str]) -> list[Run]:
@@ -63,7 +56,7 @@ def _natural(folder: Path) -> tuple[str, int]:
 
 
 def _read(folder: Path, label: str) -> Run:
-    config = next(iter(sorted(folder.glob(f"*/{CONFIG}"))))
+    config = min(folder.glob(f"*/{CONFIG}"))
     path = config.with_name(ARGUMENTS)
     arguments = dict(yaml.load(path.read_text(encoding="utf-8"), _PlainLoader)) if path.is_file() else {}
     seed = arguments.get("seed")
