@@ -102,10 +102,10 @@ def wandb_config(
     """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
     import yaml
 
-    from sb3_pvp.zoo.sweeps.wandb_config import configuration
+    from sb3_pvp.zoo.sweeps.space import wandb_configuration
 
     found, parameters = _space(preset, search_space)
-    config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
+    config = wandb_configuration(preset, found.env_id, parameters, search_space, n_timesteps)
     typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
 
 

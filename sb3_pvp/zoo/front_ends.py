@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
-import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import gymnasium
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.presets.presets import ALGO, find_preset
-from sb3_pvp.zoo.installation import install_into_rl_zoo3, replaced
+from sb3_pvp.zoo.installation import install, replaced
 from sb3_pvp.zoo.sweeps.options import add_options
 
 #: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
@@ -54,7 +53,7 @@ def train(arguments: list[str] | None = None) -> None:
     may be killed and given again. ``--resume DIR`` goes on with the run in that folder. The steps asked for are those
     of the whole run. Without a `MaskableCheckpointCallback` of its own the run gets one.
 
-    ``-optimize`` and ``--trial-id`` are those of `sb3_pvp.zoo.sweeps`, with the options of `SweepOptions`.
+    ``-optimize`` and ``--trial-id`` are those of `sb3_pvp.zoo.sweeps`, with the options of docs/sweeps.md.
 
     ``--track`` follows the training in W&B: see `sb3_pvp.zoo.tracking`.
 
@@ -114,21 +113,10 @@ def plots(arguments: list[str] | None = None) -> None:
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
         import rl_zoo3.plots
-        from matplotlib import pyplot as plt
-
-        stock_show: Any = plt.show
-        plt.close("all")
-
-        def show() -> None:
-            if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
-                raise ValueError("there is nothing to draw")
-            stock_show()
 
         try:
-            with replaced(plt, show=show), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of pictures without anything in them
-                getattr(rl_zoo3.plots, name)()
-        except (Refusal, KeyboardInterrupt):
+            getattr(rl_zoo3.plots, name)()
+        except Refusal:
             raise
         except Exception as error:  # it looks at nothing before it draws
             needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
@@ -159,7 +147,7 @@ def _command(
         return (read or _read)(parser, given)
 
     try:
-        install_into_rl_zoo3()
+        install()
         with replaced(ArgumentParser, parse_args=parse_args):
             yield given
     except (Refusal, TrainingInterrupted) as error:
@@ -175,7 +163,7 @@ def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     try:
         parsed: Namespace = _stock_parse_args(parser, arguments)
         return parsed
-    except (Refusal, KeyboardInterrupt):
+    except Refusal:
         raise
     except Exception as error:  # whatever Python says about a value
         raise Refusal(f"{_NAMED_VALUES}: {error}") from error

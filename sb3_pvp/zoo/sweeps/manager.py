@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from pprint import pprint
 from typing import Any
@@ -29,7 +28,7 @@ from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
 from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
-from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
+from sb3_pvp.zoo.sweeps.options import DEFAULTS, HYPERBAND
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
@@ -44,7 +43,8 @@ class SweepingManager(exp_manager.ExperimentManager):
     """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._sweep, self._vec_env_type = SweepOptions.of(args), keywords.get("vec_env_type", "dummy")
+        self._sweep = argparse.Namespace(**{**DEFAULTS, **vars(args)})
+        self._vec_env_type = keywords.get("vec_env_type", "dummy")
         self._made_envs: list[VecEnv] = []
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
@@ -128,7 +128,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         n_timesteps = self._steps(block)
         with refusals():
             space = self._space(block)
-            hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
+            first = {each.name: each.choices[0] if each.choices else each.low for each in space}
+            hyperparameters(first, space, block, n_timesteps)  # is there a place for all of them?
             measure = self._measure_settings(block, n_timesteps)
         return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
 
@@ -175,8 +176,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         """What tells how good a model is."""
         if self._is_ours:
             return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
-        make_env = partial(self.create_envs, self.n_eval_envs, eval_env=True)
-        return MeanReward(make_env, self.n_eval_episodes, self.deterministic_eval)
+        env = self.create_envs(self.n_eval_envs, eval_env=True)
+        return MeanReward(env, self.n_eval_episodes, self.deterministic_eval)
 
     def _of_sample(self, block: Block) -> Block:
         with refusals(about="--sample is not valid JSON"):

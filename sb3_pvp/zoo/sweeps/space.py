@@ -19,6 +19,7 @@ import yaml
 from sb3_pvp.common.arguments import NUMBER, TEXT
 from sb3_pvp.common.names import require_all_known, require_known
 from sb3_pvp.presets.presets import hyperparams_folder
+from sb3_pvp.zoo.sweeps.options import WIN_RATE
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -99,10 +100,6 @@ class Parameter:
             return "one of " + ", ".join(map(str, self.choices))
         return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
 
-    def first(self) -> str | int | float:
-        """One of the values."""
-        return self.choices[0] if self.choices else self.low
-
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
         is_between = NUMBER.fits(value) and self.low <= value <= self.high
@@ -153,6 +150,31 @@ def as_markdown(space: Iterable[Parameter]) -> str:
     rows = [(each.name, each.range(), UNITS[each.unit], each.target, each.meaning) for each in space]
     lines = [f"| `{name}` | {values} | {unit} | `{target}` | {text} |" for name, values, unit, target, text in rows]
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
+
+
+def wandb_configuration(
+    preset: str, env_id: str, space: Space, search_space: Path | None = None, n_timesteps: int | None = None
+) -> dict[str, Any]:
+    """What ``wandb sweep`` reads; its agents run ``train`` with the values that they are told.
+
+    Args:
+        preset: name or file of the preset that runs begin with, for ``env_id``.
+        env_id: the environment.
+        space: what is varied, from the file ``search_space`` if there is one.
+        search_space: see there.
+        n_timesteps: the length of a run; ``None``: that of the preset.
+    """
+    more = [] if n_timesteps is None else ["-n", str(n_timesteps)]
+    more += [] if search_space is None else ["--search-space", str(search_space)]
+    train = ["-m", "sb3_pvp.zoo", "train", "--preset", preset, "--track", "--eval-freq", "-1", *more]
+    return {
+        "name": f"sb3_pvp {env_id}",
+        "method": "bayes",
+        "metric": {"name": WIN_RATE, "goal": "maximize"},
+        "early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 3},
+        "parameters": {parameter.name: parameter.wandb() for parameter in space},
+        "command": ["${env}", "${interpreter}", *train, "--sample", "${args_json}"],
+    }
 
 
 def _keys(kind: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +25,7 @@ _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@h
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
 _PATIENCE = 60
 #: How every record of a journal begins.
-_RECORD = b'{"op_code"'
+_RECORD = b'{"op_code":'
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
@@ -111,15 +110,10 @@ def _file(name: str, must_exist: bool) -> Path:
 
 def _check_journal(path: Path) -> None:
     """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
-    first = b""
-    if path.exists():
-        with path.open("rb") as file:
-            first = file.readline()
-    try:
-        is_journal = "op_code" in json.loads(first)
-    except (ValueError, TypeError, RecursionError):
-        is_journal = not first.endswith(b"\n") and (first.startswith(_RECORD) or _RECORD.startswith(first))
-    if not is_journal:
+    with path.open("ab+") as file:
+        file.seek(0)
+        first = file.read(len(_RECORD))
+    if not _RECORD.startswith(first):
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
 
 
