@@ -11,7 +11,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,8 +106,9 @@ def stopped_run(folder: Path) -> StoppedRun | None:
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """The checkpoints of the run in that folder that can be read, by the steps that they were trained for."""
-    return {steps: path for steps, path in _numbered(folder) if zipfile.is_zipfile(path)}
+    """The checkpoints of the run in that folder, by the steps that they were trained for."""
+    files = (*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip"))
+    return {int(match[1]): path for path in files if (match := _CHECKPOINT.fullmatch(path.stem))}
 
 
 def is_whole(path: Path) -> bool:
@@ -144,15 +145,12 @@ def running(folder: Path) -> Iterator[None]:
 
     Raises `ResumeError` if somebody does.
     """
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ResumeError(f"a process still trains in {folder}: end it first") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / LOCK, timeout=0))
+        except Timeout:
+            raise ResumeError(f"a process still trains in {folder}: end it first") from None
         yield
-    finally:
-        lock.release()
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
@@ -197,17 +195,9 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
         return run
 
 
-def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
-    """The files of checkpoints of the run in that folder, with the steps that they were trained for."""
-    for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
-        match = _CHECKPOINT.fullmatch(path.stem)
-        if match:
-            yield int(match[1]), path
-
-
 def _damaged(folder: Path, after: int = -1) -> list[Path]:
     """Checkpoints of the run in that folder, of more steps than these, that cannot be read."""
-    return [path for steps, path in sorted(_numbered(folder)) if steps > after and not is_whole(path)]
+    return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
 
 
 def _config_of(folder: Path, env_name: str) -> str | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.process_trees import ProcessId
 
 #: Addresses all jobs; no job can have this name.
@@ -114,24 +112,8 @@ def checked_name(name: str) -> str:
     return name
 
 
-class _File(BaseModel):
+class JobsFile(BaseModel):
     """The file of all jobs."""
 
     version: Literal[1] = 1
     jobs: list[Job]
-
-
-def write_jobs(path: Path, jobs: Sequence[Job]) -> None:
-    """Writes the file of all jobs."""
-    write_atomically(path, _File(jobs=list(jobs)).model_dump_json(indent=1) + "\n")
-
-
-def read_jobs(path: Path) -> list[Job]:
-    """All jobs, by number; none if there is no such file. Raises `JobError` for a file that is something else."""
-    try:
-        return _File.model_validate_json(path.read_bytes()).jobs
-    except FileNotFoundError:
-        return []
-    except ValidationError as error:
-        what = error.errors()[0]["msg"]
-        raise JobError(f"{path} cannot be read ({what}): move it away; jobs that run go on") from error

@@ -14,10 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import filelock
+from pydantic import ValidationError
 
+from sb3_pvp.common.arguments import first_error
+from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.common.process_trees import GRACE, MARK, ProcessId, marks, members, stop
-from sb3_pvp.zoo.jobs.job import ALL, Job, JobError, Status, checked_name, read_jobs, status_of, write_jobs
+from sb3_pvp.zoo.jobs.job import ALL, Job, JobError, JobsFile, Status, checked_name, status_of
 
 #: Where jobs are kept unless another place is given.
 DEFAULT_FOLDER = Path("logs/jobs")
@@ -67,26 +70,39 @@ class Jobs:
             raise JobError(f"there is no such command: {command[0]}")
         name = checked_name(Path(command[0]).stem if name is None else name)
         with self.locked():
-            jobs = read_jobs(self._file)
+            jobs = self._read()
             number = next(number for number in range(1, len(jobs) + 2) if all(job.id != number for job in jobs))
             log = self.folder / f"{number}-{name}.log"
             now, mark = time.time(), secrets.token_hex(16)
             job = Job(number, name, tuple(command), os.getcwd(), str(log), mark, now, details=dict(details or {}))
             # Written before it runs: whatever happens from now on, nobody runs of whom there is no record.
-            write_jobs(self._file, [*jobs, job])
+            self._write([*jobs, job])
             job = replace(job, supervisor=_supervise(job))
-            write_jobs(self._file, [*jobs, job])
+            self._write([*jobs, job])
         return job
+
+    def _read(self) -> list[Job]:
+        """All jobs, by number; raises `JobError` for a file that is something else."""
+        try:
+            return JobsFile.model_validate_json(self._file.read_bytes()).jobs
+        except FileNotFoundError:
+            return []
+        except ValidationError as error:
+            what = first_error(error)
+            raise JobError(f"{self._file} cannot be read ({what}): move it away; jobs that run go on") from error
+
+    def _write(self, jobs: list[Job]) -> None:
+        write_atomically(self._file, JobsFile(jobs=jobs).model_dump_json(indent=1) + "\n")
 
     def all(self) -> list[Status]:
         """How all jobs are, by number."""
-        jobs = read_jobs(self._file)
+        jobs = self._read()
         present = marks() if jobs else set()
         return [status_of(job, job.mark in present or _is_supervised(job)) for job in jobs]
 
     def status(self, job: Job) -> Status:
         """How one of them is now."""
-        known = next((each for each in read_jobs(self._file) if each.mark == job.mark), job)
+        known = next((each for each in self._read() if each.mark == job.mark), job)
         return status_of(known, self.is_running(job))
 
     def is_running(self, job: Job) -> bool:
@@ -108,8 +124,8 @@ class Jobs:
         running = {job.mark for job in jobs if self.is_running(job)}
         now = time.time()
         with self.locked():
-            known = read_jobs(self._file)
-            write_jobs(self._file, [replace(job, stopped_at=now) if job.mark in running else job for job in known])
+            known = self._read()
+            self._write([replace(job, stopped_at=now) if job.mark in running else job for job in known])
         for job in known:
             if job.mark in running:
                 stop(job.mark, grace, None if job.supervisor is None else job.supervisor.pid)
@@ -121,7 +137,7 @@ class Jobs:
             for job in gone.values():
                 if self.is_running(job):
                     raise JobError(f"job {job.id} ({job.name}) still runs: stop it first")
-            write_jobs(self._file, [job for job in read_jobs(self._file) if job.mark not in gone])
+            self._write([job for job in self._read() if job.mark not in gone])
             for job in gone.values():
                 job.result.unlink(missing_ok=True)
                 Path(job.log).unlink(missing_ok=True)

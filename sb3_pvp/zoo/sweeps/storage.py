@@ -25,7 +25,7 @@ _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@h
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
 _PATIENCE = 60
 #: How every record of a journal begins.
-_RECORD = b'{"op_code":'
+_RECORD = b'{"op_code"'
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
@@ -110,10 +110,7 @@ def _file(name: str, must_exist: bool) -> Path:
 
 def _check_journal(path: Path) -> None:
     """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
-    with path.open("ab+") as file:
-        file.seek(0)
-        first = file.read(len(_RECORD))
-    if not _RECORD.startswith(first):
+    if path.exists() and not _RECORD.startswith(path.read_bytes()[: len(_RECORD)]):
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
 
 
