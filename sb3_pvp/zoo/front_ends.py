@@ -53,12 +53,8 @@ def train(arguments: list[str] | None = None) -> None:
     may be killed and given again. ``--resume DIR`` goes on with the run in that folder. The steps asked for are those
     of the whole run. Without a `MaskableCheckpointCallback` of its own the run gets one.
 
-    ``-optimize`` and ``--trial-id`` are those of `sb3_pvp.zoo.sweeps`, with the options of docs/sweeps.md.
-
-    ``--track`` follows the training in W&B: see `sb3_pvp.zoo.tracking`.
-
-    ``-i MODEL`` begins a new run with that model, which is trained for so many steps more; see
-    `sb3_pvp.zoo.continuing`.
+    ``-optimize`` and ``--trial-id``: see `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new
+    run with that model, which is trained for so many steps more: `sb3_pvp.zoo.continuing`.
 
     What is unknown or impossible is one line on stderr and ``SystemExit(2)``, before anything is written. If the
     server that is trained on, or the process of an environment, is gone in the middle, that is one line and
@@ -130,9 +126,13 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 }
 
 
+def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    return _checked(_parsed(parser, arguments))
+
+
 @contextmanager
 def _command(
-    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
+    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] = _read
 ) -> Iterator[list[str]]:
     """Around a command, whose arguments it gives: installs what it needs, and lets errors of the user be one line.
 
@@ -144,7 +144,7 @@ def _command(
         if args is not None:  # a parser of somebody else
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
-        return (read or _read)(parser, given)
+        return read(parser, given)
 
     try:
         install()
@@ -189,10 +189,6 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     # rl-zoo3 would begin to track before it knows the run.
     given.tracked, given.track = given.track, False
     return _checked(given)
-
-
-def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    return _checked(_parsed(parser, arguments))
 
 
 def _checked(given: Namespace) -> Namespace:

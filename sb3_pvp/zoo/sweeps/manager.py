@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.presets.validation import policy_kwargs_in
 from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
@@ -229,11 +230,9 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
 
     Raises `Refusal` for values that are none.
     """
-    block = dict(hyperparams)
-    if isinstance(block.get("policy_kwargs"), str):  # Python, as in rl-zoo3
-        block["policy_kwargs"] = eval(block["policy_kwargs"], dict(vars(exp_manager)))
-    if env_kwargs:
-        block["env_kwargs"] = env_kwargs
+    block = {**hyperparams, **({"env_kwargs": env_kwargs} if env_kwargs else {})}
+    with refusals():
+        block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
     with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
         plain: Block = json.loads(json.dumps(block))
         return plain

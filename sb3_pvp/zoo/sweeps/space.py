@@ -94,8 +94,7 @@ class Parameter:
         distribution = "log_uniform_values" if self.kind == LOG_UNIFORM else "uniform"
         return {"distribution": distribution, "min": self.low, "max": self.high}
 
-    def range(self) -> str:
-        """The values in words."""
+    def __str__(self) -> str:  # the values in words
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
@@ -104,16 +103,17 @@ class Parameter:
         """Raises `ValueError` unless this is a value that may be drawn."""
         is_between = NUMBER.fits(value) and self.low <= value <= self.high
         if not (value in self.choices and not isinstance(value, bool) if self.choices else is_between):
-            raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
+            raise ValueError(f"{self.name} must be {self}, got {value!r}")
 
     def nearest(self, value: Any) -> str | int | float:
         """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
-        if NUMBER.fits(value):
-            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-            limited = float(min(max(value, self.low), self.high))
-            value = min(numbers, key=lambda number: abs(number - value), default=value) if self.choices else limited
-        self.check(value)
         nearest: str | int | float = value
+        if NUMBER.fits(value) and self.choices:
+            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
+            nearest = min(numbers, key=lambda number: abs(number - value), default=value)
+        elif NUMBER.fits(value):
+            nearest = float(min(max(value, self.low), self.high))
+        self.check(nearest)
         return nearest
 
 
@@ -147,7 +147,7 @@ def read_space(path: Path, defaults: Iterable[Parameter] = ()) -> Space:
 
 def as_markdown(space: Iterable[Parameter]) -> str:
     """A table of the space."""
-    rows = [(each.name, each.range(), UNITS[each.unit], each.target, each.meaning) for each in space]
+    rows = [(each.name, str(each), UNITS[each.unit], each.target, each.meaning) for each in space]
     lines = [f"| `{name}` | {values} | {unit} | `{target}` | {text} |" for name, values, unit, target, text in rows]
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
 
