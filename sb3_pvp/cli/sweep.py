@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
     from sb3_pvp.presets.presets import Preset
-    from sb3_pvp.zoo.sweeps.locks import Locks
     from sb3_pvp.zoo.sweeps.space import Space
+    from sb3_pvp.zoo.sweeps.storage import Locks
 
 sweep = typer.Typer(help="Look at what `train -optimize` has found, and at what it varies.")
 

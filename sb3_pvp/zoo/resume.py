@@ -134,7 +134,7 @@ def warn_of_losses(run: StoppedRun) -> None:
 
 
 def steps_of(model: Path) -> int:
-    """How many steps a saved model was trained for; nothing is unpickled. Raises `Refusal` if it is no such file."""
+    """How many steps a saved model was trained for; raises `Refusal` if it is no such file."""
     with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
         return weights.steps_of(model)
 

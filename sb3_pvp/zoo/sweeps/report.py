@@ -14,8 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.storage import find_trial
+from sb3_pvp.zoo.sweeps.storage import Locks, find_trial
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, is_abandoned, read_settings
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from optuna.trial import FrozenTrial, TrialState
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.presets.presets import renamed
 from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters, own_values
-from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, Locks
 from sb3_pvp.zoo.sweeps.space import Space, from_dict
+from sb3_pvp.zoo.sweeps.storage import EXCLUSIVE, Locks
 
 #: The attribute of a study with its `Settings`.
 SETTINGS = "sb3_pvp"
