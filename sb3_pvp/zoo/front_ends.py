@@ -115,8 +115,8 @@ def plots(arguments: list[str] | None = None) -> None:
         except Refusal:
             raise
         except Exception as error:  # it looks at nothing before it draws
-            needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
-            needed = needed if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
+            made = "what all_plots -o has made of two or more runs with two or more evaluations each"
+            needed = made if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
             raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 

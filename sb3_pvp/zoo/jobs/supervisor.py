@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.process_trees import GRACE, MARK, stop
-from sb3_pvp.zoo.jobs.job import Result
+from sb3_pvp.zoo.jobs.jobs import Result
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sb3_pvp.zoo.jobs.job import RUNNING, Job, JobError
-from sb3_pvp.zoo.jobs.jobs import Jobs
+from sb3_pvp.zoo.jobs.jobs import RUNNING, Job, JobError, Jobs
 from sb3_pvp.zoo.jobs.logs import last_lines
 
 DEFAULT_PORT = 6006

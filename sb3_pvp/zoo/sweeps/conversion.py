@@ -231,7 +231,7 @@ _UNITS = {
     "value": (lambda self, owner, name, value: value, lambda self, owner, name, value: value),
     "complement": (lambda self, owner, name, value: 1 - value, lambda self, owner, name, value: float(1 - value)),
     "layers": (
-        lambda self, owner, name, value: _layers(str(value)),
+        lambda self, owner, name, value: [] if value == "none" else [int(size) for size in str(value).split("x")],
         lambda self, owner, name, value: "x".join(map(str, value)) or "none",
     ),
     "minibatches": (_Conversion._minibatch, lambda self, owner, name, value: self._rollout() // int(value)),
@@ -249,10 +249,3 @@ _UNITS = {
         lambda self, owner, name, value: min(value * int(self._own("n_envs")) / self._rows_left(owner, name), 1.0),
     ),
 }
-
-
-def _layers(text: str) -> list[int]:
-    try:
-        return [] if text == "none" else [int(size) for size in text.split("x")]
-    except ValueError:
-        raise ValueError(f"layers are written like 128x128 or none, got {text!r}") from None

@@ -20,7 +20,6 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
@@ -46,20 +45,8 @@ class SweepingManager(exp_manager.ExperimentManager):
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         self._sweep = argparse.Namespace(**{**DEFAULTS, **vars(args)})
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
-        self._made_envs: list[VecEnv] = []
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
-
-    def create_envs(self, *arguments: Any, **keywords: Any) -> VecEnv:
-        """Creates an environment as the base class does."""
-        env = super().create_envs(*arguments, **keywords)
-        self._made_envs.append(env)
-        return env
-
-    def close_envs(self) -> None:
-        """Closes all environments that were created."""
-        while self._made_envs:
-            self._made_envs.pop().close()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads them in the place of the base class, with imported presets and names like ``env_kwargs.world``.
