@@ -163,9 +163,8 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
         value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given  # as rl-zoo3 does it
         return dict(value)
     except Exception as error:  # whatever Python says about it
-        raise ValueError(
-            f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}: {error}"
-        ) from error
+        wrong = f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}: {error}"
+        raise ValueError(wrong) from error
 
 
 def _check_model(

@@ -69,9 +69,7 @@ def train(arguments: list[str] | None = None) -> None:
 def enjoy(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.enjoy`` on these arguments, or on those of the command line."""
     with _command("enjoy", arguments):
-        from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
-
-        rl_zoo3_enjoy()
+        runpy.run_module("rl_zoo3.enjoy", run_name="__main__")
 
 
 def record_video(arguments: list[str] | None = None) -> None:

@@ -43,14 +43,7 @@ class ResumeError(Refusal):
 
 @dataclass(frozen=True)
 class StoppedRun:
-    """A run with a checkpoint.
-
-    Attributes:
-        folder: where its files are.
-        checkpoint: the model to go on from.
-        steps: how many steps that was trained for.
-        begun_at: how many steps the model with which the run began was trained for.
-    """
+    """A run with a checkpoint, and for how many steps that, and the model with which it began, were trained."""
 
     folder: Path
     checkpoint: Path
@@ -66,20 +59,19 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """The run to go on with.
+    """The run to go on with; `NEWEST` is none if there is no such run.
 
     Args:
         wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
             model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed; ``None`` if there is no such run.
+            trains, whatever their seed.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
         config: what rl-zoo3 writes down of the hyperparameters.
         n_timesteps: the steps of the whole run, without those of the model with which it began.
         begun_with: that model, what ``-i`` says; empty for none.
 
-    Raises:
-        ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end or still runs.
+    Raises `ResumeError` for a folder that is no run, or one of another kind, or of a run that is at its end or runs.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)

@@ -49,15 +49,8 @@ class Tracking:
     def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
         """Opens the W&B run, or the one in which this training was followed before; one that is open is taken.
 
-        Which one it is stands in the folder of the run from then on.
-
-        Args:
-            args: the options of ``train``.
-            hyperparams: of the training, with all that they import.
-            folder: of the run.
-
-        Raises:
-            Refusal: if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+        Which one it is stands in the folder of the run from then on. ``args`` are the options of ``train``. Raises
+        `Refusal` if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
         """
         import wandb
 

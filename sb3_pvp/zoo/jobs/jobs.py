@@ -163,13 +163,8 @@ class Jobs:
     def start(self, command: Sequence[str], name: str | None = None, details: Mapping[str, str] | None = None) -> Job:
         """Starts a command in the working directory of this process, and returns at once.
 
-        Args:
-            command: program and arguments.
-            name: what to call the job; default: the program's name.
-            details: see `Job`.
-
-        Raises:
-            JobError: for a command that does not exist, or an impossible name; nothing was started then.
+        The arguments are those of a `Job`, whose name is by default the program's. Raises `JobError`, and starts
+        nothing, for a command that does not exist or an impossible name.
         """
         if isinstance(command, str) or not command:
             raise JobError(f'the command must be a list such as ["python", "train.py"], got {command!r}')

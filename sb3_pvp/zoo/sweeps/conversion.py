@@ -33,13 +33,7 @@ _SMALLEST_BATCH = 2
 
 
 def applicable(space: Space, block: Mapping[str, Any], is_ours: bool) -> Space:
-    """The parameters that this configuration has a use for.
-
-    Args:
-        space: all of them.
-        block: the hyperparameters of the configuration.
-        is_ours: whether the environment is one of this package, with rewards.
-    """
+    """The parameters that these hyperparameters have a use for; ``is_ours``: in an environment with rewards."""
     return tuple(parameter for parameter in space if _applies(parameter.target, block, is_ours))
 
 
@@ -58,16 +52,15 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
 
 
 def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
-    """The block with what was drawn in place of its own values; nested values keep what is not drawn.
+    """A copy of the block with what was drawn in place of its own values; nested values keep what is not drawn.
 
     Args:
-        sample: drawn values by the names of parameters; those that are missing leave the block as it is.
+        sample: drawn values by the names of parameters of the space; where one is missing the block stays as it is.
         space: what they mean.
-        block: hyperparameters in rl-zoo3's format; it stays as it is.
+        block: hyperparameters in rl-zoo3's format.
         n_timesteps: the length of the run, in whose roll-outs schedules are counted.
 
-    Raises:
-        ValueError: for values that are not in the space, or have no place in the block.
+    Raises `ValueError` for values that are not in the space, or have no place in the block.
     """
     conversion = _Conversion(block, n_timesteps)
     for parameter in sorted(space, key=_order):

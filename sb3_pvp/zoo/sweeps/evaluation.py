@@ -24,12 +24,9 @@ _PARALLEL_FIGHTS = 64
 
 
 class WinRates:
-    """Mean of the win rates against the opponents of a pool, with sampled actions and the same seeds every time.
+    """Mean of the win rates in so many fights against each opponent, with sampled actions and always the same seeds.
 
-    Args:
-        pool: names of bots and scripts, and paths of models.
-        fights: fights against each of them.
-        env_kwargs: where the environment of these fights differs from that of the training.
+    ``env_kwargs`` are where the environment of these fights differs from that of the training.
     """
 
     def __init__(self, pool: Sequence[str], fights: int, env_kwargs: Mapping[str, Any] | None = None) -> None:

@@ -157,12 +157,8 @@ def wandb_configuration(
 ) -> dict[str, Any]:
     """What ``wandb sweep`` reads; its agents run ``train`` with the values that they are told.
 
-    Args:
-        preset: name or file of the preset that runs begin with, for ``env_id``.
-        env_id: the environment.
-        space: what is varied, from the file ``search_space`` if there is one.
-        search_space: see there.
-        n_timesteps: the length of a run; ``None``: that of the preset.
+    Runs begin with the preset, a name or a file, and are as long as it says without ``n_timesteps``. ``space`` is from
+    the file ``search_space`` if there is one.
     """
     more = [] if n_timesteps is None else ["-n", str(n_timesteps)]
     more += [] if search_space is None else ["--search-space", str(search_space)]

@@ -92,14 +92,9 @@ class PostgresLocks(Locks):
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
-    """The storage with that name, ``None`` for one in memory, and its locks.
+    """The storage with that name, ``None`` for one in memory, and its locks; raises `Refusal` if it cannot be opened.
 
-    Args:
-        storage: see above.
-        must_exist: only read; else a file that is not there is made.
-
-    Raises:
-        Refusal: for what cannot be opened.
+    A file that is not there is made, unless it ``must_exist`` because it is only read.
     """
     if storage is None:
         return InMemoryStorage(), Locks()
