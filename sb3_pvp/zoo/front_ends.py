@@ -18,10 +18,7 @@ from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.presets.presets import ALGO, find_preset
 from sb3_pvp.zoo.installation import install, replaced
-from sb3_pvp.zoo.sweeps.options import add_options
 
-#: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
-_NEWEST = "newest"
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: Options that rl-zoo3 takes without a look, and the least that each may be.
@@ -169,9 +166,12 @@ def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """The options of rl-zoo3 and those that it does not know."""
+    from sb3_pvp.zoo.resume import NEWEST
+    from sb3_pvp.zoo.sweeps.manager import add_options
+
     ours = parser.add_argument_group("sb3-pvp")
     ours.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
-    ours.add_argument("--resume", nargs="?", const=_NEWEST, help="Goes on with a run that was stopped.")
+    ours.add_argument("--resume", nargs="?", const=NEWEST, help="Goes on with a run that was stopped.")
     add_options(parser)
     given = _parsed(parser, arguments)
     if given.preset:

@@ -18,7 +18,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
 from sb3_pvp.ppo.training_state import kept_random_state
-from sb3_pvp.zoo.sweeps.options import WIN_RATE
+from sb3_pvp.zoo.sweeps.space import WIN_RATE
 
 _PARALLEL_FIGHTS = 64
 

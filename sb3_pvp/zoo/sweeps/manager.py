@@ -28,7 +28,6 @@ from sb3_pvp.presets.validation import policy_kwargs_in
 from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
-from sb3_pvp.zoo.sweeps.options import DEFAULTS, HYPERBAND
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
@@ -37,13 +36,35 @@ from sb3_pvp.zoo.sweeps.sweep import work
 
 #: Without ``--n-evaluations``, as in rl-zoo3.
 _STEPS_PER_EVALUATION = 100_000
+_HYPERBAND = "hyperband"
+#: What holds where rl-zoo3's own command was called, which has none of our options.
+_DEFAULTS: dict[str, Any] = {
+    "reference_pool": ["baseline", "scripted"],
+    "reference_fights": 100,
+    "search_space": None,
+    "sample": None,
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
+    options = parser.add_argument_group("sweeps")
+    whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
+    options.add_argument("--reference-pool", nargs="+", metavar="OPPONENT", help=whom)
+    options.add_argument("--reference-fights", type=int, metavar="N", help="Fights against each (100).")
+    options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
+    options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
+    parser.set_defaults(**_DEFAULTS)
+    for action in parser._actions:
+        if action.dest == "pruner":
+            action.choices = ("halving", "median", _HYPERBAND, "none")
 
 
 class SweepingManager(exp_manager.ExperimentManager):
     """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._sweep = argparse.Namespace(**{**DEFAULTS, **vars(args)})
+        self._sweep = argparse.Namespace(**{**_DEFAULTS, **vars(args)})
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
@@ -207,7 +228,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
-        if self.pruner == HYPERBAND:
+        if self.pruner == _HYPERBAND:
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
 

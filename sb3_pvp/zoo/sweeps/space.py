@@ -19,11 +19,12 @@ import yaml
 from sb3_pvp.common.arguments import NUMBER, TEXT
 from sb3_pvp.common.names import require_all_known, require_known
 from sb3_pvp.presets.presets import hyperparams_folder
-from sb3_pvp.zoo.sweeps.options import WIN_RATE
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+#: What is maximised, in the log of a run.
+WIN_RATE = "sweep/win_rate"
 #: What a drawn value counts, and so how it becomes a hyperparameter (`sb3_pvp.zoo.sweeps.conversion`).
 UNITS = {
     "value": "as it is",
