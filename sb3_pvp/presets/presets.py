@@ -41,13 +41,7 @@ _FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
 
 @dataclass(frozen=True)
 class Preset:
-    """Hyperparameters with a name.
-
-    Attributes:
-        name: what ``--preset`` calls it.
-        path: its file, in rl-zoo3's format.
-        env_id: the environment that it is for.
-    """
+    """Hyperparameters for an environment, with the name that ``--preset`` calls them; in a file of rl-zoo3's format."""
 
     name: str
     path: Path

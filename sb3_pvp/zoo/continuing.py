@@ -31,11 +31,7 @@ def league_of(model: Path) -> Path | None:
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
-    """Copies a league as it was when the model was saved.
-
-    Later snapshots of the learner, and the matches of later roll-outs, are left out: the new run will have its own of
-    the same names. ``target`` must not be there yet.
-    """
+    """Copies a league as it was when the model was saved, to where none is: the new run makes what comes later anew."""
     old, new = League.existing(source), League(target)
     present, rollout = learner(model), trained_rollouts(model)
 

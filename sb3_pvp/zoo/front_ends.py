@@ -129,10 +129,7 @@ def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 def _command(
     name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] = _read
 ) -> Iterator[list[str]]:
-    """Around a command, whose arguments it gives: installs what it needs, and lets errors of the user be one line.
-
-    rl-zoo3's own parser reads the arguments, with ``read``.
-    """
+    """Around a command, whose arguments rl-zoo3's own parser reads: installs it, and lets users' errors be one line."""
     given = sys.argv[1:] if arguments is None else arguments
 
     def parse_args(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Any:

@@ -36,10 +36,7 @@ action, _ = fighter.predict(observation)  # obeys the masks in the observation
 
 @contextmanager
 def mended_hub() -> Iterator[None]:
-    """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card.
-
-    What the hub refuses is a `Refusal`.
-    """
+    """Gives rl-zoo3 the older names that it imports, and completes the model card; raises `Refusal` if the hub does."""
     from huggingface_hub.errors import HfHubHTTPError
 
     integration = importlib.import_module("huggingface_sb3.push_to_hub")

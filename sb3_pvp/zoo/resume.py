@@ -154,11 +154,7 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 
 
 class FirstStep(BaseCallback):
-    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs.
-
-    Attributes:
-        was_tried: whether it has come, so that all is set up.
-    """
+    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs."""
 
     was_tried = False
 

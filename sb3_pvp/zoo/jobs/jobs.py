@@ -75,14 +75,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Status:
-    """How a job is.
+    """How a job is, and the second since 1970 when it ended, if it has.
 
     Attributes:
-        job: the job.
         state: `RUNNING`; `FINISHED` with exit code 0, `FAILED` with another one; `STOPPED` by somebody; or `LOST`, if
             it ended without a word, as when the machine was switched off.
         exit_code: of the command, as shells count: 128 and more for signals; ``None`` while it runs and if it is lost.
-        ended_at: seconds since 1970, or ``None``.
     """
 
     job: Job
@@ -198,8 +196,7 @@ class Jobs:
 
     def all(self) -> list[Status]:
         """How all jobs are, by number."""
-        jobs = self._read()
-        present = marks() if jobs else set()
+        present = marks() if (jobs := self._read()) else set()
         return [status_of(job, job.mark in present or _is_supervised(job)) for job in jobs]
 
     def status(self, job: Job) -> Status:
