@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import gymnasium
 
@@ -153,8 +153,7 @@ def _refuse(message: str) -> NoReturn:
 
 def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     try:
-        parsed: Namespace = _stock_parse_args(parser, arguments)
-        return parsed
+        return cast("Namespace", _stock_parse_args(parser, arguments))
     except Refusal:
         raise
     except Exception as error:  # whatever Python says about a value
