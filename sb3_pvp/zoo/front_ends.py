@@ -66,7 +66,9 @@ def train(arguments: list[str] | None = None) -> None:
 def enjoy(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.enjoy`` on these arguments, or on those of the command line."""
     with _command("enjoy", arguments):
-        runpy.run_module("rl_zoo3.enjoy", run_name="__main__")
+        from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
+
+        rl_zoo3_enjoy()
 
 
 def record_video(arguments: list[str] | None = None) -> None:
@@ -104,14 +106,25 @@ def plots(arguments: list[str] | None = None) -> None:
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
         import rl_zoo3.plots
+        from matplotlib import pyplot as plt
+
+        stock_show: Any = plt.show
+        plt.close("all")
+
+        def show() -> None:
+            if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
+                raise ValueError("there is nothing to draw")
+            stock_show()
 
         try:
-            getattr(rl_zoo3.plots, name)()
+            with replaced(plt, show=show):
+                getattr(rl_zoo3.plots, name)()
         except Refusal:
             raise
         except Exception as error:  # it looks at nothing before it draws
-            made = "what all_plots -o has made of two or more runs with two or more evaluations each"
-            needed = made if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
+            needed = "-f FOLDER, -a ALGO and -e ENV of runs"
+            if name == "plot_from_file":
+                needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
             raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 

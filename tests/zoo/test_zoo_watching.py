@@ -231,6 +231,7 @@ def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "plot_train needs -f FOLDER"),
+        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "nothing to draw"),
         (["all_plots", "-e", "NhEnvv", "-f", "logs"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv", "-f", "bare"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv"], "all_plots needs -f FOLDER"),
