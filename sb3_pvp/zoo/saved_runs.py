@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.presets.validation import check_env_kwargs
 from sb3_pvp.zoo.installation import is_ours
-from sb3_pvp.zoo.resume import checkpoints_in, is_whole
+from sb3_pvp.zoo.resume import checkpoints_in, is_whole, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
 _stock_model_path: Any = utils.get_model_path
@@ -49,8 +49,9 @@ def get_model_path(
     if not model.is_file():
         others = "; --load-last-checkpoint takes the newest checkpoint" if checkpoints_in(run) else ""
         raise Refusal(f"there is no {model.name} in {run}: the run has not come so far{others}")
+    steps_of(model)
     if not is_whole(model):
-        raise Refusal(f"{model} is not a saved model, or damaged")
+        raise Refusal(f"{model} is damaged: something in it has changed")
     return prefix, str(model), str(run)
 
 
