@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
     from sb3_pvp.presets.presets import Preset
-    from sb3_pvp.zoo.sweeps.locks import Locks
     from sb3_pvp.zoo.sweeps.space import Space
+    from sb3_pvp.zoo.sweeps.storage import Locks
 
 sweep = typer.Typer(help="Look at what `train -optimize` has found, and at what it varies.")
 
@@ -96,10 +96,10 @@ def wandb_config(
     """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
     import yaml
 
-    from sb3_pvp.zoo.sweeps.wandb_config import configuration
+    from sb3_pvp.zoo.sweeps.space import wandb_configuration
 
     found, parameters = _space(preset, search_space)
-    config = configuration(preset, found.env_id, parameters, search_space, n_timesteps)
+    config = wandb_configuration(preset, found.env_id, parameters, search_space, n_timesteps)
     typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
 
 

@@ -41,13 +41,7 @@ _FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
 
 @dataclass(frozen=True)
 class Preset:
-    """Hyperparameters with a name.
-
-    Attributes:
-        name: what ``--preset`` calls it.
-        path: its file, in rl-zoo3's format.
-        env_id: the environment that it is for.
-    """
+    """Hyperparameters for an environment, with the name that ``--preset`` calls them; in a file of rl-zoo3's format."""
 
     name: str
     path: Path
@@ -102,15 +96,10 @@ def find_preset(name: str) -> Preset:
 
 
 def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
-    """What ``-conf`` says for an environment, with all that it imports: a new dict.
+    """What ``-conf``, a yaml file or Python with a dict ``hyperparams``, says for an environment: a new dict.
 
-    Args:
-        config: a yaml file, or a Python file or module with a dict ``hyperparams``.
-        env_id: the environment.
-
-    Raises:
-        ValueError: for what is none of that, or has nothing for the environment; and for an import of a preset that is
-            unknown, for another environment, or imports itself.
+    It has all that it imports. Raises `ValueError` for what is none of that, or has nothing for the environment; and
+    for an import of a preset that is unknown, for another environment, or imports itself.
     """
     path = Path(config)
     if path.suffix in _SUFFIXES:
@@ -125,14 +114,10 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what names like ``policy_kwargs.net_arch`` say in its place, in a new dict.
-
-    Raises:
-        ValueError: if there is no mapping in that place.
-    """
-    nested = {name: value for name, value in hyperparams.items() if "." in name}
-    result = copy.deepcopy({name: value for name, value in hyperparams.items() if name not in nested})
-    for name, value in nested.items():
+    """A copy with what names like ``policy_kwargs.net_arch`` say in its place; `ValueError` if that is no mapping."""
+    result = copy.deepcopy(dict(hyperparams))
+    for name in [name for name in hyperparams if "." in name]:
+        value = result.pop(name)
         *outer, last = name.split(".")
         place = result
         for key in outer:

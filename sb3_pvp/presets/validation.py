@@ -55,7 +55,7 @@ def check_hyperparams(
     one_world: bool = False,
     trained_agent: str = "",
 ) -> None:
-    """Checks names, and values as far as they can be checked without training.
+    """Checks names, and values as far as that is possible without training; raises `ValueError` for what is wrong.
 
     Args:
         hyperparams: what rl-zoo3 has read, with all that the command line says.
@@ -64,9 +64,6 @@ def check_hyperparams(
         environments: arguments of the environments for training and evaluation.
         one_world: whether they will be those of a `PvpVecEnv`, which cannot have every wrapper.
         trained_agent: file of the model that the training goes on with, if there is one.
-
-    Raises:
-        ValueError: for the first thing that is wrong.
     """
     check_names(hyperparams, algorithm)
     for name in _REQUIRED:
@@ -101,9 +98,8 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
         else:
             scheduled_number(name, schedule, 0)
     AT_LEAST_1.read("n_timesteps", hyperparams.get("n_timesteps", 1), " (in YAML, !!float 1e6)")
-    for name in {"n_envs", "n_steps"} & hyperparams.keys():
-        POSITIVE.read(name, hyperparams[name])
-    policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), _policy_kwargs(hyperparams)
+    POSITIVE.check(**{name: hyperparams[name] for name in ("n_envs", "n_steps") if name in hyperparams})
+    policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), policy_kwargs_in(hyperparams)
     if policy_class is not None:
         known = arguments_of(policy_class, without=_SPACES)
         require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
@@ -160,18 +156,15 @@ def _policy_class(policy: Any) -> Any:
         raise ValueError(f"unknown policy {policy!r}: {error}") from error
 
 
-def _policy_kwargs(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Those of the policy, which may be a text in Python."""
-    given = value = hyperparams.get("policy_kwargs") or {}
-    reason = ""
-    if isinstance(given, str):
-        try:
-            value = eval(given, dict(vars(exp_manager)))  # as rl-zoo3 does it
-        except Exception as error:  # whatever Python says about it
-            reason = f": {error}"
-    if not isinstance(value, Mapping):
-        raise ValueError(f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}{reason}")
-    return value
+def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the policy, which may be a text in Python; raises `ValueError` for anything else."""
+    given = hyperparams.get("policy_kwargs") or {}
+    try:
+        value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given  # as rl-zoo3 does it
+        return dict(value)
+    except Exception as error:  # whatever Python says about it
+        wrong = f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}: {error}"
+        raise ValueError(wrong) from error
 
 
 def _check_model(
@@ -197,7 +190,7 @@ def _check_model(
     elif isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy):
         try:
             with torch.random.fork_rng(devices=[]):
-                policy_class(observations, actions, lambda _: 0.0, **_policy_kwargs(hyperparams))
+                policy_class(observations, actions, lambda _: 0.0, **policy_kwargs_in(hyperparams))
         except Exception as error:  # whatever a policy says to arguments of other types
             raise ValueError(f"impossible policy_kwargs: {error}") from error
 

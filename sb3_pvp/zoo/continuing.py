@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
@@ -32,36 +31,25 @@ def league_of(model: Path) -> Path | None:
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
-    """Copies a league as it was when the model was saved.
-
-    Later snapshots of the learner, and the matches of later roll-outs, are left out: the new run will have its own of
-    the same names. ``target`` must not be there yet.
-    """
+    """Copies a league as it was when the model was saved, to where none is: the new run makes what comes later anew."""
     old, new = League.existing(source), League(target)
     present, rollout = learner(model), trained_rollouts(model)
-    for player in old.players():
-        if _is_past(player, present):
-            with replacing(new.path(player)) as partial:
-                shutil.copyfile(old.path(player), partial)
+
+    def is_past(player: Player) -> bool:
+        return player.name != LEARNER or player <= present
+
+    def was_before(record: MatchRecord) -> bool:
+        match = _ROLLOUT.match(record.key)
+        is_later = match is not None and int(match[1]) >= rollout
+        return not is_later and is_past(record.player_a) and is_past(record.player_b)
+
+    for player in filter(is_past, old.players()):
+        with replacing(new.path(player)) as partial:
+            shutil.copyfile(old.path(player), partial)
     for records in old.log.appended():
-        new.log.append([record for record in records if _was_before(record, present, rollout)])
-    settings = _settings_without_later(json.loads((source / SETTINGS).read_text(encoding="utf-8")), present)
-    write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
-
-
-def _is_past(player: Player, present: Player) -> bool:
-    return player.name != LEARNER or player <= present
-
-
-def _was_before(record: MatchRecord, present: Player, rollout: int) -> bool:
-    match = _ROLLOUT.match(record.key)
-    is_later = match is not None and int(match[1]) >= rollout
-    return not is_later and _is_past(record.player_a, present) and _is_past(record.player_b, present)
-
-
-def _settings_without_later(settings: dict[str, Any], present: Player) -> dict[str, Any]:
-    maker = settings["match_maker"]
-    if maker is not None:
+        new.log.append([*filter(was_before, records)])
+    settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
+    if maker := settings["match_maker"]:
         known = maker["players"].items()
-        maker["players"] = {name: learned for name, learned in known if _is_past(Player.parse(name), present)}
-    return settings
+        maker["players"] = {name: learned for name, learned in known if is_past(Player.parse(name))}
+    write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")

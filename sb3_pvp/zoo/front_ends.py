@@ -5,24 +5,20 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
-import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import gymnasium
 
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.presets.presets import ALGO, find_preset
-from sb3_pvp.zoo.installation import install_into_rl_zoo3, replaced
-from sb3_pvp.zoo.sweeps.options import add_options
+from sb3_pvp.zoo.installation import install, replaced
 
-#: `sb3_pvp.zoo.resume.NEWEST`, which needs SB3 to be imported.
-_NEWEST = "newest"
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: Options that rl-zoo3 takes without a look, and the least that each may be.
@@ -54,12 +50,8 @@ def train(arguments: list[str] | None = None) -> None:
     may be killed and given again. ``--resume DIR`` goes on with the run in that folder. The steps asked for are those
     of the whole run. Without a `MaskableCheckpointCallback` of its own the run gets one.
 
-    ``-optimize`` and ``--trial-id`` are those of `sb3_pvp.zoo.sweeps`, with the options of `SweepOptions`.
-
-    ``--track`` follows the training in W&B: see `sb3_pvp.zoo.tracking`.
-
-    ``-i MODEL`` begins a new run with that model, which is trained for so many steps more; see
-    `sb3_pvp.zoo.continuing`.
+    ``-optimize`` and ``--trial-id``: see `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new
+    run with that model, which is trained for so many steps more: `sb3_pvp.zoo.continuing`.
 
     What is unknown or impossible is one line on stderr and ``SystemExit(2)``, before anything is written. If the
     server that is trained on, or the process of an environment, is gone in the middle, that is one line and
@@ -125,14 +117,14 @@ def plots(arguments: list[str] | None = None) -> None:
             stock_show()
 
         try:
-            with replaced(plt, show=show), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of pictures without anything in them
+            with replaced(plt, show=show):
                 getattr(rl_zoo3.plots, name)()
-        except (Refusal, KeyboardInterrupt):
+        except Refusal:
             raise
         except Exception as error:  # it looks at nothing before it draws
-            needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
-            needed = needed if name == "plot_from_file" else "-f FOLDER, -a ALGO and -e ENV of runs"
+            needed = "-f FOLDER, -a ALGO and -e ENV of runs"
+            if name == "plot_from_file":
+                needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
             raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 
@@ -142,24 +134,25 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 }
 
 
+def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    return _checked(_parsed(parser, arguments))
+
+
 @contextmanager
 def _command(
-    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
+    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] = _read
 ) -> Iterator[list[str]]:
-    """Around a command, whose arguments it gives: installs what it needs, and lets errors of the user be one line.
-
-    rl-zoo3's own parser reads the arguments, with ``read``.
-    """
+    """Around a command, whose arguments rl-zoo3's own parser reads: installs it, and lets users' errors be one line."""
     given = sys.argv[1:] if arguments is None else arguments
 
     def parse_args(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
         if args is not None:  # a parser of somebody else
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
-        return (read or _read)(parser, given)
+        return read(parser, given)
 
     try:
-        install_into_rl_zoo3()
+        install()
         with replaced(ArgumentParser, parse_args=parse_args):
             yield given
     except (Refusal, TrainingInterrupted) as error:
@@ -173,9 +166,8 @@ def _refuse(message: str) -> NoReturn:
 
 def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     try:
-        parsed: Namespace = _stock_parse_args(parser, arguments)
-        return parsed
-    except (Refusal, KeyboardInterrupt):
+        return cast("Namespace", _stock_parse_args(parser, arguments))
+    except Refusal:
         raise
     except Exception as error:  # whatever Python says about a value
         raise Refusal(f"{_NAMED_VALUES}: {error}") from error
@@ -183,9 +175,12 @@ def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """The options of rl-zoo3 and those that it does not know."""
+    from sb3_pvp.zoo.resume import NEWEST
+    from sb3_pvp.zoo.sweeps.manager import add_options
+
     ours = parser.add_argument_group("sb3-pvp")
     ours.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
-    ours.add_argument("--resume", nargs="?", const=_NEWEST, help="Goes on with a run that was stopped.")
+    ours.add_argument("--resume", nargs="?", const=NEWEST, help="Goes on with a run that was stopped.")
     add_options(parser)
     given = _parsed(parser, arguments)
     if given.preset:
@@ -201,10 +196,6 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     # rl-zoo3 would begin to track before it knows the run.
     given.tracked, given.track = given.track, False
     return _checked(given)
-
-
-def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    return _checked(_parsed(parser, arguments))
 
 
 def _checked(given: Namespace) -> Namespace:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.presets.presets import ALGO
 from sb3_pvp.zoo.installation import replaced
 
 _USAGE = """
@@ -35,10 +36,7 @@ action, _ = fighter.predict(observation)  # obeys the masks in the observation
 
 @contextmanager
 def mended_hub() -> Iterator[None]:
-    """Puts back what rl-zoo3 imports of the hub's integration under an older name, and completes the model card.
-
-    What the hub refuses is a `Refusal`.
-    """
+    """Gives rl-zoo3 the older names that it imports, and completes the model card; raises `Refusal` if the hub does."""
     from huggingface_hub.errors import HfHubHTTPError
 
     integration = importlib.import_module("huggingface_sb3.push_to_hub")
@@ -46,17 +44,16 @@ def mended_hub() -> Iterator[None]:
     make_metadata = getattr(integration, "generate_metadata", None) or integration._generate_metadata
     save_metadata = cards.metadata_save
 
-    def generate_metadata(*arguments: Any) -> dict[str, Any]:
-        metadata = make_metadata(*arguments)
-        return metadata if isinstance(metadata, dict) else dict(metadata.to_dict())
-
-    def metadata_save(path: Path, metadata: dict[str, Any]) -> None:
-        _add_usage(Path(path))
-        save_metadata(path, metadata)
+    def metadata_save(path: Path, metadata: Any) -> None:
+        """Says first how to use the model beside the card, if it is a fighter of this package."""
+        for model in Path(path).parent.glob(f"{ALGO}-*.zip"):
+            with Path(path).open("a", encoding="utf-8") as card:
+                card.write(_USAGE.format(file=model.name, env_id=model.stem.removeprefix(f"{ALGO}-")))
+        save_metadata(path, metadata if isinstance(metadata, dict) else metadata.to_dict())
 
     with (
         _ffmpeg_on_path(),
-        replaced(integration, generate_metadata=generate_metadata),
+        replaced(integration, generate_metadata=make_metadata),
         replaced(cards, metadata_save=metadata_save),
     ):
         try:
@@ -78,13 +75,3 @@ def _ffmpeg_on_path() -> Iterator[None]:
             yield
         finally:
             os.environ["PATH"] = before
-
-
-def _add_usage(card: Path) -> None:
-    """Says how to use the model beside the card, if it is a fighter of this package."""
-    from sb3_pvp.presets.presets import ALGO
-
-    for model in card.parent.glob(f"{ALGO}-*.zip"):
-        env_id = model.stem.removeprefix(f"{ALGO}-")
-        with card.open("a", encoding="utf-8") as file:
-            file.write(_USAGE.format(file=model.name, env_id=env_id))

@@ -10,21 +10,31 @@ from typing import Any
 
 import gymnasium
 
+from sb3_pvp.presets.presets import ALGO
+
 #: Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
 _WORKER_MODULES = ["stable_baselines3", "sb3_pvp.envs"]
 #: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
 _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
 
 
-def install_into_rl_zoo3() -> None:
-    """See `sb3_pvp.zoo.install`."""
-    from rl_zoo3 import ALGOS
+def install() -> None:
+    """Teaches rl-zoo3 this package; calling it again changes nothing.
 
-    from sb3_pvp.ppo import PvpPPO
-    from sb3_pvp.presets.presets import ALGO
-    from sb3_pvp.zoo.manager import PvpExperimentManager
-    from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
+    ``maskable_ppo`` is one of its algorithms then, `PvpExperimentManager` manages its experiments, its commands find
+    all checkpoints of a run, and workers of a ``SubprocVecEnv`` start quickly.
 
+    Raises ``RuntimeError`` if something that is needed is not installed. It is no ``ImportError``, since rl-zoo3
+    silently leaves out a ``custom_envs.py`` that raises one.
+    """
+    try:
+        from rl_zoo3 import ALGOS
+
+        from sb3_pvp.ppo import PvpPPO
+        from sb3_pvp.zoo.manager import PvpExperimentManager
+        from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
+    except ImportError as error:
+        raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
     ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
     ours = {
         "ExperimentManager": PvpExperimentManager,

@@ -48,7 +48,7 @@ class PvpExperimentManager(SweepingManager):
         self._refusals = refusals if is_ours(env_id) else nullcontext
         self._resume = getattr(args, "resume", None)
         track = getattr(args, "track", False) or getattr(args, "tracked", False)
-        self._tracking = Tracking(getattr(args, "preset", None)) if track else None
+        self._tracking = Tracking() if track else None
         args = argparse.Namespace(**{**vars(args), "track": track})
         self._stopped_run: StoppedRun | None = None
         default = hyperparams_path(algo) if is_ours(env_id) else None
@@ -132,8 +132,6 @@ class PvpExperimentManager(SweepingManager):
             self._tracking.start(self.args, self._saved_hyperparams, folder)
             self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
         super().create_log_folder()  # type: ignore[no-untyped-call]
-        if self._tracking:
-            self._tracking.remember(folder)
 
     def create_callbacks(self) -> None:
         """Creates the callbacks of the base class; evaluation respects masks, and the progress bar tells more."""

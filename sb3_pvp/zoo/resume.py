@@ -11,7 +11,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,14 +43,7 @@ class ResumeError(Refusal):
 
 @dataclass(frozen=True)
 class StoppedRun:
-    """A run with a checkpoint.
-
-    Attributes:
-        folder: where its files are.
-        checkpoint: the model to go on from.
-        steps: how many steps that was trained for.
-        begun_at: how many steps the model with which the run began was trained for.
-    """
+    """A run with a checkpoint, and for how many steps that, and the model with which it began, were trained."""
 
     folder: Path
     checkpoint: Path
@@ -66,20 +59,19 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """The run to go on with.
+    """The run to go on with; `NEWEST` is none if there is no such run.
 
     Args:
         wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
             model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed; ``None`` if there is no such run.
+            trains, whatever their seed.
         log_path: the folder with the folders of all runs of an algorithm.
         env_name: the name of the environment, with which the names of folders begin.
         config: what rl-zoo3 writes down of the hyperparameters.
         n_timesteps: the steps of the whole run, without those of the model with which it began.
         begun_with: that model, what ``-i`` says; empty for none.
 
-    Raises:
-        ResumeError: for a folder that is no run, or one of another kind, or of a run that is at its end or still runs.
+    Raises `ResumeError` for a folder that is no run, or one of another kind, or of a run that is at its end or runs.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
@@ -106,8 +98,9 @@ def stopped_run(folder: Path) -> StoppedRun | None:
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """The checkpoints of the run in that folder that can be read, by the steps that they were trained for."""
-    return {steps: path for steps, path in _numbered(folder) if zipfile.is_zipfile(path)}
+    """The checkpoints of the run in that folder, by the steps that they were trained for."""
+    files = (*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip"))
+    return {int(match[1]): path for path in files if (match := _CHECKPOINT.fullmatch(path.stem))}
 
 
 def is_whole(path: Path) -> bool:
@@ -133,7 +126,7 @@ def warn_of_losses(run: StoppedRun) -> None:
 
 
 def steps_of(model: Path) -> int:
-    """How many steps a saved model was trained for; nothing is unpickled. Raises `Refusal` if it is no such file."""
+    """How many steps a saved model was trained for; raises `Refusal` if it is no such file."""
     with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
         return weights.steps_of(model)
 
@@ -144,15 +137,12 @@ def running(folder: Path) -> Iterator[None]:
 
     Raises `ResumeError` if somebody does.
     """
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ResumeError(f"a process still trains in {folder}: end it first") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / LOCK, timeout=0))
+        except Timeout:
+            raise ResumeError(f"a process still trains in {folder}: end it first") from None
         yield
-    finally:
-        lock.release()
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
@@ -164,11 +154,7 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 
 
 class FirstStep(BaseCallback):
-    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs.
-
-    Attributes:
-        was_tried: whether it has come, so that all is set up.
-    """
+    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs."""
 
     was_tried = False
 
@@ -197,17 +183,9 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
         return run
 
 
-def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
-    """The files of checkpoints of the run in that folder, with the steps that they were trained for."""
-    for path in [*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip")]:
-        match = _CHECKPOINT.fullmatch(path.stem)
-        if match:
-            yield int(match[1]), path
-
-
 def _damaged(folder: Path, after: int = -1) -> list[Path]:
     """Checkpoints of the run in that folder, of more steps than these, that cannot be read."""
-    return [path for steps, path in sorted(_numbered(folder)) if steps > after and not is_whole(path)]
+    return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
 
 
 def _config_of(folder: Path, env_name: str) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
@@ -27,7 +26,7 @@ def get_model_path(
     """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
 
     Returns a name for videos, the file of the model and the folder of the run. Raises `Refusal` if there is no such
-    model in a run of an environment of this package, or if files of the run are damaged.
+    model in a run of an environment of this package, or if it is damaged.
     """
     if not is_ours(env_name.gym_id):
         found: tuple[str, str, str] = _stock_model_path(exp_id, folder, algo, env_name, *which, **keywords)
@@ -53,10 +52,6 @@ def get_model_path(
     steps_of(model)
     if not is_whole(model):
         raise Refusal(f"{model} is damaged: something in it has changed")
-    for file in ("config.yml", "args.yml"):
-        path = run / env_name / file
-        with refusals(Exception, about=f"{path} is damaged"):  # it may hold objects of Python, which raise anything
-            dict(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader) if path.is_file() else {})
     return prefix, str(model), str(run)
 
 

@@ -42,47 +42,34 @@ class _RunFile(BaseModel):
 
 
 class Tracking:
-    """The W&B run that follows one training.
+    """The W&B run that follows one training."""
 
-    Args:
-        preset: the name of the preset that the training has, if any.
-    """
-
-    def __init__(self, preset: str | None = None) -> None:
-        self._preset = preset
-        self._run: Run | None = None
-        self._is_own = False
+    _own_run: Run | None = None
 
     def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
         """Opens the W&B run, or the one in which this training was followed before; one that is open is taken.
 
-        Args:
-            args: rl-zoo3's options.
-            hyperparams: of the training, with all that they import.
-            folder: of the run.
-
-        Raises:
-            Refusal: if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+        Which one it is stands in the folder of the run from then on. ``args`` are the options of ``train``. Raises
+        `Refusal` if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
         """
         import wandb
 
-        before = _remembered(folder)
+        before, preset = _remembered(folder), getattr(args, "preset", None)
         versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
         config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
-        config |= {"versions": versions, "preset": self._preset, "run_folder": folder.name}
-        self._is_own = wandb.run is None
+        config |= {"versions": versions, "preset": preset, "run_folder": folder.name}
         if wandb.run is not None:
-            self._run = wandb.run
-            self._run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
+            wandb.run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
+            _remember(wandb.run, folder)
             return
         if not before:
             before["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
             before |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
         try:
-            self._run = wandb.init(
+            self._own_run = wandb.init(
                 **before,
                 group=args.wandb_group,
-                tags=[*args.wandb_tags, *([self._preset] if self._preset else [])],
+                tags=[*args.wandb_tags, *([preset] if preset else [])],
                 config=config,
                 sync_tensorboard=True,
                 settings=wandb.Settings(disable_git=True, save_code=False),
@@ -92,18 +79,18 @@ class Tracking:
                 f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or set "
                 "WANDB_MODE=offline to keep everything on this machine"
             ) from error
-
-    def remember(self, folder: Path) -> None:
-        """Writes down which W&B run it is, so that it goes on with the training."""
-        assert self._run is not None
-        about = _RunFile(id=self._run.id, project=self._run.project, entity=self._run.entity)
-        write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
+        _remember(self._own_run, folder)
 
     def finish(self, exit_code: int = 0) -> None:
         """Closes the W&B run, and waits until all is sent or written; one that was open before stays open."""
-        run, self._run = self._run, None
-        if run is not None and self._is_own:
+        run, self._own_run = self._own_run, None
+        if run is not None:
             run.finish(exit_code)
+
+
+def _remember(run: Run, folder: Path) -> None:
+    about = _RunFile(id=run.id, project=run.project, entity=run.entity)
+    write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
 
 def _remembered(folder: Path) -> dict[str, Any]:

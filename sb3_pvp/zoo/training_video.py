@@ -7,11 +7,9 @@ checkpoints, needs ``ffmpeg`` with fonts, and deletes the output folder first. T
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from huggingface_sb3 import EnvironmentName
 
@@ -19,8 +17,6 @@ from sb3_pvp.common.errors import Refusal
 from sb3_pvp.presets.presets import ALGO
 from sb3_pvp.zoo.resume import checkpoints_in
 from sb3_pvp.zoo.saved_runs import run_folder
-
-_CAPTION_HEIGHT = 24
 
 
 def record_training(arguments: list[str], record_video: Callable[[list[str]], None]) -> None:
@@ -54,35 +50,18 @@ def record_training(arguments: list[str], record_video: Callable[[list[str]], No
 
 
 def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
-    from moviepy import VideoFileClip, concatenate_videoclips
+    from moviepy import TextClip, VideoFileClip, clips_array, concatenate_videoclips
 
     output.mkdir(parents=True, exist_ok=True)
-    clips = [VideoFileClip(str(path)) for _, path in videos]
-    captioned = [clip.image_transform(_captioned(text)) for clip, (text, _) in zip(clips, videos, strict=True)]
-    video = output / "training.mp4"
-    concatenate_videoclips(captioned).write_videofile(str(video), logger=None)
-    print(f"Saving video to {video}")
+    captioned = []
+    for text, path in videos:
+        clip = VideoFileClip(str(path))
+        bar = {"font_size": 16, "color": "white", "bg_color": "black", "size": (clip.w, 24), "duration": clip.duration}
+        captioned.append(clips_array([[TextClip(text=text, **bar)], [clip]]))
+    whole = concatenate_videoclips(captioned)
+    whole.write_videofile(str(output / "training.mp4"), logger=None)
+    print(f"Saving video to {output / 'training.mp4'}")
     if gif:
-        from imageio_ffmpeg import get_ffmpeg_exe
-
-        colours = "split[all][same];[all]palettegen[palette];[same][palette]paletteuse"
-        command = [get_ffmpeg_exe(), "-y", "-loglevel", "error", "-i", str(video), "-vf", colours]
-        subprocess.run([*command, str(video.with_suffix(".gif"))], check=True)
-        print(f"Saving gif to {video.with_suffix('.gif')}")
-    for clip in clips:
-        clip.close()
-
-
-def _captioned(text: str) -> Callable[[Any], Any]:
-    """Writes a text above frames, uint8 ``(height, width, 3)``."""
-    import numpy as np
-    from PIL import Image, ImageDraw, ImageFont
-
-    font = ImageFont.load_default(size=_CAPTION_HEIGHT * 2 // 3)
-
-    def caption(frame: Any) -> Any:
-        bar = Image.new("RGB", (frame.shape[1], _CAPTION_HEIGHT))
-        ImageDraw.Draw(bar).text((frame.shape[1] // 2, _CAPTION_HEIGHT // 2), text, font=font, anchor="mm")
-        return np.concatenate([np.asarray(bar), frame])
-
-    return caption
+        whole.write_gif(str(output / "training.gif"), logger=None)
+        print(f"Saving gif to {output / 'training.gif'}")
+    whole.close()

@@ -29,8 +29,7 @@ from sb3_pvp.zoo.sweeps.conversion import (
     largest_divisor,
     own_values,
 )
-from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict
-from sb3_pvp.zoo.sweeps.wandb_config import configuration
+from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict, wandb_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {each.name: each for each in DEFAULT_SPACE}
@@ -257,7 +256,7 @@ def test_values_outside_the_space_are_refused(sample: dict[str, Any], message: s
 
 def test_wandb_draws_from_the_same_space() -> None:
     space = applicable(DEFAULT_SPACE, preset("PastSelfPlay"), is_ours=True)
-    config = configuration("PastSelfPlay", "NhEnv", space, n_timesteps=1000)
+    config = wandb_configuration("PastSelfPlay", "NhEnv", space, n_timesteps=1000)
     assert config["metric"] == {"name": "sweep/win_rate", "goal": "maximize"}
     assert config["command"][-2:] == ["--sample", "${args_json}"] and "1000" in config["command"]
     assert config["parameters"].keys() == {each.name for each in space}

@@ -15,9 +15,8 @@ from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps import storage as storages
-from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, FileLocks
 from sb3_pvp.zoo.sweeps.report import counts
-from sb3_pvp.zoo.sweeps.storage import find_study, find_trial, open_storage
+from sb3_pvp.zoo.sweeps.storage import EXCLUSIVE, FileLocks, find_study, find_trial, open_storage
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
 from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of

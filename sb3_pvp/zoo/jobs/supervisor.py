@@ -12,28 +12,19 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.process_trees import GRACE, MARK, stop
-from sb3_pvp.zoo.jobs.job import Result
+from sb3_pvp.zoo.jobs.jobs import Result
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _ToldToEndError(Exception):
-    pass
-
-
 def main(result: Path, command: Sequence[str]) -> None:
     """Runs the command to its end."""
-
-    def told_to_end(number: int, frame: Any) -> None:
-        raise _ToldToEndError
-
     mark = os.environ[MARK]
     for number in _SIGNALS:
-        signal.signal(number, told_to_end)
+        signal.signal(number, signal.default_int_handler)
     code = _run(mark, command)
     write_atomically(result, Result(mark=mark, exit_code=code, ended_at=time.time()).model_dump_json())
 
@@ -46,7 +37,7 @@ def _run(mark: str, command: Sequence[str]) -> int:
         return 127
     try:
         process.wait()
-    except _ToldToEndError:
+    except KeyboardInterrupt:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
     stop(mark, GRACE)

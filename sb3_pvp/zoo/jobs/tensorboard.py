@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sb3_pvp.zoo.jobs.job import RUNNING, Job, JobError
-from sb3_pvp.zoo.jobs.jobs import Jobs
+from sb3_pvp.zoo.jobs.jobs import RUNNING, Job, JobError, Jobs
 from sb3_pvp.zoo.jobs.logs import last_lines
 
 DEFAULT_PORT = 6006
@@ -33,14 +32,8 @@ class TensorBoard:
 def ensure_tensorboard(jobs: Jobs, logdir: Path, port: int = DEFAULT_PORT, host: str = "127.0.0.1") -> TensorBoard:
     """The TensorBoard of these jobs that shows this folder; if none runs, one is started, and listens on return.
 
-    Args:
-        jobs: where it is kept as a job with the name `NAME`.
-        logdir: the folder with event files, or with folders of them.
-        port: for one that is started; 0: a free one.
-        host: the address that it listens on; ``0.0.0.0`` lets everybody in the network look.
-
-    Raises:
-        JobError: if there is no such folder, if the port is in use, or if TensorBoard does not come up.
+    It is a job with the name `NAME`, on ``port`` (0: a free one); the host ``0.0.0.0`` lets everybody in the network
+    look. Raises `JobError` if there is no such folder, if the port is in use, or if TensorBoard does not come up.
     """
     logdir = logdir.absolute()
     if not logdir.is_dir():

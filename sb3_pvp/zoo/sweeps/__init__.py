@@ -3,7 +3,6 @@
 Importing this loads neither Optuna nor torch.
 """
 
-from sb3_pvp.zoo.sweeps.options import SweepOptions
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, Parameter, read_space
 
-__all__ = ["DEFAULT_SPACE", "Parameter", "SweepOptions", "read_space"]
+__all__ = ["DEFAULT_SPACE", "Parameter", "read_space"]

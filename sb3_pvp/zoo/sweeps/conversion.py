@@ -33,13 +33,7 @@ _SMALLEST_BATCH = 2
 
 
 def applicable(space: Space, block: Mapping[str, Any], is_ours: bool) -> Space:
-    """The parameters that this configuration has a use for.
-
-    Args:
-        space: all of them.
-        block: the hyperparameters of the configuration.
-        is_ours: whether the environment is one of this package, with rewards.
-    """
+    """The parameters that these hyperparameters have a use for; ``is_ours``: in an environment with rewards."""
     return tuple(parameter for parameter in space if _applies(parameter.target, block, is_ours))
 
 
@@ -58,16 +52,15 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
 
 
 def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
-    """The block with what was drawn in place of its own values; nested values keep what is not drawn.
+    """A copy of the block with what was drawn in place of its own values; nested values keep what is not drawn.
 
     Args:
-        sample: drawn values by the names of parameters; those that are missing leave the block as it is.
+        sample: drawn values by the names of parameters of the space; where one is missing the block stays as it is.
         space: what they mean.
-        block: hyperparameters in rl-zoo3's format; it stays as it is.
+        block: hyperparameters in rl-zoo3's format.
         n_timesteps: the length of the run, in whose roll-outs schedules are counted.
 
-    Raises:
-        ValueError: for values that are not in the space, or have no place in the block.
+    Raises `ValueError` for values that are not in the space, or have no place in the block.
     """
     conversion = _Conversion(block, n_timesteps)
     for parameter in sorted(space, key=_order):
@@ -231,7 +224,7 @@ _UNITS = {
     "value": (lambda self, owner, name, value: value, lambda self, owner, name, value: value),
     "complement": (lambda self, owner, name, value: 1 - value, lambda self, owner, name, value: float(1 - value)),
     "layers": (
-        lambda self, owner, name, value: _layers(str(value)),
+        lambda self, owner, name, value: [] if value == "none" else [int(size) for size in str(value).split("x")],
         lambda self, owner, name, value: "x".join(map(str, value)) or "none",
     ),
     "minibatches": (_Conversion._minibatch, lambda self, owner, name, value: self._rollout() // int(value)),
@@ -249,10 +242,3 @@ _UNITS = {
         lambda self, owner, name, value: min(value * int(self._own("n_envs")) / self._rows_left(owner, name), 1.0),
     ),
 }
-
-
-def _layers(text: str) -> list[int]:
-    try:
-        return [] if text == "none" else [int(size) for size in text.split("x")]
-    except ValueError:
-        raise ValueError(f"layers are written like 128x128 or none, got {text!r}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sb3_contrib import MaskablePPO
@@ -18,18 +18,15 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
 from sb3_pvp.ppo.training_state import kept_random_state
-from sb3_pvp.zoo.sweeps.options import WIN_RATE
+from sb3_pvp.zoo.sweeps.space import WIN_RATE
 
 _PARALLEL_FIGHTS = 64
 
 
 class WinRates:
-    """Mean of the win rates against the opponents of a pool, with sampled actions and the same seeds every time.
+    """Mean of the win rates in so many fights against each opponent, with sampled actions and always the same seeds.
 
-    Args:
-        pool: names of bots and scripts, and paths of models.
-        fights: fights against each of them.
-        env_kwargs: where the environment of these fights differs from that of the training.
+    ``env_kwargs`` are where the environment of these fights differs from that of the training.
     """
 
     def __init__(self, pool: Sequence[str], fights: int, env_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -51,31 +48,18 @@ class WinRates:
 
 
 class MeanReward:
-    """Mean reward of an episode, for environments in which nobody can be chosen to fight.
+    """Mean reward of so many episodes in an environment in which nobody can be chosen to fight."""
 
-    Args:
-        make_env: makes the environment when it is needed.
-        n_eval_episodes: episodes of an evaluation.
-        deterministic: whether actions are chosen without chance.
-    """
-
-    def __init__(self, make_env: Callable[[], VecEnv], n_eval_episodes: int, deterministic: bool) -> None:
-        self._make_env, self._n_eval_episodes, self._deterministic = make_env, n_eval_episodes, deterministic
-        self._env: VecEnv | None = None
+    def __init__(self, env: VecEnv, n_eval_episodes: int, deterministic: bool) -> None:
+        self._env, self._n_eval_episodes, self._deterministic = env, n_eval_episodes, deterministic
+        self.close = env.close
 
     def __call__(self, model: MaskablePPO) -> dict[str, float]:
         """The mean reward, of actions that obey the masks."""
         with kept_random_state():
-            self._env = self._env or self._make_env()
             self._env.seed(EVALUATION_SEED)
             mean, _ = evaluate_policy(model, self._env, self._n_eval_episodes, deterministic=self._deterministic)
-        assert isinstance(mean, float)
-        return {"sweep/mean_reward": mean}
-
-    def close(self) -> None:
-        """Closes the environment."""
-        if self._env is not None:
-            self._env.close()
+        return {"sweep/mean_reward": cast("float", mean)}
 
 
 #: Tells how good a model is: figures by tag, of which the first one is to be maximised.
@@ -92,9 +76,12 @@ class SweepEvalCallback(BaseCallback):
         report: told the figure to be maximised and the number of the evaluation, from 1 on; true: stop the run.
 
     Attributes:
-        is_stopped: whether ``report`` stopped the run.
+        is_over: whether the run came to its end, or was stopped by ``report``.
         result: the last figure of a run that came to its end, before that ``None``.
     """
+
+    is_over = False
+    result: float | None = None
 
     def __init__(
         self,
@@ -106,13 +93,6 @@ class SweepEvalCallback(BaseCallback):
         super().__init__()
         self._measure, self._n_evaluations, self._n_timesteps = measure, n_evaluations, n_timesteps
         self._report, self._number = report, 0
-        self.is_stopped = False
-        self.result: float | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the run came to its end, or was stopped by ``report``."""
-        return self.is_stopped or self.result is not None
 
     def _on_rollout_start(self) -> None:
         number = min(self.num_timesteps * self._n_evaluations // self._n_timesteps, self._n_evaluations)
@@ -120,12 +100,12 @@ class SweepEvalCallback(BaseCallback):
             self._evaluate(number)
 
     def _on_step(self) -> bool:
-        return not self.is_stopped
+        return not self.is_over
 
     def _on_training_end(self) -> None:
         # Whoever cleans up calls this as well, also when training was interrupted.
         if not self.is_over and self.num_timesteps >= self._n_timesteps:
-            self.result = self._evaluate(self._n_evaluations)
+            self.result, self.is_over = self._evaluate(self._n_evaluations), True
             self.logger.dump(self.num_timesteps)
         self._measure.close()
 
@@ -134,7 +114,7 @@ class SweepEvalCallback(BaseCallback):
         for tag, figure in figures.items():
             self.logger.record(tag, figure)
         value, self._number = next(iter(figures.values())), number
-        self.is_stopped = self._report(value, number)
+        self.is_over = self._report(value, number)
         return value
 
 

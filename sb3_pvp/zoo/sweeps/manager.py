@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from pprint import pprint
 from typing import Any
@@ -21,15 +20,14 @@ from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.presets.validation import policy_kwargs_in
 from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
-from sb3_pvp.zoo.sweeps.options import HYPERBAND, SweepOptions
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
@@ -38,27 +36,38 @@ from sb3_pvp.zoo.sweeps.sweep import work
 
 #: Without ``--n-evaluations``, as in rl-zoo3.
 _STEPS_PER_EVALUATION = 100_000
+_HYPERBAND = "hyperband"
+#: What holds where rl-zoo3's own command was called, which has none of our options.
+_DEFAULTS: dict[str, Any] = {
+    "reference_pool": ["baseline", "scripted"],
+    "reference_fights": 100,
+    "search_space": None,
+    "sample": None,
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
+    options = parser.add_argument_group("sweeps")
+    whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
+    options.add_argument("--reference-pool", nargs="+", metavar="OPPONENT", help=whom)
+    options.add_argument("--reference-fights", type=int, metavar="N", help="Fights against each (100).")
+    options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
+    options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
+    parser.set_defaults(**_DEFAULTS)
+    for action in parser._actions:
+        if action.dest == "pruner":
+            action.choices = ("halving", "median", _HYPERBAND, "none")
 
 
 class SweepingManager(exp_manager.ExperimentManager):
     """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._sweep, self._vec_env_type = SweepOptions.of(args), keywords.get("vec_env_type", "dummy")
-        self._made_envs: list[VecEnv] = []
+        self._sweep = argparse.Namespace(**{**_DEFAULTS, **vars(args)})
+        self._vec_env_type = keywords.get("vec_env_type", "dummy")
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
-
-    def create_envs(self, *arguments: Any, **keywords: Any) -> VecEnv:
-        """Creates an environment as the base class does."""
-        env = super().create_envs(*arguments, **keywords)
-        self._made_envs.append(env)
-        return env
-
-    def close_envs(self) -> None:
-        """Closes all environments that were created."""
-        while self._made_envs:
-            self._made_envs.pop().close()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads them in the place of the base class, with imported presets and names like ``env_kwargs.world``.
@@ -128,7 +137,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         n_timesteps = self._steps(block)
         with refusals():
             space = self._space(block)
-            hyperparameters({each.name: each.first() for each in space}, space, block, n_timesteps)
+            first = {each.name: each.choices[0] if each.choices else each.low for each in space}
+            hyperparameters(first, space, block, n_timesteps)  # is there a place for all of them?
             measure = self._measure_settings(block, n_timesteps)
         return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
 
@@ -175,8 +185,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         """What tells how good a model is."""
         if self._is_ours:
             return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
-        make_env = partial(self.create_envs, self.n_eval_envs, eval_env=True)
-        return MeanReward(make_env, self.n_eval_episodes, self.deterministic_eval)
+        env = self.create_envs(self.n_eval_envs, eval_env=True)
+        return MeanReward(env, self.n_eval_episodes, self.deterministic_eval)
 
     def _of_sample(self, block: Block) -> Block:
         with refusals(about="--sample is not valid JSON"):
@@ -218,7 +228,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
-        if self.pruner == HYPERBAND:
+        if self.pruner == _HYPERBAND:
             return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         return self._create_pruner(self.pruner)
 
@@ -228,11 +238,9 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
 
     Raises `Refusal` for values that are none.
     """
-    block = dict(hyperparams)
-    if isinstance(block.get("policy_kwargs"), str):  # Python, as in rl-zoo3
-        block["policy_kwargs"] = eval(block["policy_kwargs"], dict(vars(exp_manager)))
-    if env_kwargs:
-        block["env_kwargs"] = env_kwargs
+    block = {**hyperparams, **({"env_kwargs": env_kwargs} if env_kwargs else {})}
+    with refusals():
+        block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
     with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
         plain: Block = json.loads(json.dumps(block))
         return plain

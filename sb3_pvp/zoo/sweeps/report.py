@@ -14,8 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.zoo.sweeps.locks import Locks
-from sb3_pvp.zoo.sweeps.storage import find_trial
+from sb3_pvp.zoo.sweeps.storage import Locks, find_trial
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, is_abandoned, read_settings
 
 if TYPE_CHECKING:
@@ -34,11 +33,7 @@ _ENOUGH_TO_COMPARE = 4
 
 
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> list[str]:
-    """Writes the files, and tells what is missing and why.
-
-    ``trials.csv`` has a line for each trial, ``best.yml`` the configuration of the best one. Raises `Refusal` if the
-    study was not begun by this package.
-    """
+    """Writes the files, and tells what is missing and why; raises `Refusal` for a study of somebody else."""
     write_atomically(folder / TRIALS, study.trials_dataframe().to_csv(index=False))
     missing = []
     try:
@@ -59,15 +54,10 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
 def best_configuration(
     study: optuna.Study, number: int | None = None, n_timesteps: int | None = None
 ) -> tuple[FrozenTrial, str]:
-    """A trial and its configuration as yaml that ``train -conf`` reads: everything, what was not varied as well.
+    """A trial, the best one without a number, and its configuration as yaml that ``train -conf`` reads.
 
-    Args:
-        study: where to look.
-        number: of the trial; ``None``: the best one.
-        n_timesteps: the length of the run that it is for; ``None``: what the configuration said before the sweep.
-
-    Raises:
-        Refusal: if there is no such trial, or it has no parameters.
+    That is everything, what was not varied as well, for a run of ``n_timesteps``, or as many as the configuration said
+    before the sweep. Raises `Refusal` if there is no such trial, or it has no parameters.
     """
     settings, trial = read_settings(study), find_trial(study, number)
     if not trial.params:

@@ -23,6 +23,8 @@ from sb3_pvp.presets.presets import hyperparams_folder
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+#: What is maximised, in the log of a run.
+WIN_RATE = "sweep/win_rate"
 #: What a drawn value counts, and so how it becomes a hyperparameter (`sb3_pvp.zoo.sweeps.conversion`).
 UNITS = {
     "value": "as it is",
@@ -93,30 +95,26 @@ class Parameter:
         distribution = "log_uniform_values" if self.kind == LOG_UNIFORM else "uniform"
         return {"distribution": distribution, "min": self.low, "max": self.high}
 
-    def range(self) -> str:
-        """The values in words."""
+    def __str__(self) -> str:  # the values in words
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
-
-    def first(self) -> str | int | float:
-        """One of the values."""
-        return self.choices[0] if self.choices else self.low
 
     def check(self, value: Any) -> None:
         """Raises `ValueError` unless this is a value that may be drawn."""
         is_between = NUMBER.fits(value) and self.low <= value <= self.high
         if not (value in self.choices and not isinstance(value, bool) if self.choices else is_between):
-            raise ValueError(f"{self.name} must be {self.range()}, got {value!r}")
+            raise ValueError(f"{self.name} must be {self}, got {value!r}")
 
     def nearest(self, value: Any) -> str | int | float:
         """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
-        if NUMBER.fits(value):
-            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-            limited = float(min(max(value, self.low), self.high))
-            value = min(numbers, key=lambda number: abs(number - value), default=value) if self.choices else limited
-        self.check(value)
         nearest: str | int | float = value
+        if NUMBER.fits(value) and self.choices:
+            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
+            nearest = min(numbers, key=lambda number: abs(number - value), default=value)
+        elif NUMBER.fits(value):
+            nearest = float(min(max(value, self.low), self.high))
+        self.check(nearest)
         return nearest
 
 
@@ -150,9 +148,30 @@ def read_space(path: Path, defaults: Iterable[Parameter] = ()) -> Space:
 
 def as_markdown(space: Iterable[Parameter]) -> str:
     """A table of the space."""
-    rows = [(each.name, each.range(), UNITS[each.unit], each.target, each.meaning) for each in space]
+    rows = [(each.name, str(each), UNITS[each.unit], each.target, each.meaning) for each in space]
     lines = [f"| `{name}` | {values} | {unit} | `{target}` | {text} |" for name, values, unit, target, text in rows]
     return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
+
+
+def wandb_configuration(
+    preset: str, env_id: str, space: Space, search_space: Path | None = None, n_timesteps: int | None = None
+) -> dict[str, Any]:
+    """What ``wandb sweep`` reads; its agents run ``train`` with the values that they are told.
+
+    Runs begin with the preset, a name or a file, and are as long as it says without ``n_timesteps``. ``space`` is from
+    the file ``search_space`` if there is one.
+    """
+    more = [] if n_timesteps is None else ["-n", str(n_timesteps)]
+    more += [] if search_space is None else ["--search-space", str(search_space)]
+    train = ["-m", "sb3_pvp.zoo", "train", "--preset", preset, "--track", "--eval-freq", "-1", *more]
+    return {
+        "name": f"sb3_pvp {env_id}",
+        "method": "bayes",
+        "metric": {"name": WIN_RATE, "goal": "maximize"},
+        "early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 3},
+        "parameters": {parameter.name: parameter.wandb() for parameter in space},
+        "command": ["${env}", "${interpreter}", *train, "--sample", "${args_json}"],
+    }
 
 
 def _keys(kind: str) -> tuple[str, ...]:

@@ -1,17 +1,21 @@
 """Where studies are kept: a journal (``sweep.log``), SQLite (``sqlite:///sweep.db``) or PostgreSQL
-(``postgresql://user@host/name``).
+(``postgresql://user@host/name``); and the locks by which the processes of a study know who is still alive.
+
+A lock ends with the process that holds it. Optuna's heartbeats are for databases only, and let minutes pass until a
+process counts as gone.
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import nullcontext
+import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
 import optuna
 import sqlalchemy
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from optuna.exceptions import OptunaError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
@@ -20,24 +24,77 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.names import require_known
-from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, FileLocks, Locks, PostgresLocks
 
 _KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
 #: Seconds for which a process waits for another one that writes to the same SQLite file.
 _PATIENCE = 60
 #: How every record of a journal begins.
 _RECORD = b'{"op_code"'
+#: The lock around what only one process at a time may do; all others belong to processes, as long as they live.
+EXCLUSIVE = "exclusive"
+
+
+class Locks:
+    """For a storage that nobody else can see; others have locks that are held indeed."""
+
+    def held(self, name: str, wait: bool = True) -> AbstractContextManager[bool]:
+        """Holds a lock; without ``wait`` only if it is free, which is the value."""
+        return nullcontext(wait)
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a process holds the lock of that name."""
+        with self.held(name, wait=False) as was_free:
+            return not was_free
+
+
+class FileLocks(Locks):
+    """Locks on files beside the file of the storage, in a folder of their own."""
+
+    def __init__(self, storage: Path) -> None:
+        self._folder = storage.with_name(f"{storage.name}.processes")
+
+    @contextmanager
+    def held(self, name: str, wait: bool = True) -> Iterator[bool]:
+        """Holds a lock; without ``wait`` only if it is free, which is the value."""
+        try:
+            with FileLock(self._folder / name, timeout=-1 if wait else 0):
+                yield True
+                if name != EXCLUSIVE:  # nobody waits for another one
+                    (self._folder / name).unlink(missing_ok=True)
+        except Timeout:
+            yield False
+
+    def of_journal(self) -> FileLock:
+        """The lock to write to a journal; Optuna's own ones outlive a process that is killed by 30 seconds."""
+        return FileLock(self._folder / "writing")
+
+
+class PostgresLocks(Locks):
+    """Advisory locks of the database, held by connections that do nothing else."""
+
+    def __init__(self, url: sqlalchemy.URL) -> None:
+        # An address that has gone silent is noticed within minutes, so that the server lets go of its locks.
+        alive = {"options": "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"}
+        self._engine = sqlalchemy.create_engine(
+            url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.pool.NullPool, connect_args=alive
+        )
+
+    @contextmanager
+    def held(self, name: str, wait: bool = True) -> Iterator[bool]:
+        """Holds a lock; without ``wait`` only if it is free, which is the value."""
+        # The locks of a database have numbers, and are shared by all that uses it.
+        digest = hashlib.sha256(f"sb3_pvp sweep {name}".encode()).digest()
+        number = int.from_bytes(digest[:8], "big", signed=True)
+        take = sqlalchemy.func.pg_advisory_lock if wait else sqlalchemy.func.pg_try_advisory_lock
+        with self._engine.connect() as connection:
+            taken = connection.execute(sqlalchemy.select(take(number))).scalar()
+            yield wait or bool(taken)
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
-    """The storage with that name, ``None`` for one in memory, and its locks.
+    """The storage with that name, ``None`` for one in memory, and its locks; raises `Refusal` if it cannot be opened.
 
-    Args:
-        storage: see above.
-        must_exist: only read; else a file that is not there is made.
-
-    Raises:
-        Refusal: for what cannot be opened.
+    A file that is not there is made, unless it ``must_exist`` because it is only read.
     """
     if storage is None:
         return InMemoryStorage(), Locks()
@@ -111,15 +168,7 @@ def _file(name: str, must_exist: bool) -> Path:
 
 def _check_journal(path: Path) -> None:
     """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
-    first = b""
-    if path.exists():
-        with path.open("rb") as file:
-            first = file.readline()
-    try:
-        is_journal = "op_code" in json.loads(first)
-    except (ValueError, TypeError, RecursionError):
-        is_journal = not first.endswith(b"\n") and (first.startswith(_RECORD) or _RECORD.startswith(first))
-    if not is_journal:
+    if path.exists() and not _RECORD.startswith(path.read_bytes()[: len(_RECORD)]):
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
 
 

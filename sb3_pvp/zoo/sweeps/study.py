@@ -24,8 +24,8 @@ from optuna.trial import FrozenTrial, TrialState
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.presets.presets import renamed
 from sb3_pvp.zoo.sweeps.conversion import Block, hyperparameters, own_values
-from sb3_pvp.zoo.sweeps.locks import EXCLUSIVE, Locks
 from sb3_pvp.zoo.sweeps.space import Space, from_dict
+from sb3_pvp.zoo.sweeps.storage import EXCLUSIVE, Locks
 
 #: The attribute of a study with its `Settings`.
 SETTINGS = "sb3_pvp"
@@ -41,14 +41,8 @@ _VERSION = 1
 class Settings:
     """What all trials of a study have in common; kept with it as JSON.
 
-    Attributes:
-        algo: rl-zoo3's name of the algorithm.
-        env_id: the environment.
-        n_timesteps: the length of a trial.
-        block: the hyperparameters that are not varied, and what the varied ones replace.
-        space: what is varied, see `sb3_pvp.zoo.sweeps.space.as_dict`.
-        measure: how trials are measured.
-        seed: from which those of the trials follow.
+    The ``block`` has the hyperparameters that are not varied, and those that the varied ones replace; the ``space``
+    (`sb3_pvp.zoo.sweeps.space.as_dict`) what is varied. From the seed follow those of the trials.
     """
 
     algo: str
@@ -107,14 +101,9 @@ def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:
 
 
 class TrialQueue:
-    """Hands out the trials of a study, one at a time.
+    """Hands out the trials of a study, one at a time, until all processes together have done ``n_trials``.
 
-    Args:
-        study: the study, to be maximised.
-        settings: what it was begun with.
-        locks: of its storage.
-        n_trials: how many trials all processes together do, those that failed not counted.
-        make_sampler: makes a sampler from a seed.
+    Those that failed are not counted. ``settings`` and ``locks`` are those of the study and its storage.
     """
 
     def __init__(

@@ -110,9 +110,9 @@ def _train(
         for callback in experiment.callbacks if evaluation is None or not evaluation.is_over else ():
             with contextlib.suppress(Exception):
                 callback.on_training_end()
-        if measure is not None:
-            measure.close()
-        experiment.close_envs()
+        for each in (measure, model and model.env):
+            if each is not None:
+                each.close()
     if not evaluation.is_over:
         raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
     return evaluation.result
