@@ -21,8 +21,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.contracts import AUTO
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.minibatches import read_buffer
