@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.random_words import gumbel
-from sb3_pvp.contract import Contract, load_contract, registered_contracts
+from sb3_pvp.contract import Contract
+from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.opponents.opponents import RandomOpponent
 from sb3_pvp.policies.actors import Actor, act_together, make_actor
 from sb3_pvp.policies.model_files import PolicyFile, find_model, policy_file_of, read_policy_file
@@ -45,7 +46,7 @@ class ModelOpponent(RandomOpponent):
         own = self.actor.frame_shape[1], self.actor.head_sizes
         asked = contract.num_observations, contract.head_sizes
         if own != asked:
-            known = map(load_contract, registered_contracts())
+            known = loadable_contracts()
             fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
             game = self.game or " or ".join(fitting) or "which nobody knows here"
             raise ValueError(
