@@ -106,17 +106,18 @@ def _applies(target: str, block: Mapping[str, Any], is_ours: bool) -> bool:
     if path[0] == "callback":
         return len(path) == 3 and path[2] in (callback_options(block, path[1]) or {})
     if path[0] == "env_kwargs":
-        return is_ours and (path[1] != "rewards" or hasattr(_reward_weights(block), path[-1]))
+        return is_ours and (path[1] != "rewards" or path[-1] in _reward_weights(block))
     if path[0] == "policy_kwargs" and path[1:] != ["net_arch"]:
         return str(block.get("policy")).endswith("AutoregressivePolicy")
     return True
 
 
-def _reward_weights(block: Mapping[str, Any], changes: Any = None) -> Any:
-    """Those of the game that is played; without rewards of its own, those of outcomes."""
+def _reward_weights(block: Mapping[str, Any]) -> dict[str, float]:
+    """The defaults of the game that is played; without rewards of its own, those of outcomes."""
     env_kwargs = block.get("env_kwargs") or {}
     game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
-    return (game.rewards or OutcomeRewards()).weights(changes)
+    rewards = game.rewards or OutcomeRewards()
+    return {rewards.tags[tag]: value for tag, value in rewards.figures(rewards.weights(), 0).items()}
 
 
 def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
@@ -145,8 +146,8 @@ class _Conversion:
         value = owner.get(name) if parents else self._own(name)
         if parents == ["policy_kwargs"] and name not in owner:
             value = inspect.signature(AutoregressivePolicy).parameters[name].default
-        elif parents == ["env_kwargs", "rewards"]:
-            value = getattr(_reward_weights(self.block, owner), name, None)
+        elif parents == ["env_kwargs", "rewards"] and name not in owner:
+            value = _reward_weights(self.block).get(name)
         return _UNITS[parameter.unit][1](self, owner, name, value)
 
     def _owner(self, parents: list[str], parameter: Parameter) -> Block:
