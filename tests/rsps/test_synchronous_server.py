@@ -210,6 +210,39 @@ def test_a_pair_that_is_reset_in_one_tick() -> None:
         world.close()
 
 
+class _WaitsForOthers:
+    """Answers the first step of a fight when somebody else, who waits for the end of it, has stepped once more."""
+
+    def __init__(self) -> None:
+        self._body = Recording(FOLDER / "baseline-07-core_random1.jsonl.gz").bodies("114")[0]
+        self._ticks = 0
+        self.others = threading.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            action = json.loads(line)["action"]
+            if action == "step":
+                self._ticks += 1
+                await asyncio.to_thread(self.others.wait)
+            self._body["meta"]["episodeTicks"] = self._ticks
+            replies = {"logout": b'{"error":true,"message":"No player found for: it"}', "login": b"{}"}
+            writer.write(replies.get(action, json.dumps({"body": self._body}).encode()) + b"\n")
+
+
+def test_the_first_tick_of_a_fight_in_lock_step_ends_with_the_next_step() -> None:
+    server = _WaitsForOthers()
+    with handler_server(server.handle) as port:
+        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=20&defer_resets=true", 1)
+        world.reset(options=BOT)
+        for ticks in (0, 1, 2):
+            start = time.monotonic()
+            world.step(np.zeros((1, 2, 12), np.int64))
+            assert time.monotonic() - start < 10
+            assert world.ticks[0] == ticks and world.outcome[0, 0] == Outcome.RUNNING
+            server.others.set()
+        world.close()
+
+
 class _HangsUpOnTheSecond:
     """Starts the second of two fights while the step of the first is under way, hangs up when the agent steps, and
     then waits for it, as a world does."""

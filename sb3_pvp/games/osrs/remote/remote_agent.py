@@ -108,6 +108,11 @@ class RemoteAgent:
         """It is in the world, which owes it no answer: a synchronous world waits for it."""
         return self._login_answered and self._logged_in and not self._is_asking
 
+    @property
+    def is_fresh(self) -> bool:
+        """No step since the last reset was answered."""
+        return not self._steps
+
     def logged_out(self, known: bool) -> None:
         """A log-out was answered; ``known``: the server had the agent, and not only maybe a log-in still to come."""
         if known or self._login_answered:

@@ -68,6 +68,9 @@ class RemoteFight:
         self._late: int | None = None
         #: By seat: steps without an action, sent because the world waited for them.
         self._nudges: dict[int, asyncio.Task[FightReply]] = {}
+        #: A tick that was put off until the next call, and what does that, see `postpone`.
+        self._pending: asyncio.Task[dict[int, FightReply]] | None = None
+        self._put_off: asyncio.Future[None] | None = None
         self._farewell: asyncio.Task[None] | None = None
         self._parting: asyncio.Task[None] | None = None
         self._last_step: float | None = None
@@ -95,14 +98,33 @@ class RemoteFight:
         self.views = [self._blank_view()] * NUM_SEATS
         self.preparation = _task(self._prepare(previous))
 
-    async def tick(self, choices: NDArray[np.int64]) -> None:
-        """Plays a tick with ``(2, heads)`` choices; whatever goes wrong ends the fight, and is seen in `outcomes`."""
+    async def tick(self, choices: NDArray[np.int64], in_lock_step: bool = False) -> None:
+        """Plays a tick with ``(2, heads)`` choices; whatever goes wrong ends the fight, and is seen in `outcomes`.
+
+        ``in_lock_step``: the tick may be put off.
+        """
         if self._is_too_late():
             self._break_off(Outcome.DESYNC, "the steps came too late", DesyncReason.TIME)
             return
         await self.settle(0.0)
-        if not self.is_over:
+        if self.is_over:
+            return
+        if not in_lock_step:
             await self._advance(self._exchange(choices))
+            return
+        pending = self._pending = self._pending or _task(self._exchange(choices))
+        self._put_off = asyncio.get_running_loop().create_future()
+        await asyncio.wait([pending, self._put_off], return_when=asyncio.FIRST_COMPLETED)
+        if pending.done():
+            self._pending = None
+            if not pending.cancelled():  # by `leave`
+                await self._advance(pending)
+
+    def postpone(self) -> None:
+        """Nothing moves: if the fight has started while others of a lock-step were stepped, the world waits for their
+        next steps, and they for the end of this one. So the first tick of a fight ends with the next call."""
+        if self._put_off is not None and not self._put_off.done() and all(agent.is_fresh for agent in self.agents):
+            self._put_off.set_result(None)
 
     @property
     def is_over(self) -> bool:
@@ -146,11 +168,12 @@ class RemoteFight:
 
     def leave(self) -> None:
         """Gives up the fight: its agents log out in the background."""
-        for task in (*self._starts, *self._nudges.values(), self.preparation, self._farewell, self._parting):
+        others = (self.preparation, self._farewell, self._parting, self._pending)
+        for task in (*self._starts, *self._nudges.values(), *others):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._starts, self.preparation, self._farewell, self._parting = [], None, None, None
-        self._nudges = {}
+        self._nudges, self._pending = {}, None
         self.is_ready = False
         for agent in self.take_agents():
             departure = _task(agent.leave())

@@ -165,7 +165,9 @@ class RemoteRunner:
             if fight.is_over and fight.agents:
                 fight.leave()  # Nobody resets it, so nobody shall have to wait for its agents.
         if playing:
-            await self._play([fight.tick(choices[index]) for index, fight in playing.items()], fights.values())
+            in_lock_step = self._is_in_lock_step()
+            ticks = [fight.tick(choices[index], in_lock_step) for index, fight in playing.items()]
+            await self._play(ticks, fights.values())
             await self._wait_for_farewells(playing.values())
         if waiting:
             await self._wait_for_starts(list(waiting.values()))
@@ -185,6 +187,8 @@ class RemoteRunner:
             await asyncio.wait([played], timeout=QUIET_SECONDS)
             if self._around.num_replies == heard and self._around.fights_wait.is_set() and not played.done():
                 nudged += [fight for fight in fights if fight.nudge()]
+                for fight in fights:
+                    fight.postpone()
                 self._send_idle_worlds_away(began + STEP_SECONDS)
         await played
         if nudged:
