@@ -114,7 +114,8 @@ class RemoteFight:
             return
         pending = self._pending = self._pending or _task(self._exchange(choices))
         self._put_off = asyncio.get_running_loop().create_future()
-        await asyncio.wait([pending, self._put_off], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [pending, self._put_off]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if pending.done():
             self._pending = None
             if not pending.cancelled():  # by `leave`
