@@ -149,7 +149,10 @@ class Fights:
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
-        self.trained_rollouts = check_trained_rollouts(trained_rollouts)
+        trained_rollouts = check_trained_rollouts(trained_rollouts)
+        if trained_rollouts == self.trained_rollouts:
+            return  # every row of a vectorised environment is told
+        self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
         for follower in (self._noise, self._override):
             if follower is not None:
