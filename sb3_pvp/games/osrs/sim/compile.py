@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.caching
+import numba.core.event
 import numba.core.types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Plain `Any`: Numba's types do not know the options and internals that are used here.
 _njit: Any = numba.njit
 _caching: Any = numba.core.caching
+_events: Any = numba.core.event
 _unliteral: Any = numba.core.types.unliteral
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -85,3 +89,23 @@ class _SourceTreeLocator(_caching._SourceFileBackedLocatorMixin, _caching._Cache
 
 
 _caching.CacheImpl._locator_classes.insert(0, _SourceTreeLocator)
+
+
+class Announcement(_events.Listener):  # type: ignore[misc]
+    """Says once in a process why the first fight on a machine is a long time coming; workers leave it to others."""
+
+    was_made = False
+
+    def on_start(self, event: Any) -> None:
+        """Called by Numba before it compiles what it does not find in its cache."""
+        is_long = event.data["dispatcher"].py_func.__module__.endswith(".kernels")
+        if is_long and not self.was_made and multiprocessing.parent_process() is None:
+            text = "compiling the rules of the fight for this machine, once; this takes about half a minute"
+            print(f"sb3_pvp: {text}", file=sys.stderr, flush=True)
+            self.was_made = True
+
+    def on_end(self, event: Any) -> None:
+        """Nothing more to say."""
+
+
+_events.register("numba:compile", Announcement())
