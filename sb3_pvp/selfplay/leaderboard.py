@@ -50,7 +50,7 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
     intervals = ratings.bradley_terry(players).intervals()
     standings = []
     for player, interval in sorted(intervals.items(), key=lambda item: (-item[1].rating, item[0])):
-        skill, total = ratings.open_skill.skill(player), ratings.payoff.total(player)
+        skill, total = ratings.open_skill.rating(player), ratings.payoff.total(player)
         rated = (ratings.elo.rating(player), skill.ordinal, *skill)
         win_rate = total.win_rate if total.games else None
         standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate))
