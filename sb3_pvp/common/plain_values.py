@@ -42,7 +42,7 @@ def from_plain(kind: type[_T], value: Any) -> _T:
     try:
         return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
     except ValidationError as error:
-        raise ValueError(first_error(error, skip=1)) from None
+        raise ValueError(first_error(error, skip=1, of=kind)) from None
 
 
 @cache

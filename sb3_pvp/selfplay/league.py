@@ -86,7 +86,7 @@ def _read_settings(path: Path) -> _Settings:
             return _Settings(kind="league", version=1, anchors={}, match_maker=None)
         return _Settings.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        reason = first_error(error)
+        reason = first_error(error, of=_Settings)
         raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
 
 
