@@ -66,14 +66,11 @@ class World(Protocol):
 
     contract: Contract
     num_fights: int
-    #: What each seat sees, float32 ``(F, 2, num_observations)``.
-    obs: NDArray[np.float32]
-    #: Flat action masks, bool ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
+    obs: NDArray[np.float32]  #: What each seat sees, ``(F, 2, num_observations)``.
+    #: Flat action masks ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
     masks: NDArray[np.bool_]
-    #: `Outcome` numbers, uint8 ``(F, 2)``.
-    outcome: NDArray[np.uint8]
-    #: Ticks since the last reset, ints ``(F,)``.
-    ticks: NDArray[Any]
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(F, 2)``.
+    ticks: NDArray[Any]  #: Ticks since the last reset, ints ``(F,)``.
     #: The game's own record of the tick, structured ``(F, 2)``; its dtype may be empty. Only the game reads it.
     report: NDArray[np.void]
 
@@ -125,14 +122,10 @@ class Grouped(Protocol):
 class Transition:
     """What happened to N seats in one tick; copies, which stay as they are when the world goes on."""
 
-    #: The records ``(N,)`` of the seats, see `World.report`.
-    report: NDArray[np.void]
-    #: Those of the tick before.
-    previous: NDArray[np.void]
-    #: Bool ``(N,)``, false in the first tick of an episode, where `previous` means nothing (a reset is no tick).
-    has_previous: NDArray[np.bool_]
-    #: `Outcome` numbers ``(N,)``.
-    outcome: NDArray[np.uint8]
+    report: NDArray[np.void]  #: The records ``(N,)`` of the seats, see `World.report`.
+    previous: NDArray[np.void]  #: Those of the tick before.
+    has_previous: NDArray[np.bool_]  #: False in an episode's first tick: what `previous` holds there means nothing.
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(N,)``.
 
     @classmethod
     def nothing(cls, count: int, dtype: np.dtype[np.void]) -> Transition:

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psutil
 
@@ -65,15 +65,12 @@ class ProcessId:
 
 def marks() -> set[str]:
     """The marks of all jobs of which something runs."""
-    return {seen.mark for seen in _look_around().values() if seen.mark}
+    return {*_by_mark(MARK)}
 
 
 def members(mark: str, variable: str = MARK) -> list[psutil.Process]:
     """What runs of the job with this mark, children before their parents, without the present process."""
-    around = _look_around(variable)
-    chains = {pid: _chain(pid, around) for pid in around if pid != os.getpid()}
-    ours = [chain for chain in chains.values() if _mark_of(chain) == mark]
-    return [chain[0].process for chain in sorted(ours, key=len, reverse=True)]
+    return [process for process in _by_mark(variable).get(mark, ()) if process.pid != os.getpid()]
 
 
 def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variable: str = MARK) -> None:
@@ -102,24 +99,29 @@ def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variabl
             time.sleep(_POLL_SECONDS)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    process: psutil.Process
-    parent: int
-    session: int
-    mark: str | None
+def _by_mark(variable: str) -> dict[str, list[psutil.Process]]:
+    """All processes that run and belong to something, children before their parents."""
+    seen = psutil.process_iter(["ppid", "status", "environ"])
+    running = {each.pid: each for each in seen if each.info["status"] != psutil.STATUS_ZOMBIE}
+    sessions = {pid: _session(pid) for pid in running}
+    marks = {pid: (each.info["environ"] or {}).get(variable) for pid, each in running.items()}
+    of_sessions = {sessions[pid]: mark for pid, mark in marks.items() if mark}
 
+    def line(pid: int) -> list[int]:
+        """A process, its parent, the parent of that one and so on."""
+        found: list[int] = []
+        while pid in running and pid not in found:
+            found.append(pid)
+            pid = running[pid].info["ppid"]
+        return found
 
-def _look_around(variable: str = MARK) -> dict[int, _Seen]:
-    """All processes that run, by number."""
-    found: dict[int, _Seen] = {}
-    for process in psutil.process_iter(["ppid", "status", "environ"]):
-        info = process.info
-        if info["status"] != psutil.STATUS_ZOMBIE:
-            mark = (info["environ"] or {}).get(variable)
-            found[process.pid] = _Seen(process, info["ppid"], _session(process.pid), mark)
-    marks_of_sessions = {seen.session: seen.mark for seen in found.values() if seen.mark}
-    return {pid: replace(seen, mark=seen.mark or marks_of_sessions.get(seen.session)) for pid, seen in found.items()}
+    groups: dict[str, list[psutil.Process]] = {}
+    for ancestry in sorted(map(line, running), key=len, reverse=True):
+        # Whoever has lost the mark has that of the session, or of the nearest one above who has one.
+        mark = next((found for pid in ancestry if (found := marks[pid] or of_sessions.get(sessions[pid]))), None)
+        if mark:
+            groups.setdefault(mark, []).append(running[ancestry[0]])
+    return groups
 
 
 def _session(pid: int) -> int:
@@ -127,20 +129,6 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except (OSError, AttributeError):  # it has just ended; there are no sessions on this system
         return -pid
-
-
-def _chain(pid: int, around: dict[int, _Seen]) -> list[_Seen]:
-    """A process, its parent, the parent of that one and so on."""
-    chain: list[_Seen] = []
-    while pid in around and around[pid] not in chain:
-        chain.append(around[pid])
-        pid = around[pid].parent
-    return chain
-
-
-def _mark_of(chain: list[_Seen]) -> str | None:
-    """The mark of a process; if it has lost that, then of the nearest one above it that has one."""
-    return next((seen.mark for seen in chain if seen.mark), None)
 
 
 def _watch(parent: int, grace: float, command: list[str]) -> int:

@@ -16,10 +16,10 @@ _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = 
 
 
 def load_contract(name: str | Path | Contract) -> Contract:
-    """The contract of a registered name, or that in a JSON file of either format (see `read_contract`).
+    """The contract of a registered name, always the same object, or that in a file, see `read_contract`.
 
-    A contract stands for itself. Anything with a folder or the ending ``.json`` is a file. A name always gives the same
-    object. An unknown name raises `ContractError`, which lists the known ones.
+    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. An unknown name raises
+    `ContractError`, which lists the known ones.
     """
     if isinstance(name, Contract):
         return name

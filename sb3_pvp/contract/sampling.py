@@ -46,21 +46,18 @@ def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
 
     A rule may name only what is decided before it: sub-actions of earlier heads. Anything else raises `ContractError`.
     """
-    positions = {action.id: flat for flat, action in enumerate(action for head in heads for action in head.actions)}
+    heads_of = {action.id: number for number, head in enumerate(heads) for action in head.actions}
+    positions = {name: flat for flat, name in enumerate(heads_of)}
     tables = {rule: np.zeros((len(positions), len(positions)), dtype=np.bool_) for rule in _RULES}
-    decided: set[str] = set()
-    for head in heads:
-        for action in head.actions:
-            for rule, table in tables.items():
-                for required in getattr(action, rule):
-                    what = f"{rule} of sub-action {action.id!r} names {required!r}, which is"
-                    if required not in positions:
-                        raise ContractError(f"{what} no sub-action")
-                    if required not in decided:
-                        raise ContractError(f"{what} not decided before it: move the head of {required!r} forward")
-                    table[positions[action.id], positions[required]] = True
-        decided.update(action.id for action in head.actions)
-    for table in tables.values():
+    for rule, table in tables.items():
+        for action in (action for head in heads for action in head.actions):
+            for required in getattr(action, rule):
+                what = f"{rule} of sub-action {action.id!r} names {required!r}, which is"
+                if required not in positions:
+                    raise ContractError(f"{what} no sub-action")
+                if heads_of[required] >= heads_of[action.id]:
+                    raise ContractError(f"{what} not decided before it: move the head of {required!r} forward")
+                table[positions[action.id], positions[required]] = True
         table.setflags(write=False)
     return DependencyTables(**tables)
 

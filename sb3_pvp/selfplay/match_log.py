@@ -56,31 +56,17 @@ _SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER 
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """One fight between two players.
-
-    Attributes:
-        player_a, player_b: two different players.
-        outcome: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
-        seed: seed of the fight, if it is known.
-        build: of which kind the fight was, if there are several.
-        ticks: how long the fight lasted.
-        counted: whether the fight is rated; never for a broken one.
-        finished_at: seconds since 1970 (UTC).
-        key: unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
-
-    Raises:
-        ValueError: if a value is none of these.
-    """
+    """One fight between two different players; raises `ValueError` for impossible values."""
 
     player_a: Player
     player_b: Player
-    outcome: str
-    seed: int | None
-    build: str | None
-    ticks: int
-    counted: bool
-    finished_at: float
-    key: str
+    outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
+    seed: int | None  #: Of the fight, if it is known.
+    build: str | None  #: Of which kind the fight was, if there are several.
+    ticks: int  #: How long the fight lasted.
+    counted: bool  #: Whether the fight is rated; never for a broken one.
+    finished_at: float  #: Seconds since 1970 (UTC).
+    key: str  #: Unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
 
     def __post_init__(self) -> None:
         require_known("outcome", self.outcome, [*SCORES, *BROKEN])
@@ -111,14 +97,8 @@ class MatchLog:
     """The matches of one or several training runs; processes may read and append at the same time.
 
     Nothing stays open between calls, so a log may be used in any thread and process, and pickled. A process that is
-    killed while it appends leaves all records of that call or none.
-
-    Args:
-        path: the file, which is made if it is missing.
-
-    Raises:
-        ValueError: if the file is something else, or a log of another version.
-        OSError: if the file cannot be read or written.
+    killed while it appends leaves all records of that call or none. The file is made if it is missing; `ValueError` if
+    it is something else or of another version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -224,12 +204,10 @@ def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
 def _row(record: MatchRecord) -> tuple[object, ...]:
     """Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes."""
     seed = None if record.seed is None else int(record.seed)
-    players = (str(record.player_a), str(record.player_b))
-    rest = (record.build, int(record.ticks), int(record.counted), float(record.finished_at), record.key)
-    return (*players, record.outcome, seed, *rest)
+    fight = (str(record.player_a), str(record.player_b), record.outcome, seed, record.build, int(record.ticks))
+    return (*fight, int(record.counted), float(record.finished_at), record.key)
 
 
 def _record(row: Sequence[Any]) -> MatchRecord:
-    player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key = row
-    players = (Player.parse(player_a), Player.parse(player_b))
-    return MatchRecord(*players, outcome, seed, build, ticks, bool(counted), finished_at, key)
+    a, b, outcome, seed, build, ticks, counted, *rest = row
+    return MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), *rest)
