@@ -145,9 +145,9 @@ class Rewards(Protocol):
         """The name of the weight behind each of the `figures`."""
 
     def weights(self, changes: Any = None) -> Any:
-        """The defaults with these numbers or schedules in place of some, or such weights as they are; `ValueError` else.
+        """The defaults with these numbers or schedules in place of some; such weights stay as they are.
 
-        They can be compared and pickled.
+        They can be compared and pickled. Raises `ValueError` for unknown names and impossible values.
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:

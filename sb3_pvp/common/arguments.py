@@ -9,7 +9,16 @@ from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, Field, FiniteFloat, InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    Field,
+    FiniteFloat,
+    InstanceOf,
+    NonNegativeInt,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from sb3_pvp.common.names import did_you_mean, require_all_known
 

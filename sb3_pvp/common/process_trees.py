@@ -1,12 +1,11 @@
 """The processes that belong together, such as those of a job: who they are, and how all of them are ended.
 
-All that is started inherits an environment variable, `MARK`, whose value is another one for each job, and keeps it even
-if its parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it
-is in the session of the job or its parent lives.
+All that is started inherits an environment variable, whose value is another one for each job, and keeps it even if its
+parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it is in
+the session of the job or its parent lives.
 
 Run as a file, with a process id, the seconds that are granted to end, and a command, this is the process between the
-one with this id and the command (`sb3_pvp.common.watched_process`): at the end of its input, or when its parent is
-gone, it stops the command and all that this has started. It imports nothing of this package, which would take longer.
+one with this id and the command (`sb3_pvp.common.watched_process`). It imports nothing of this package, to start soon.
 """
 
 from __future__ import annotations
@@ -39,15 +38,10 @@ _CLOCK_TOLERANCE = 2.0
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, and no other one that gets its number later.
-
-    Attributes:
-        pid: the number.
-        created: when it began, in seconds since 1970.
-    """
+    """A process, and no other one that gets its number later."""
 
     pid: int
-    created: float
+    created: float  #: When it began, in seconds since 1970.
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
@@ -74,13 +68,9 @@ def members(mark: str, variable: str = MARK) -> list[psutil.Process]:
 
 
 def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variable: str = MARK) -> None:
-    """Ends everything that has this mark: children first, politely for ``grace`` seconds.
+    """Ends everything that has this mark in this variable: children first, politely for ``grace`` seconds.
 
-    Args:
-        mark: of the job.
-        grace: seconds between the polite signal and the last one.
-        supervisor: the number of a process that ends by itself when all others are gone; it is spared if possible.
-        variable: of the environment, which has the mark.
+    ``supervisor``: the number of a process that ends by itself when all others are gone; it is spared if possible.
     """
     phases = (
         (psutil.Process.terminate, grace, True),
@@ -132,7 +122,10 @@ def _session(pid: int) -> int:
 
 
 def _watch(parent: int, grace: float, command: list[str]) -> int:
-    """Runs the command until it and everything it started has ended, or until it is to be stopped: its exit code."""
+    """Runs the command until it and everything it started has ended, or until it is to be stopped: its exit code.
+
+    It is stopped at the end of the input, and when the parent is gone.
+    """
     signals, mark = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), os.environ[WATCHED]
     for number in signals:
         signal.signal(number, signal.SIG_IGN)

@@ -42,8 +42,6 @@ def read_contract(path: str | Path) -> Contract:
         return Contract(content.name, content.actions, content.observations)
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise ContractError(f"contract file {file} is not JSON: {error}") from error
     except ValueError as error:
         raise ContractError(f"contract file {file}: {error}") from error
 

@@ -13,8 +13,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.names import unknown_name
-from sb3_pvp.contract import sampling
+from sb3_pvp.contract import actions
 from sb3_pvp.contract.errors import ContractError
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -130,9 +131,9 @@ class Contract:
         return _read_only(np.flatnonzero([observation.constant for observation in self.observations]))
 
     @cached_property
-    def dependencies(self) -> sampling.DependencyTables:
+    def dependencies(self) -> actions.DependencyTables:
         """The rules between heads as tables over flat entries."""
-        return sampling.compile_dependencies(self.heads)
+        return actions.compile_dependencies(self.heads)
 
     @property
     def observation_space(self) -> spaces.Box:
@@ -144,9 +145,9 @@ class Contract:
         """A new space of int64 actions ``(num_heads,)``."""
         return spaces.MultiDiscrete(np.array(self.head_sizes, dtype=np.int64))
 
-    split_mask = sampling.split_mask
-    conditional_mask = sampling.conditional_mask
-    random_action = sampling.random_action
+    split_mask = actions.split_mask
+    conditional_mask = actions.conditional_mask
+    random_action = actions.random_action
 
     @cached_property
     def observation_numbers(self) -> ModuleType:

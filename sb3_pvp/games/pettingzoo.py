@@ -123,21 +123,15 @@ class PettingZooWorld(ArrayWorld):
 
 
 class _Match:
-    """A match between the agents 0 and 1 of an environment, who move in turns (``AECEnv``) or at once.
-
-    Attributes:
-        features: float32 ``(2, num_observations)``, what each agent sees.
-        masks: bool ``(2, num_flat_actions)``, what it may do.
-        totals: float64 ``(2,)``, the sum of its rewards.
-        is_over: whether the match has ended, for both as soon as for one.
-    """
+    """A match between the agents 0 and 1 of an environment, who move in turns (``AECEnv``) or at once."""
 
     def __init__(self, env: Any, layout: _Layout) -> None:
         self.env, self._layout = env, layout
+        #: What each agent sees, may do, and has got in sum.
         self.features = np.zeros((NUM_SEATS, layout.contract.num_observations), np.float32)
         self.masks = np.zeros((NUM_SEATS, layout.contract.num_flat_actions), bool)
         self.totals = np.zeros(NUM_SEATS)
-        self.is_over = True
+        self.is_over = True  # for both as soon as for one
 
     def begin(self, seed: int, options: dict[str, Any] | None) -> None:
         """Starts a new match."""
@@ -212,15 +206,12 @@ class _Layout:
         return np.concatenate([flat, [agent, to_move][: 1 + self.in_turns]], dtype=np.float32, casting="unsafe")
 
     def mask(self, observation: Any, info: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """What a player who is to move may do, flat; everything if the game does not tell.
-
-        Games tell under the key ``action_mask`` of the observation or of the info, for several heads also in a tuple.
-        """
+        """What a player who is to move may do, flat; everything if the game does not tell, in observation or info."""
         told = (observation if _is_masked(observation) else info).get(ACTION_MASK)
         mask = np.ones(self.contract.num_flat_actions, bool)
         if self.in_turns:
             mask[0] = False
-        if told is not None:
+        if told is not None:  # for several heads it may be a tuple
             mask[self.in_turns :] = np.concatenate(told) if isinstance(told, tuple) else told
         return mask
 

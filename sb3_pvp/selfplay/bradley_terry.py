@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.selfplay.payoff import Payoff
+from sb3_pvp.selfplay.match_log import Payoff
 from sb3_pvp.selfplay.players import Player
 
 #: Elo points of one unit of log-odds.
@@ -41,18 +41,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class BradleyTerry:
-    """Fitted ratings.
+    """Fitted ratings of n players.
 
-    Attributes:
-        players: whom they belong to, n of them.
-        ratings: Elo points ``(n,)``.
-        covariance: of the ratings, squared Elo points ``(n, n)``; zero for anchors. Without anchors only differences
-            can be known: ratings are then relative to the mean of all players, and so is the covariance.
+    Without anchors only differences can be known: ratings, and so their covariance, are relative to the mean of all.
     """
 
     players: tuple[Player, ...]
-    ratings: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    ratings: NDArray[np.float64]  #: Elo points ``(n,)``.
+    covariance: NDArray[np.float64]  #: Squared Elo points ``(n, n)``; zero for anchors.
 
     @property
     def half_widths(self) -> NDArray[np.float64]:
@@ -78,12 +74,8 @@ def fit_bradley_terry(
     The prior keeps ratings finite of players who have won, or lost, all their games, or have not played. The intervals
     come from the information matrix; since a tie counts as two halves, they are a little wide where many are tied.
 
-    Args:
-        payoff: the games.
-        players: to be rated besides those who have played.
-        anchors: Elo ratings of players that are given; those who do not play are left out.
-        center: Elo points; the mean of all ratings if there are no anchors.
-        prior_deviation: Elo points.
+    ``players`` are rated besides those who have played. ``anchors`` have given ratings; those who do not play are left
+    out. Without anchors ``center`` is the mean of all ratings. All in Elo points.
     """
     everybody = tuple(sorted({*payoff.players, *players}))
     fixed = {player: rating for player, rating in (anchors or {}).items() if player in everybody}
@@ -163,15 +155,14 @@ def informative_pairs(
     """The pairs whose next ``games`` fights each lower the uncertain ratings' variances most, one after the other.
 
     Variances are lowered by shares of what they are: whoever is out of everybody's reach, of whom each fight tells
-    next to nothing, does not keep the others waiting.
+    next to nothing, does not keep the others waiting. Each choice takes into account what the ones before will tell,
+    so a pair may come twice.
 
     Args:
         fit: what is known.
         candidates: who can fight; all of them are in the fit.
-        half_width: Elo points; players whose 95 % interval is narrower than this on either side are certain enough,
-            and only serve as partners.
-        num_pairs: how many pairs to choose; each choice takes into account what the ones before will tell, so a pair
-            may come twice. There are fewer once everybody is expected to be certain.
+        half_width: Elo points; players whose 95 % interval is narrower than this on either side only serve as partners.
+        num_pairs: how many pairs to choose; fewer once everybody is expected to be certain.
         games: at least 1.
         excluded: pairs who shall not fight, the lesser player first.
     """

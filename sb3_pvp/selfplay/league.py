@@ -104,19 +104,13 @@ class League:
         match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
         anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
 
-    Attributes:
-        anchors: those of the folder, as far as they were known at the last `save`.
-
     Raises:
         ValueError: if the folder's files are something else, damaged or of another version, if another kind of match
             maker left its state there, or for anchors that are none (`check_anchors`).
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        match_maker: MatchMaker | None = None,
-        anchors: Mapping[Player, float] | None = None,
+        self, folder: str | Path, match_maker: MatchMaker | None = None, anchors: Mapping[Player, float] | None = None
     ) -> None:
         self.folder = Path(folder)
         stored = _read_settings(self.folder / SETTINGS)
@@ -177,10 +171,9 @@ class League:
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
-        """Adds a snapshot, which ``save(path)`` writes to the path that it is given; it appears as a whole.
+        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is.
 
-        A player who is there already stays as he is, as when a resumed run repeats its last roll-out. Returns where
-        the model is.
+        A player who is there already stays as he is, as when a resumed run repeats its last roll-out.
         """
         path = self.path(player)
         if not path.is_file():
@@ -208,9 +201,7 @@ class League:
         """
         maker = self.match_maker
         if maker is None:
-            raise ValueError(
-                f"the league in {self.folder} was opened without a match maker: League(folder, match_maker)"
-            )
+            raise ValueError(f"the league in {self.folder} was opened without a match maker: give it one")
         while True:
             player = maker.choose(rng)
             if player.step is None or self.path(player).is_file():
@@ -219,10 +210,7 @@ class League:
             maker.remove(player)
 
     def ratings(self) -> Ratings:
-        """The ratings of all matches up to now; only what is new is computed.
-
-        What a process computed before is taken from the folder, if it fits the log and the anchors.
-        """
+        """The ratings of all matches up to now; what was computed before is taken from the folder, if it fits."""
         if self._ratings is None or not self._ratings.are_of(self.log):
             stored, _ = self._stored_ratings()
             self._ratings = stored or Ratings(self.anchors)

@@ -12,8 +12,7 @@ from openskill.models import PlackettLuce
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.selfplay.bradley_terry import BradleyTerry, fit_bradley_terry
-from sb3_pvp.selfplay.match_log import MatchLog, MatchRecord
-from sb3_pvp.selfplay.payoff import Counts, Payoff
+from sb3_pvp.selfplay.match_log import Counts, MatchLog, MatchRecord, Payoff
 from sb3_pvp.selfplay.players import Player, predecessor
 
 Rating = TypeVar("Rating")
@@ -141,22 +140,13 @@ class OpenSkill(_Moving[Skill]):
 class Ratings:
     """Elo, OpenSkill and the payoff, kept up to date with a match log.
 
-    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process.
-
-    Args:
-        anchors: Elo ratings of players that are given, for Elo and Bradley-Terry alike.
-        k: see `Elo`.
-        initial: see `Elo`; Bradley-Terry ratings have this mean if there are no anchors.
-
-    Attributes:
-        elo, open_skill, payoff: what was computed.
-        position: how many records of the log were read.
-        broken: how many of them do not count.
-        last_key: the key of the last one.
+    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process. The arguments are
+    those of `Elo`; they count for Bradley-Terry ratings alike, whose mean is ``initial`` if there are no anchors.
     """
 
     def __init__(self, anchors: Mapping[Player, float] | None = None, k: float = 16, initial: float = 1500) -> None:
         self.elo, self.open_skill, self.payoff = Elo(k, initial, anchors), OpenSkill(), Payoff()
+        #: How many records of the log were read, how many of them do not count, and the key of the last one.
         self.position, self.broken = 0, 0
         self.last_key: str | None = None
 

@@ -36,7 +36,10 @@ RED = {"cardColor": "red"}
 HANDS = [
     ({"cards": [], "trumpf": None}, r"^the top is with unknown trumpf \(did you mean 'trump'\?\)$"),
     ({"cards": [RED, RED | {"valeu": 2}]}, r"^cards\[1\] is with unknown valeu \(did you mean 'value'\?\)$"),
-    ({"cards": [], "trump": RED | {"cardcolor": 2}}, r"^trump is with unknown cardcolor \(did you mean 'cardColor'\?\)$"),
+    (
+        {"cards": [], "trump": RED | {"cardcolor": 2}},
+        r"^trump is with unknown cardcolor \(did you mean 'cardColor'\?\)$",
+    ),
     ({"cards": [], "by_name": {"ace": RED | {"vale": 2}}}, r"^by_name.ace is with unknown vale \(did you mean 'value'"),
     ({"cards": [], "zzz": 1}, "^the top is with unknown zzz$"),
     ({"cards": [{}]}, r"^cards\[0\] is without cardColor$"),
@@ -62,7 +65,9 @@ def test_what_is_wrong_with_a_dataclass_too() -> None:
 
 
 def test_arguments_that_are_models_name_the_nearest_too() -> None:
-    with pytest.raises(ValueError, match=r"^hand must be .*, got .*: it is with unknown card \(did you mean 'cards'\?\)$"):
+    with pytest.raises(
+        ValueError, match=r"^hand must be .*, got .*: it is with unknown card \(did you mean 'cards'\?\)$"
+    ):
         Kind[Hand](Hand, '{"cards": [...]}').read("hand", {"cards": [], "card": 1})
 
 
