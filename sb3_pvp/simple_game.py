@@ -172,7 +172,7 @@ class Ticks:
     reasons: NDArray[np.uint8]  #: `DesyncReason` numbers ``(E,)``.
     last: NDArray[np.void]  #: The records of the last tick of the K fights that were decided.
     lengths: NDArray[np.int64]  #: How many ticks of these the learner has played ``(K,)``.
-    durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.episode_statistics`.
+    durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
 
 
 #: The values that a metric is made of; where there is nothing to tell, there is no value.

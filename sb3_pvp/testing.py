@@ -12,15 +12,9 @@ from numpy.typing import NDArray
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import NUM_SEATS, Outcome, World
 
-_BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
+_RUNNING, _WON, _LOST, _TIED, *_BROKEN = Outcome
 #: How the two seats may see the same end; in some games both can win.
-_ENDS = {
-    (Outcome.RUNNING, Outcome.RUNNING),
-    (Outcome.WON, Outcome.LOST),
-    (Outcome.LOST, Outcome.WON),
-    (Outcome.WON, Outcome.WON),
-    (Outcome.TIED, Outcome.TIED),
-}
+_ENDS = {(_RUNNING, _RUNNING), (_WON, _LOST), (_LOST, _WON), (_WON, _WON), (_TIED, _TIED)}
 
 
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
@@ -28,16 +22,13 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
 
     Shapes and kinds of all arrays, a legal action for every head (unless the world has ``empty_heads``), agreement of
     the two seats about the end, fights that stay over, the same course after the same seed, and refusal of wrong
-    seeds, options and actions. All fights are reset.
+    seeds, options and actions. All fights are reset. Raises `AssertionError` with the promise that is broken.
 
     Args:
         world: any world; its fights are played by two agents.
         ticks: how long to play.
         seed: of the fights and of the actions.
         seeded: a seed determines the course of the fights; false for a server, which has its own random numbers.
-
-    Raises:
-        AssertionError: with the promise that is broken.
     """
     _check_arrays(world)
     first = _play(world, ticks, seed)

@@ -9,16 +9,7 @@ from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    Field,
-    FiniteFloat,
-    InstanceOf,
-    NonNegativeInt,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, Field, FiniteFloat, InstanceOf, TypeAdapter, ValidationError
 
 from sb3_pvp.common.names import did_you_mean, require_all_known
 
@@ -67,8 +58,8 @@ class Kind(Generic[T]):
 
 
 INTEGER = Kind[int](int, "an integer")
-POSITIVE = Kind[int](PositiveInt, "a positive integer")
-COUNT = Kind[int](NonNegativeInt, "a non-negative integer")
+POSITIVE = Kind[int](Annotated[int, Field(gt=0)], "a positive integer")
+COUNT = Kind[int](Annotated[int, Field(ge=0)], "a non-negative integer")
 NUMBER = Kind[float](FiniteFloat, "a finite number")
 SHARE = Kind[float](Annotated[float, Field(ge=0, le=1)], "a number from 0 to 1")
 AT_LEAST_0 = Kind[float](Annotated[FiniteFloat, Field(ge=0)], "a number of at least 0")

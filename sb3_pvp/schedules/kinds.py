@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -119,9 +120,5 @@ class BooleanArray(Schedule, kind="npboolarray"):
 
 
 def _threshold(key: Any) -> int:
-    try:
-        if isinstance(key, str) or INTEGER.fits(key):
-            return int(key)
-    except ValueError:
-        pass
-    raise ValueError(f"thresholds of a jump schedule must be integers, got {key!r}")
+    number = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d+", key) else key  # a key of JSON is a text
+    return INTEGER.read("every threshold of a jump schedule", number)
