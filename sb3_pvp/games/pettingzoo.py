@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.game import NUM_SEATS, Game, Outcome
+from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.simple_game import ArrayWorld
 
 OBSERVATION, ACTION_MASK = "observation", "action_mask"
@@ -65,19 +65,19 @@ class PettingZooWorld(ArrayWorld):
         super().__init__(game.contract, num_fights, seed)
         self._shuffles, self._params = game.shuffle_agents, dict(params)
         self._matches = [_Match(game.make_env(), game.layout) for _ in range(num_fights)]
-        #: How each match began (seed, whether agents are swapped, options), and the moves of both agents since.
-        self._begun: list[tuple[int, bool, dict[str, Any]] | None] = [None] * num_fights
-        self._moves: list[list[list[list[int]]]] = [[] for _ in range(num_fights)]
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Starts a match, from a seed of the fight's own random numbers."""
         rng = self.random[fight]
         seed, swapped = int(rng.integers(2**31)), self._shuffles and bool(rng.integers(2))
-        self._begin(fight, seed, swapped, dict(options.get("reset_params", self._params)))
+        self._matches[fight].begin(seed, swapped, dict(options.get("reset_params", self._params)))
+        self._publish(fight)
 
     def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
         """Plays one move, or both players' moves."""
-        self._play(fight, self._by_agent(fight, actions))
+        match = self._matches[fight]
+        match.play(match.turned(actions))
+        self._publish(fight)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -86,40 +86,24 @@ class PettingZooWorld(ArrayWorld):
 
     def get_state(self) -> Snapshot:
         """See `ArrayWorld.get_state`."""
-        played = {"starts": copy.deepcopy(self._begun), "moves": copy.deepcopy(self._moves)}
-        return super().get_state() | played
+        starts, moves = ([getattr(each, name) for each in self._matches] for name in ("start", "moves"))
+        return super().get_state() | copy.deepcopy({"starts": starts, "moves": moves})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes back to the moment of `get_state` by playing all matches again."""
         super().set_state(state)
         for fight, (start, moves) in enumerate(zip(state["starts"], state["moves"], strict=True)):
             if start is not None:
-                self._begin(fight, *copy.deepcopy(start))
+                self._matches[fight].begin(*copy.deepcopy(start))
                 for move in moves:
-                    self._play(fight, np.array(move))
-
-    def _begin(self, fight: int, seed: int, swapped: bool, params: dict[str, Any]) -> None:
-        self._begun[fight], self._moves[fight] = (seed, swapped, params), []
-        self.outcome[fight] = Outcome.RUNNING
-        self._matches[fight].begin(seed, params or None)
-        self._publish(fight)
-
-    def _play(self, fight: int, choices: NDArray[np.int64]) -> None:
-        self._moves[fight].append(self._matches[fight].play(choices).tolist())
-        self._publish(fight)
+                    self._matches[fight].play(np.array(move))
 
     def _publish(self, fight: int) -> None:
         """Shows the state of a match to its seats."""
         match = self._matches[fight]
-        self.obs[fight] = self._by_agent(fight, match.features)
-        self.masks[fight] = self._by_agent(fight, match.masks)
+        self.obs[fight], self.masks[fight] = match.turned(match.features), match.turned(match.masks)
         if match.is_over:
-            self.end(fight, *self._by_agent(fight, match.totals))
-
-    def _by_agent(self, fight: int, by_seat: NDArray[Any]) -> NDArray[Any]:
-        """What is told by seat, by agent; or the other way around."""
-        start = self._begun[fight]
-        return by_seat[::-1] if start is not None and start[1] else by_seat
+            self.end(fight, *match.turned(match.totals))
 
 
 class _Match:
@@ -132,16 +116,25 @@ class _Match:
         self.masks = np.zeros((NUM_SEATS, layout.contract.num_flat_actions), bool)
         self.totals = np.zeros(NUM_SEATS)
         self.is_over = True  # for both as soon as for one
+        #: How the match began (seed, whether agents are swapped, options), and the moves of both agents since.
+        self.start: tuple[int, bool, dict[str, Any]] | None = None
+        self.moves: list[list[list[int]]] = []
 
-    def begin(self, seed: int, options: dict[str, Any] | None) -> None:
+    def begin(self, seed: int, swapped: bool, options: dict[str, Any]) -> None:
         """Starts a new match."""
+        self.start, self.moves = (seed, swapped, options), []
         self.totals[:], self.is_over = 0.0, False
-        self._look(*(self.env.reset(seed=seed, options=options) or self._around()))
+        self._look(*(self.env.reset(seed=seed, options=options or None) or self._around()))
 
-    def play(self, choices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Plays the choices ``(2, heads)`` of both agents, and returns what has become of them."""
+    def turned(self, by_seat: NDArray[Any]) -> NDArray[Any]:
+        """What is told by seat, by agent; or the other way around."""
+        return by_seat[::-1] if self.start is not None and self.start[1] else by_seat
+
+    def play(self, choices: NDArray[np.int64]) -> None:
+        """Plays the choices ``(2, heads)`` of both agents."""
         env, layout = self.env, self._layout
         choices = layout.legal(choices, self.masks)
+        self.moves.append(choices.tolist())
         actions = dict(zip(layout.agents, map(layout.action, choices), strict=True))
         if layout.in_turns:
             env.step(actions[env.agent_selection])
@@ -152,7 +145,6 @@ class _Match:
         self.totals += [float(rewards.get(agent, 0.0)) for agent in layout.agents]
         self.is_over = any(any(ending.values()) for ending in endings)
         self._look(*seen)
-        return choices
 
     def _around(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
         return {agent: self.env.observe(agent) for agent in self._layout.agents}, self.env.infos

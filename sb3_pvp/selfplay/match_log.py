@@ -112,7 +112,13 @@ class MatchLog:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
-            _prepare(connection, self.path)
+            if not _is_log(connection, self.path):
+                connection.execute("PRAGMA journal_mode = WAL")
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    # Another process may have been quicker.
+                    for statement in () if _is_log(connection, self.path) else _SCHEMA:
+                        connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
         """Adds the records whose key is new, all at once, and returns how many these are.
@@ -178,18 +184,6 @@ class MatchLog:
                 connection.close()
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Checks what the file is, and makes a log of an empty one."""
-    if _is_log(connection, path):
-        return
-    connection.execute("PRAGMA journal_mode = WAL")
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if not _is_log(connection, path):  # another process may have been quicker
-            for statement in _SCHEMA:
-                connection.execute(statement)
-
-
 def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
     """True for a log, false for an empty file; raises `ValueError` for anything else."""
     kind, version, tables = (
@@ -201,10 +195,7 @@ def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
     if kind != APPLICATION_ID:
         raise ValueError(f"{path} is an SQLite file, but not a match log: give the log a file of its own")
     if version != SCHEMA_VERSION:
-        raise ValueError(
-            f"{path} is a match log of version {version}, and this sb3_pvp reads version {SCHEMA_VERSION}: "
-            "use the version of sb3_pvp that wrote it"
-        )
+        raise ValueError(f"{path} is a match log of version {version}: use the version of sb3_pvp that wrote it")
     return True
 
 
