@@ -71,8 +71,7 @@ class World(Protocol):
     masks: NDArray[np.bool_]
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(F, 2)``.
     ticks: NDArray[Any]  #: Ticks since the last reset, ints ``(F,)``.
-    #: The game's own record of the tick, structured ``(F, 2)``; its dtype may be empty. Only the game reads it.
-    report: NDArray[np.void]
+    report: NDArray[np.void]  #: The game's own record of the tick ``(F, 2)``; may be empty. Only the game reads it.
 
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
@@ -206,16 +205,13 @@ class Game(Protocol):
 
     name: str
     contract: Contract
-    #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
-    rewards: Rewards | None = None
+    rewards: Rewards | None = None  #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
     metrics: Metrics | None = None
-    #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
-    scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted players by name, besides `sb3_pvp.opponents`' own.
     #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
     params: type[BaseModel] | None = None
-    #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
-    build_param: str | None = None
+    build_param: str | None = None  #: The reset parameter that says of which kind fights are (`Grouped`), if any.
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -229,20 +225,16 @@ class Game(Protocol):
 
 #: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
 ENTRY_POINTS = "sb3_pvp.games"
-#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
+#: As in pyproject.toml, with their commands: a checkout has the metadata of when it was installed, which may lack them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
-#: What they add to the console script, for the same reason.
 OWN_COMMANDS = {
     "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
     "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
 }
-#: What is played where nobody says: by `NhEnv`, and by commands.
-HOME_GAME = "NhEnv"
+HOME_GAME = "NhEnv"  #: What is played where nobody says: by `NhEnv`, and by commands.
 
-#: What `find_game` takes.
-GameLike = str | type[Game] | Game
-#: Makes worlds, see `make_world`; may have an attribute ``contract``.
-WorldFactory = Callable[..., World]
+GameLike = str | type[Game] | Game  #: What `find_game` takes.
+WorldFactory = Callable[..., World]  #: Makes worlds, see `make_world`; may have an attribute ``contract``.
 
 
 def game_and_contract(game: GameLike | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
@@ -366,8 +358,7 @@ def register_game(game: type[Game] | Game) -> Game:
 
 def register_environments() -> None:
     """Tells Gymnasium of all installed games, but for those whose name it does not take."""
-    for _ in loadable("game", _installed(), _register_environment):
-        pass
+    list(loadable("game", _installed(), _register_environment))
 
 
 def _register_environment(name: str) -> None:

@@ -224,7 +224,7 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 
 
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
-    """The match maker with that name: one of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
+    """One of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
     require_known("match maker", kind, MATCH_MAKERS)
     try:
         return MATCH_MAKERS[kind](**settings)
