@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from sb3_pvp.contract import Contract
-from sb3_pvp.contract.sampling import random_action
+from sb3_pvp.contract.actions import random_action
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logout, Reset, Step
 from sb3_pvp.games.osrs.remote.reset_request import ACCOUNT_BUILDS, BASELINE
 

@@ -1,11 +1,8 @@
 """The seam: what a game is to those who train, rate and show it. The first file to read.
 
 The plug-in (environments, opponents, matches, callbacks) knows no game, and a game knows no trainer; they meet here. A
-*world* runs F fights of two seats in arrays. A *game* makes worlds and says what their reports are worth (`Rewards`),
-what to log of them (`Metrics`), how they look (`Viewer`) and who plays without having learned (``scripts``).
-
-A game of your own subclasses `Game` (what it does not say has a default) and is named ``module:object`` wherever a game
-is asked for, or by its name after `register_game`. `sb3_pvp.simple_game` has parts that most games can use.
+*world* runs F fights of two seats in arrays. A *game* makes worlds and says what their reports are worth, what to log
+of them, how they look and who plays without having learned. `sb3_pvp.simple_game` has parts that most games can use.
 """
 
 from __future__ import annotations
@@ -21,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from sb3_pvp.common.arguments import first_error
-from sb3_pvp.common.names import loadable, require_all_known, unknown_name
+from sb3_pvp.common.arguments import read_model
+from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
@@ -32,17 +29,6 @@ if TYPE_CHECKING:
     from sb3_pvp.simple_game import Metric
 
 NUM_SEATS = 2
-#: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
-ENTRY_POINTS = "sb3_pvp.games"
-#: As in pyproject.toml: the metadata of a checkout are those of the day when it was installed, and may lack them.
-_OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
-#: What they add to the console script, for the same reason.
-OWN_COMMANDS = {
-    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
-    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
-}
-#: What is played where nobody says: by `NhEnv`, and by commands.
-HOME_GAME = "NhEnv"
 
 
 class WorldError(RuntimeError):
@@ -61,7 +47,7 @@ class Outcome(IntEnum):
 
 
 class DesyncReason(IntEnum):
-    """Why an `Outcome.DESYNC` was given; a world that knows has an array ``desync_reason`` beside its ``outcome``."""
+    """Why an `Outcome.DESYNC` was given."""
 
     NONE = 0
     TICK = 1  # the world played ticks without this seat's actions
@@ -73,33 +59,28 @@ class DesyncReason(IntEnum):
 class World(Protocol):
     """F fights of two seats. Its arrays stay the same objects: `reset` and `step` overwrite them in place.
 
-    A seat is driven by a learner, by an opponent, or by the world itself (its ``baseline`` bot, called ``bot_name`` if
-    the world has this attribute). A fight that is over keeps its outcome until it is reset. Some worlds can do more:
-    `Resumable`, `Leavable`, `Grouped`; or have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``, or
-    ``empty_heads``, true: masks may leave a head nothing, which then takes its first action.
+    A fight that is over keeps its outcome until it is reset. Some worlds can do more: `Resumable`, `Leavable`,
+    `Grouped`. Or they have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``; ``bot_name`` of the bot that plays in
+    the world itself, if not "baseline"; ``empty_heads``, true: masks may leave a head nothing but its first action.
     """
 
     contract: Contract
     num_fights: int
-    #: What each seat sees, float32 ``(F, 2, num_observations)``.
-    obs: NDArray[np.float32]
-    #: Flat action masks, bool ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
+    obs: NDArray[np.float32]  #: What each seat sees, ``(F, 2, num_observations)``.
+    #: Flat action masks ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
     masks: NDArray[np.bool_]
-    #: `Outcome` numbers, uint8 ``(F, 2)``.
-    outcome: NDArray[np.uint8]
-    #: Ticks since the last reset, ints ``(F,)``.
-    ticks: NDArray[Any]
-    #: The game's own record of the tick, structured ``(F, 2)``; its dtype may be empty. Only the game reads it.
-    report: NDArray[np.void]
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(F, 2)``.
+    ticks: NDArray[Any]  #: Ticks since the last reset, ints ``(F,)``.
+    report: NDArray[np.void]  #: The game's own record of the tick ``(F, 2)``; may be empty. Only the game reads it.
 
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Starts new episodes in these fights (all if ``None``).
+        """Starts new episodes in these fights (all if ``None``); `ValueError`, and nothing changed, for wrong options.
 
         ``options`` are shared, or one mapping for each: ``seed`` (a shared one seeds the k-th of these fights with
         ``seed + k``), ``reset_params`` of both seats or ``seat_reset_params`` (a pair), ``bots`` (a pair, not ``None``
-        where the world itself plays), and what else the world knows. `ValueError` for others; nothing has changed then.
+        where the world itself plays), and what else the world knows.
         """
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
@@ -117,7 +98,7 @@ class Resumable(Protocol):
         """All that its future depends on: copies, plain values and arrays."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to that moment; `ValueError`, and nothing changed, if the state is of something else."""
+        """Goes back to that moment; `ValueError`, and nothing changed, for a state of something else."""
 
 
 @runtime_checkable
@@ -138,31 +119,17 @@ class Grouped(Protocol):
 
 @dataclass(frozen=True)
 class Transition:
-    """What happened to N seats in one tick; copies, which stay as they are when the world goes on.
+    """What happened to N seats in one tick; copies, which stay as they are when the world goes on."""
 
-    Attributes:
-        report: the records ``(N,)`` of the seats, see `World.report`.
-        previous: those of the tick before.
-        has_previous: bool ``(N,)``, false in the first tick of an episode: what `previous` holds there is of no
-            meaning (a reset is no tick).
-        outcome: `Outcome` numbers ``(N,)``.
-    """
-
-    report: NDArray[np.void]
-    previous: NDArray[np.void]
-    has_previous: NDArray[np.bool_]
-    outcome: NDArray[np.uint8]
+    report: NDArray[np.void]  #: The records ``(N,)`` of the seats, see `World.report`.
+    previous: NDArray[np.void]  #: Those of the tick before.
+    has_previous: NDArray[np.bool_]  #: False in an episode's first tick: what `previous` holds there means nothing.
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(N,)``.
 
     @classmethod
     def nothing(cls, count: int, dtype: np.dtype[np.void]) -> Transition:
         """The tick before the first one."""
         return cls(*(np.zeros(count, each) for each in (dtype, dtype, bool, np.uint8)))
-
-    def followed_by(
-        self, report: NDArray[np.void], outcome: NDArray[np.uint8], has_previous: NDArray[np.bool_]
-    ) -> Transition:
-        """The next tick; the arrays must be the caller's own, not the world's."""
-        return Transition(report, self.report, has_previous, outcome)
 
 
 class Rewards(Protocol):
@@ -177,9 +144,9 @@ class Rewards(Protocol):
         """The name of the weight behind each of the `figures`."""
 
     def weights(self, changes: Any = None) -> Any:
-        """The defaults with these numbers or schedules in place of some: comparable, and they can be pickled.
+        """The defaults with these numbers or schedules in place of some; such weights stay as they are.
 
-        Weights stand for themselves. Raises `ValueError` for unknown names and impossible values.
+        They can be compared and pickled. Raises `ValueError` for unknown names and impossible values.
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:
@@ -189,9 +156,9 @@ class Rewards(Protocol):
         """The weights as numbers, for the log."""
 
     def compute(self, transition: Transition, weights: Any) -> NDArray[np.float32]:
-        """The terms of a tick, float32 ``(terms, N)``, a new array; ``weights`` come from `at`.
+        """The terms of a tick, a new float32 ``(terms, N)``; ``weights`` come from `at`.
 
-        A fight that broke off is worth nothing. Raises `ValueError` if a schedule has no finite number as its value.
+        A fight that broke off is worth nothing. Raises `ValueError` if a schedule has no finite value.
         """
 
 
@@ -209,8 +176,8 @@ class Metrics(Protocol):
 class Viewer(Protocol):
     """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``.
 
-    If fights are to be recorded it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
-    ``recordings`` and ``read_recording(path, number)``, see `sb3_pvp.replay`.
+    For recordings (`sb3_pvp.replay`) it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
+    ``recordings`` and ``read_recording(path, number)``.
     """
 
     def scene(
@@ -231,20 +198,20 @@ class Viewer(Protocol):
 
 
 class Game(Protocol):
-    """A game. Subclass it: what is not said here has these defaults."""
+    """A game. Yours is a subclass, and has these defaults for what it does not say.
+
+    Wherever a game is asked for it is named ``module:object``, or by its name after `register_game`.
+    """
 
     name: str
     contract: Contract
-    #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
-    rewards: Rewards | None = None
+    rewards: Rewards | None = None  #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
     metrics: Metrics | None = None
-    #: Scripted players by name, besides those that every game has (`sb3_pvp.opponents`).
-    scripts: Mapping[str, Callable[[Turn], None]] = {}
     viewer: Viewer | None = None
+    scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted players by name, besides `sb3_pvp.opponents`' own.
     #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
     params: type[BaseModel] | None = None
-    #: The reset parameter that says of which kind fights are (`Grouped`), if there is one.
-    build_param: str | None = None
+    build_param: str | None = None  #: The reset parameter that says of which kind fights are (`Grouped`), if any.
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
@@ -256,10 +223,18 @@ class Game(Protocol):
         raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
-#: What `find_game` takes.
-GameLike = str | type[Game] | Game
-#: Makes worlds, see `make_world`; may have an attribute ``contract``.
-WorldFactory = Callable[..., World]
+#: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
+ENTRY_POINTS = "sb3_pvp.games"
+#: As in pyproject.toml, with their commands: a checkout has the metadata of when it was installed, which may lack them.
+_OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
+OWN_COMMANDS = {
+    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
+    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
+}
+HOME_GAME = "NhEnv"  #: What is played where nobody says: by `NhEnv`, and by commands.
+
+GameLike = str | type[Game] | Game  #: What `find_game` takes.
+WorldFactory = Callable[..., World]  #: Makes worlds, see `make_world`; may have an attribute ``contract``.
 
 
 def game_and_contract(game: GameLike | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
@@ -288,40 +263,27 @@ def make_world(
     reset_params: Mapping[str, Any] | None = None,
     contract: str | Contract | None = None,
 ) -> World:
-    """Builds a world of ``num_fights`` fights of a game; see `Game.make_world`.
+    """A world as `Game.make_world` makes it, or a factory, ``world``, which gets the arguments from ``num_fights`` on.
 
-    ``world`` may be a factory, which gets the keyword arguments from ``num_fights`` on; ``contract`` is that of its
-    worlds, unless it has one itself. `ValueError` for impossible values, and if the world has another contract.
+    ``contract`` is that of the factory's worlds, unless it has one itself. `ValueError` for impossible values, and if
+    the world has another contract.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
-    made: Any
     if callable(world):
         made = world(num_fights=num_fights, seed=seed, reset_params=params, contract=contract)
     else:
         if game.params is not None:
-            _check_params(game.params, params)
+            read_model(game.params, params, "reset parameter")
         made = game.make_world(world, num_fights, seed, params)
     expected = contract_of(world, contract)
     if made.contract != expected:
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
-    if not hasattr(made, "report"):  # worlds of the first edition tell all in the fields of one game
-        made.report, made.ticks = made.meta, made.meta["episode_ticks"][:, 0]
-    result: World = made
-    return result
+    return made
 
 
-def _check_params(model: type[BaseModel], params: Mapping[str, Any]) -> None:
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    require_all_known("reset parameter", params, names)
-    try:
-        model.model_validate(params)
-    except ValidationError as error:
-        raise ValueError(f"reset parameter {first_error(error)}") from error
-
-
-#: Registered games by name, and all whose name somebody has asked for.
-_games: dict[str, Game] = {}
+#: Games by name, registered ones and those that somebody has asked for; and by class.
+_games: dict[str | type[Game], Game] = {}
 
 
 @cache
@@ -330,14 +292,10 @@ def _installed() -> dict[str, EntryPoint]:
     return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
 
 
-def is_installed(contract: Contract) -> bool:
-    """Whether this is the contract of an installed game, which any process knows by its name."""
-    return contract.name in _installed() and find_game(contract.name).contract == contract
-
-
 def game_names() -> tuple[str, ...]:
     """The names of all installed and registered games; none of them is loaded."""
-    return tuple(dict.fromkeys((*_installed(), *(name for name in _games if ":" not in name))))
+    registered = (each for each in _games if isinstance(each, str) and ":" not in each)
+    return tuple(dict.fromkeys((*_installed(), *registered)))
 
 
 def find_game(game: GameLike) -> Game:
@@ -346,19 +304,12 @@ def find_game(game: GameLike) -> Game:
     A game stands for itself, a class for the one that it makes. `ValueError` for others, with the nearest name, and
     for those that cannot be loaded.
     """
-    if isinstance(game, type):
-        return _made(game)
-    if not isinstance(game, str):
+    if not isinstance(game, str | type):
         return game
-    if game not in _games:
-        if game not in _installed() and ":" not in game:
-            raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
-        _games[game] = _made(game)
-    return _games[game]
-
-
-@cache
-def _made(game: str | type[Game]) -> Game:
+    if game in _games:
+        return _games[game]
+    if isinstance(game, str) and game not in _installed() and ":" not in game:
+        raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
     try:
         found: Any = game
         if isinstance(game, str):
@@ -369,7 +320,13 @@ def _made(game: str | type[Game]) -> Game:
     except Exception as error:  # whatever the modules of others come up with
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
+    _games[game] = made
     return made
+
+
+def is_installed(contract: Contract) -> bool:
+    """Whether this is the contract of an installed game, which any process knows by its name."""
+    return contract.name in _installed() and find_game(contract.name).contract == contract
 
 
 def loadable_games() -> Iterator[Game]:
@@ -380,7 +337,7 @@ def loadable_games() -> Iterator[Game]:
 def game_reference(game: Game) -> str:
     """How files name a game: what `find_game` takes in any process; its own name if there is no such thing."""
     for name, known in _games.items():
-        if known is game and (":" in name or name in _installed()):
+        if known is game and isinstance(name, str) and (":" in name or name in _installed()):
             return name
     reference = f"{type(game).__module__}:{type(game).__qualname__}"
     with suppress(ValueError):  # made in a function, or not to be made without arguments
@@ -401,8 +358,7 @@ def register_game(game: type[Game] | Game) -> Game:
 
 def register_environments() -> None:
     """Tells Gymnasium of all installed games, but for those whose name it does not take."""
-    for _ in loadable("game", _installed(), _register_environment):
-        pass
+    list(loadable("game", _installed(), _register_environment))
 
 
 def _register_environment(name: str) -> None:

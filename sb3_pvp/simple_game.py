@@ -108,7 +108,7 @@ def _starts(
     """Every fight with its options, all of them checked."""
     which = fight_numbers(fights, num_fights).tolist()
     shared = isinstance(options, Mapping) or options is None
-    listed = [dict(options or {}) for _ in which] if shared else list(options)
+    listed = [options or {}] * len(which) if shared else list(options)
     if len(listed) != len(which):
         raise ValueError(f"{len(listed)} mappings of options were given for {len(which)} fights")
     for number, (fight, each) in enumerate(zip(which, listed, strict=True)):
@@ -118,8 +118,8 @@ def _starts(
 
 
 def _identity(world: ArrayWorld) -> dict[str, Any]:
-    named = {"contract": world.contract.name, "num_fights": world.num_fights}
-    return {"kind": type(world).__name__, "version": 1, **named}
+    own = {"kind": type(world).__name__, "version": 1}
+    return {**own, "contract": world.contract.name, "num_fights": world.num_fights}
 
 
 def _own_arrays(world: ArrayWorld) -> list[str]:
@@ -161,29 +161,18 @@ class OutcomeRewards:
 
 @dataclass(frozen=True)
 class Ticks:
-    """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them.
+    """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them."""
 
-    Attributes:
-        report: records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
-        previous: of the tick before each of them, the fields that `sb3_pvp.game.Metrics.previous` names.
-        has_previous: bool ``(M,)``, false at the start of an episode.
-        outcome: `Outcome` numbers ``(M,)``.
-        endings: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
-        reasons: `DesyncReason` numbers ``(E,)``.
-        last: the records of the last tick of the K fights that were decided.
-        lengths: how many ticks of these fights the learner has played, int64 ``(K,)``.
-        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.episode_statistics`.
-    """
-
+    #: Records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
     report: NDArray[np.void]
-    previous: NDArray[np.void]
-    has_previous: NDArray[np.bool_]
-    outcome: NDArray[np.uint8]
-    endings: NDArray[np.uint8]
-    reasons: NDArray[np.uint8]
-    last: NDArray[np.void]
-    lengths: NDArray[np.int64]
-    durations: NDArray[np.float64]
+    previous: NDArray[np.void]  #: Of the tick before each, the fields that `sb3_pvp.game.Metrics.previous` names.
+    has_previous: NDArray[np.bool_]  #: False at the start of an episode.
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.
+    endings: NDArray[np.uint8]  #: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
+    reasons: NDArray[np.uint8]  #: `DesyncReason` numbers ``(E,)``.
+    last: NDArray[np.void]  #: The records of the last tick of the K fights that were decided.
+    lengths: NDArray[np.int64]  #: How many ticks of these the learner has played ``(K,)``.
+    durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
 
 
 #: The values that a metric is made of; where there is nothing to tell, there is no value.
@@ -193,19 +182,12 @@ Statistic = Literal["mean", "sum", "std", "count", "number"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One number per roll-out.
+    """One number per roll-out."""
 
-    Attributes:
-        tag: its name in the log.
-        statistic: of the values; ``"number"``: how many of them are true, left out if none is.
-        series: the values.
-        meaning: one sentence.
-    """
-
-    tag: str
-    statistic: Statistic
+    tag: str  #: Its name in the log.
+    statistic: Statistic  #: Of the values; ``"number"``: how many of them are true, left out if none is.
     series: Series
-    meaning: str
+    meaning: str  #: One sentence.
 
 
 @dataclass

@@ -1,29 +1,20 @@
-"""Checks for those who write worlds and environments: call them in a test; they raise `AssertionError`."""
+"""A check for those who write worlds: call it in a test."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import NUM_SEATS, Outcome, World
 
-_BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
+_RUNNING, _WON, _LOST, _TIED, *_BROKEN = Outcome
 #: How the two seats may see the same end; in some games both can win.
-_ENDS = {
-    (Outcome.RUNNING, Outcome.RUNNING),
-    (Outcome.WON, Outcome.LOST),
-    (Outcome.LOST, Outcome.WON),
-    (Outcome.WON, Outcome.WON),
-    (Outcome.TIED, Outcome.TIED),
-}
+_ENDS = {(_RUNNING, _RUNNING), (_WON, _LOST), (_LOST, _WON), (_WON, _WON), (_TIED, _TIED)}
 
 
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
@@ -31,16 +22,13 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
 
     Shapes and kinds of all arrays, a legal action for every head (unless the world has ``empty_heads``), agreement of
     the two seats about the end, fights that stay over, the same course after the same seed, and refusal of wrong
-    seeds, options and actions. All fights are reset.
+    seeds, options and actions. All fights are reset. Raises `AssertionError` with the promise that is broken.
 
     Args:
         world: any world; its fights are played by two agents.
         ticks: how long to play.
         seed: of the fights and of the actions.
         seeded: a seed determines the course of the fights; false for a server, which has its own random numbers.
-
-    Raises:
-        AssertionError: with the promise that is broken.
     """
     _check_arrays(world)
     first = _play(world, ticks, seed)
@@ -48,45 +36,6 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
     for name, before, after in zip(("obs", "masks", "report", "outcome"), first, second, strict=True):
         assert before.tobytes() == after.tobytes(), f"{name} differs after the same seed and the same actions"
     _check_refusals(world)
-
-
-def check_pvp_env(env: gym.Env[Any, Any], ticks: int = 300, seed: int = 0) -> None:
-    """Checks that an environment is usable by Gymnasium, SB3 and maskable algorithms.
-
-    It must pass Gymnasium's checker, have a ``contract``, show in every observation under ``"action_mask"`` what
-    ``action_masks()`` returns, accept every action that is legal under it, refuse malformed actions and seeds with
-    `ValueError` and stay usable.
-
-    Args:
-        env: the environment, wrapped or not.
-        ticks: how long to play.
-        seed: of the fight and of the actions.
-
-    Raises:
-        AssertionError: with the promise that is broken.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            check_env(env.unwrapped, skip_render_check=True)
-        except Exception as error:
-            raise AssertionError(f"Gymnasium's checker says: {error}") from error
-    contract: Contract = env.get_wrapper_attr("contract")
-    rng = np.random.default_rng(seed)
-    observation, _ = env.reset(seed=seed)
-    for _ in range(ticks):
-        mask = _check_mask(env, contract, observation)
-        observation, reward, terminated, truncated, _ = env.step(contract.random_action(mask, rng))
-        assert np.isfinite(float(reward)), f"the reward must be finite, got {reward}"
-        if terminated or truncated:
-            observation, _ = env.reset()
-    wrongs: tuple[Any, ...] = (-1, 1.5, float("nan"))
-    for wrong in wrongs:
-        _assert_value_error(partial(env.reset, seed=wrong), f"reset with seed {wrong!r}")
-    env.reset(seed=1)
-    for action, fault in _wrong_actions((), contract):
-        _assert_value_error(partial(env.step, action), f"step with {fault}")
-    env.step(contract.random_action(env.get_wrapper_attr("action_masks")(), np.random.default_rng(0)))
 
 
 def _check_arrays(world: World) -> None:
@@ -137,15 +86,16 @@ def _check_refusals(world: World) -> None:
     names = ("obs", "masks", "outcome")
     before: list[NDArray[Any]] = [getattr(world, name).copy() for name in names]
     for seed in (-1, 1.5, float("nan"), "one"):
-        _assert_value_error(partial(world.reset, options={"seed": seed}), f"reset with seed {seed!r}")
-    _assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
-    for actions, fault in _wrong_actions((world.num_fights, NUM_SEATS), world.contract):
-        _assert_value_error(partial(world.step, actions), f"step with {fault}")
+        assert_value_error(partial(world.reset, options={"seed": seed}), f"reset with seed {seed!r}")
+    assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
+    for actions, fault in wrong_actions((world.num_fights, NUM_SEATS), world.contract):
+        assert_value_error(partial(world.step, actions), f"step with {fault}")
     for name, old in zip(names, before, strict=True):
         assert np.array_equal(getattr(world, name), old), f"refused input must not change {name}"
 
 
-def _wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:
+def wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:
+    """Actions ``(*leading, heads)`` that are none, and what is wrong with them."""
     right = np.zeros((*leading, contract.num_heads), np.int64)
     return [
         (right[..., :-1], "an action that is too short"),
@@ -155,7 +105,8 @@ def _wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[A
     ]
 
 
-def _assert_value_error(call: Callable[[], object], what: str) -> None:
+def assert_value_error(call: Callable[[], object], what: str) -> None:
+    """Raises `AssertionError` unless the call raises `ValueError`."""
     try:
         call()
     except ValueError:
@@ -163,12 +114,3 @@ def _assert_value_error(call: Callable[[], object], what: str) -> None:
     except Exception as error:
         raise AssertionError(f"{what} must raise ValueError, it raised {type(error).__name__}: {error}") from error
     raise AssertionError(f"{what} must raise ValueError, it was accepted")
-
-
-def _check_mask(env: gym.Env[Any, Any], contract: Contract, observation: Any) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = env.get_wrapper_attr("action_masks")()
-    assert mask.shape == (contract.num_flat_actions,), f"action_masks() must be flat, has shape {mask.shape}"
-    assert mask.dtype == np.bool_, f"action_masks() must be bool, is {mask.dtype}"
-    shown = observation["action_mask"]
-    assert np.array_equal(shown, mask), 'the observation\'s "action_mask" must equal action_masks()'
-    return mask

@@ -65,6 +65,6 @@ class EloCallback(PvpCallback):
         for player, rating in ratings.elo.ratings.items():
             if player.step is None:
                 self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
-        skill = ratings.open_skill.skill(self._learner)
+        skill = ratings.open_skill.rating(self._learner)
         self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")
         self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude="stdout")

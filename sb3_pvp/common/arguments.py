@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cached_property
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from pydantic import Field, FiniteFloat, InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, InstanceOf, TypeAdapter, ValidationError
+
+from sb3_pvp.common.names import did_you_mean, require_all_known
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+#: How pydantic says that a name is unknown.
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Kind(Generic[T]):
@@ -33,8 +39,10 @@ class Kind(Generic[T]):
         """The value as one of Python itself; raises `ValueError`, about ``what``, unless it is of this kind."""
         try:
             return self._type.validate_python(value.item() if isinstance(value, np.generic) else value, strict=True)
-        except ValidationError:
-            raise ValueError(f"{what} must be {self._words}, got {value!r}{when}") from None
+        except ValidationError as error:
+            unknown = error.errors()[0]["type"] in _UNKNOWN
+            why = f": {first_error(error, 'it', of=self._hint)}" if unknown else ""
+            raise ValueError(f"{what} must be {self._words}, got {value!r}{when}{why}") from None
 
     def fits(self, value: object) -> bool:
         """Whether the value is of this kind."""
@@ -50,8 +58,8 @@ class Kind(Generic[T]):
 
 
 INTEGER = Kind[int](int, "an integer")
-POSITIVE = Kind[int](PositiveInt, "a positive integer")
-COUNT = Kind[int](NonNegativeInt, "a non-negative integer")
+POSITIVE = Kind[int](Annotated[int, Field(gt=0)], "a positive integer")
+COUNT = Kind[int](Annotated[int, Field(ge=0)], "a non-negative integer")
 NUMBER = Kind[float](FiniteFloat, "a finite number")
 SHARE = Kind[float](Annotated[float, Field(ge=0, le=1)], "a number from 0 to 1")
 AT_LEAST_0 = Kind[float](Annotated[FiniteFloat, Field(ge=0)], "a number of at least 0")
@@ -64,17 +72,41 @@ PATH = Kind[Any](str | InstanceOf[os.PathLike] | None, "a path")  # type: ignore
 MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[type-arg]
 
 
-def first_error(error: ValidationError, top: str = "the top", skip: int = 0) -> str:
-    """The first thing that pydantic found to be wrong, in one line; ``skip`` parts of its place are left out."""
+def read_model(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
+    """The model of these values by alias; `ValueError`, about a ``what``, for unknown, missing and impossible ones."""
+    require_all_known(what, values, [field.alias or name for name, field in model.model_fields.items()])
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(f"{what} {first_error(error, of=model)}") from error
+
+
+def first_error(error: ValidationError, top: str = "the top", skip: int = 0, of: Any = None) -> str:
+    """The first thing that pydantic found to be wrong, in one line.
+
+    ``skip`` parts of its place are left out. With ``of``, the type that should have come out, an unknown name is
+    followed by the nearest one.
+    """
     first = error.errors(include_url=False, include_context=False)[0]
     *parents, last = path = first["loc"][skip:] or ("",)
     name, place = _place(path) or top, _place(parents) or top
     if first["type"] == "missing":
         return f"{place} is without {last}"
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{place} is with unknown {last}"
+    if first["type"] in _UNKNOWN:
+        return f"{place} is with unknown {last}{did_you_mean(last, _names(of, parents))}"
     return f"{name} {first['msg'].replace('Input should', 'should')}, got {first['input']!r:.60}"
 
 
 def _place(path: Sequence[int | str]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def _names(kind: Any, path: Sequence[int | str]) -> set[str]:
+    """What the fields of the model or dataclass are called that has this place in a value of this type."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+    elif is_dataclass(kind):
+        fields = get_type_hints(kind)
+    else:  # lists and mappings have a part of the place, and unions may have one
+        return {name for part in get_args(kind) for rest in (path, path[1:]) for name in _names(part, rest)}
+    return _names(fields.get(str(path[0])), path[1:]) if path else {*fields}

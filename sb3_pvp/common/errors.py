@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pydantic import ValidationError
+
+from sb3_pvp.common.arguments import first_error
+
 
 class Refusal(Exception):
     """What was asked for is impossible; the message, one line, says what to do.
@@ -32,5 +36,5 @@ def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
     try:
         yield
     except refused as error:
-        text = str(error)
+        text = first_error(error) if isinstance(error, ValidationError) else str(error)
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error

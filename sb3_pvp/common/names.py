@@ -14,9 +14,13 @@ T = TypeVar("T")
 def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
     """The error for a ``name`` that is not among the ``known`` ones of this ``kind``, with the nearest spelling."""
     names = list(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return error(f"unknown {kind} {str(name)!r}{hint}. Known: {', '.join(names)}")
+    return error(f"unknown {kind} {str(name)!r}{did_you_mean(name, names)}. Known: {', '.join(names)}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """`` (did you mean '...'?)`` with the nearest spelling among the ``known`` ones; nothing if none is near."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def require_known(kind: str, name: object, known: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ def to_plain(value: Any) -> Any:
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = {field: getattr(value, field.name) for field in fields(value)}
-        return {field.name: to_plain(own) for field, own in given.items() if own != default_of(field)}
+        return {field.name: to_plain(own) for field, own in given.items() if own != _default(field)}
     if isinstance(value, Mapping):
         return {key: to_plain(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
@@ -32,8 +32,7 @@ def to_plain(value: Any) -> Any:
     return round(value, DECIMALS) if isinstance(value, float) else value
 
 
-def default_of(field: Field[Any]) -> Any:
-    """The default of a dataclass's field; `dataclasses.MISSING` if it has none."""
+def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
@@ -42,7 +41,7 @@ def from_plain(kind: type[_T], value: Any) -> _T:
     try:
         return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
     except ValidationError as error:
-        raise ValueError(first_error(error, skip=1)) from None
+        raise ValueError(first_error(error, skip=1, of=kind)) from None
 
 
 @cache

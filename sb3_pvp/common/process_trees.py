@@ -1,12 +1,11 @@
 """The processes that belong together, such as those of a job: who they are, and how all of them are ended.
 
-All that is started inherits an environment variable, `MARK`, whose value is another one for each job, and keeps it even
-if its parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it
-is in the session of the job or its parent lives.
+All that is started inherits an environment variable, whose value is another one for each job, and keeps it even if its
+parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it is in
+the session of the job or its parent lives.
 
 Run as a file, with a process id, the seconds that are granted to end, and a command, this is the process between the
-one with this id and the command (`sb3_pvp.common.watched_process`): at the end of its input, or when its parent is
-gone, it stops the command and all that this has started. It imports nothing of this package, which would take longer.
+one with this id and the command (`sb3_pvp.common.watched_process`). It imports nothing of this package, to start soon.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psutil
 
@@ -39,15 +38,10 @@ _CLOCK_TOLERANCE = 2.0
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, and no other one that gets its number later.
-
-    Attributes:
-        pid: the number.
-        created: when it began, in seconds since 1970.
-    """
+    """A process, and no other one that gets its number later."""
 
     pid: int
-    created: float
+    created: float  #: When it began, in seconds since 1970.
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
@@ -65,25 +59,18 @@ class ProcessId:
 
 def marks() -> set[str]:
     """The marks of all jobs of which something runs."""
-    return {seen.mark for seen in _look_around().values() if seen.mark}
+    return {*_by_mark(MARK)}
 
 
 def members(mark: str, variable: str = MARK) -> list[psutil.Process]:
     """What runs of the job with this mark, children before their parents, without the present process."""
-    around = _look_around(variable)
-    chains = {pid: _chain(pid, around) for pid in around if pid != os.getpid()}
-    ours = [chain for chain in chains.values() if _mark_of(chain) == mark]
-    return [chain[0].process for chain in sorted(ours, key=len, reverse=True)]
+    return [process for process in _by_mark(variable).get(mark, ()) if process.pid != os.getpid()]
 
 
 def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variable: str = MARK) -> None:
-    """Ends everything that has this mark: children first, politely for ``grace`` seconds.
+    """Ends everything that has this mark in this variable: children first, politely for ``grace`` seconds.
 
-    Args:
-        mark: of the job.
-        grace: seconds between the polite signal and the last one.
-        supervisor: the number of a process that ends by itself when all others are gone; it is spared if possible.
-        variable: of the environment, which has the mark.
+    ``supervisor``: the number of a process that ends by itself when all others are gone; it is spared if possible.
     """
     phases = (
         (psutil.Process.terminate, grace, True),
@@ -102,24 +89,29 @@ def stop(mark: str, grace: float = GRACE, supervisor: int | None = None, variabl
             time.sleep(_POLL_SECONDS)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    process: psutil.Process
-    parent: int
-    session: int
-    mark: str | None
+def _by_mark(variable: str) -> dict[str, list[psutil.Process]]:
+    """All processes that run and belong to something, children before their parents."""
+    seen = psutil.process_iter(["ppid", "status", "environ"])
+    running = {each.pid: each for each in seen if each.info["status"] != psutil.STATUS_ZOMBIE}
+    sessions = {pid: _session(pid) for pid in running}
+    marks = {pid: (each.info["environ"] or {}).get(variable) for pid, each in running.items()}
+    of_sessions = {sessions[pid]: mark for pid, mark in marks.items() if mark}
 
+    def line(pid: int) -> list[int]:
+        """A process, its parent, the parent of that one and so on."""
+        found: list[int] = []
+        while pid in running and pid not in found:
+            found.append(pid)
+            pid = running[pid].info["ppid"]
+        return found
 
-def _look_around(variable: str = MARK) -> dict[int, _Seen]:
-    """All processes that run, by number."""
-    found: dict[int, _Seen] = {}
-    for process in psutil.process_iter(["ppid", "status", "environ"]):
-        info = process.info
-        if info["status"] != psutil.STATUS_ZOMBIE:
-            mark = (info["environ"] or {}).get(variable)
-            found[process.pid] = _Seen(process, info["ppid"], _session(process.pid), mark)
-    marks_of_sessions = {seen.session: seen.mark for seen in found.values() if seen.mark}
-    return {pid: replace(seen, mark=seen.mark or marks_of_sessions.get(seen.session)) for pid, seen in found.items()}
+    groups: dict[str, list[psutil.Process]] = {}
+    for ancestry in sorted(map(line, running), key=len, reverse=True):
+        # Whoever has lost the mark has that of the session, or of the nearest one above who has one.
+        mark = next((found for pid in ancestry if (found := marks[pid] or of_sessions.get(sessions[pid]))), None)
+        if mark:
+            groups.setdefault(mark, []).append(running[ancestry[0]])
+    return groups
 
 
 def _session(pid: int) -> int:
@@ -129,22 +121,11 @@ def _session(pid: int) -> int:
         return -pid
 
 
-def _chain(pid: int, around: dict[int, _Seen]) -> list[_Seen]:
-    """A process, its parent, the parent of that one and so on."""
-    chain: list[_Seen] = []
-    while pid in around and around[pid] not in chain:
-        chain.append(around[pid])
-        pid = around[pid].parent
-    return chain
-
-
-def _mark_of(chain: list[_Seen]) -> str | None:
-    """The mark of a process; if it has lost that, then of the nearest one above it that has one."""
-    return next((seen.mark for seen in chain if seen.mark), None)
-
-
 def _watch(parent: int, grace: float, command: list[str]) -> int:
-    """Runs the command until it and everything it started has ended, or until it is to be stopped: its exit code."""
+    """Runs the command until it and everything it started has ended, or until it is to be stopped: its exit code.
+
+    It is stopped at the end of the input, and when the parent is gone.
+    """
     signals, mark = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), os.environ[WATCHED]
     for number in signals:
         signal.signal(number, signal.SIG_IGN)

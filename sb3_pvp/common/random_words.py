@@ -1,7 +1,4 @@
-"""Random numbers for batches of fights: one SplitMix64 word per fight.
-
-Every fight owns its word, so what is drawn for it does not depend on the batch it is played in.
-"""
+"""Random numbers for fights, one SplitMix64 word for each: no fight depends on the batch it is played in."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ def uniform(words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
 
 
 def gumbel(words: ArrayLike, count: int) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
-    """Gumbel noise, float32 ``(N, count)``, from one word for each row, and the words that come next.
-
-    What is most likely after it was added to logits is a sample of them.
-    """
+    """Gumbel noise, float32 ``(N, count)``, which makes samples of logits, and the words ``(N,)`` that come next."""
     steps = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
     following = np.asarray(words, np.uint64)[:, np.newaxis] + steps
     # 23 bits and a half one: neither 0 nor 1, whose logarithms would be infinite here.
@@ -48,17 +42,10 @@ def gumbel(words: ArrayLike, count: int) -> tuple[NDArray[np.float32], NDArray[n
 
 
 class RandomWords:
-    """Draws one number per fight at a time, with the methods of NumPy's generators that schedules use.
-
-    Args:
-        words: uint64 ``(N,)``.
-
-    Attributes:
-        words: those that come next.
-    """
+    """Draws one number per fight at a time, with the methods of NumPy's generators that schedules use."""
 
     def __init__(self, words: NDArray[np.uint64]) -> None:
-        self.words = words
+        self.words = words  #: Those that come next, ``(N,)``.
 
     def random(self, size: object = None) -> NDArray[np.float64]:
         """Numbers from [0, 1), float64 ``(N,)``, whatever the ``size``."""

@@ -1,10 +1,15 @@
 """What a fighter sees and may do: observations, action heads, masks and the rules between heads."""
 
+from sb3_pvp.contract.actions import DependencyTables
 from sb3_pvp.contract.errors import ContractError
-from sb3_pvp.contract.files import read_contract
 from sb3_pvp.contract.model import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.registry import add_contract_source, load_contract, register_contract, registered_contracts
-from sb3_pvp.contract.sampling import DependencyTables
+from sb3_pvp.contract.registry import (
+    add_contract_source,
+    load_contract,
+    read_contract,
+    register_contract,
+    registered_contracts,
+)
 
 __all__ = [
     "Contract",

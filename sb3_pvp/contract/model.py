@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -13,25 +13,19 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.names import unknown_name
-from sb3_pvp.contract import sampling
+from sb3_pvp.contract import actions
 from sb3_pvp.contract.errors import ContractError
-
-Kind = Literal["int", "float"]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One number that a fighter sees.
-
-    ``partial``: the opponent does not know its value. ``constant``: it hardly changes within a fight (a hint only).
-    ``kind``: how the wire writes the number.
-    """
+    """One number that a fighter sees."""
 
     id: str
     description: str
-    partial: bool = False
-    constant: bool = False
-    kind: Kind = "float"
+    partial: bool = False  # the opponent does not know its value
+    constant: bool = False  # it hardly changes within a fight (a hint only)
+    kind: Literal["int", "float"] = "float"  # how the wire writes the number
 
 
 @dataclass(frozen=True)
@@ -67,12 +61,10 @@ class Contract:
     observations: tuple[Observation, ...]
 
     def __post_init__(self) -> None:
-        lists: tuple[Sequence[Any], ...] = (self.heads, self.observations, *(head.actions for head in self.heads))
-        if not all(lists):
+        if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has an empty list: of heads, of their actions or observations")
-        for kind, positions in self._positions.items():
-            ids = [part.id for part in self._parts(kind)]
-            if len(positions) < len(ids):
+        for kind, ids in self._ids.items():
+            if len(self._positions[kind]) < len(ids):
                 twice = next(name for name in ids if ids.count(name) > 1)
                 raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
         _ = self.dependencies
@@ -86,17 +78,17 @@ class Contract:
         """The number of sub-actions of each head."""
         return tuple(len(head.actions) for head in self.heads)
 
-    @property
+    @cached_property
     def num_heads(self) -> int:
         """The number of decisions in one action."""
         return len(self.heads)
 
-    @property
+    @cached_property
     def num_observations(self) -> int:
         """The length of the observation vector."""
         return len(self.observations)
 
-    @property
+    @cached_property
     def num_flat_actions(self) -> int:
         """The length of the flat mask: the sub-actions of all heads."""
         return sum(self.head_sizes)
@@ -131,17 +123,17 @@ class Contract:
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
         """The observations that the opponent does not know, ascending (contract.md §5)."""
-        return _indices(observation.partial for observation in self.observations)
+        return _read_only(np.flatnonzero([observation.partial for observation in self.observations]))
 
     @cached_property
     def constant_indices(self) -> NDArray[np.int64]:
         """The observations that hardly change within a fight, ascending."""
-        return _indices(observation.constant for observation in self.observations)
+        return _read_only(np.flatnonzero([observation.constant for observation in self.observations]))
 
     @cached_property
-    def dependencies(self) -> sampling.DependencyTables:
+    def dependencies(self) -> actions.DependencyTables:
         """The rules between heads as tables over flat entries."""
-        return sampling.compile_dependencies(self.heads)
+        return actions.compile_dependencies(self.heads)
 
     @property
     def observation_space(self) -> spaces.Box:
@@ -153,9 +145,9 @@ class Contract:
         """A new space of int64 actions ``(num_heads,)``."""
         return spaces.MultiDiscrete(np.array(self.head_sizes, dtype=np.int64))
 
-    split_mask = sampling.split_mask
-    conditional_mask = sampling.conditional_mask
-    random_action = sampling.random_action
+    split_mask = actions.split_mask
+    conditional_mask = actions.conditional_mask
+    random_action = actions.random_action
 
     @cached_property
     def observation_numbers(self) -> ModuleType:
@@ -186,15 +178,16 @@ class Contract:
         module.__dict__.update(positions)
         return module
 
-    def _parts(self, kind: str) -> Sequence[Any]:
-        actions = [action for head in self.heads for action in head.actions]
-        return {"head": self.heads, "sub-action": actions, "observation": self.observations}[kind]
+    @cached_property
+    def _ids(self) -> Mapping[str, Sequence[str]]:
+        """The ids of all heads, sub-actions (in the order of the flat mask) and observations."""
+        actions = [action.id for head in self.heads for action in head.actions]
+        heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
+        return {"head": heads, "sub-action": actions, "observation": observations}
 
     @cached_property
     def _positions(self) -> Mapping[str, Mapping[str, int]]:
-        """The positions of all heads, sub-actions (in the flat mask) and observations, by id."""
-        kinds = ("head", "sub-action", "observation")
-        return {kind: {part.id: position for position, part in enumerate(self._parts(kind))} for kind in kinds}
+        return {kind: {name: position for position, name in enumerate(ids)} for kind, ids in self._ids.items()}
 
     def _position(self, kind: str, name: str) -> int:
         if name not in self._positions[kind]:
@@ -205,7 +198,3 @@ class Contract:
 def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
     array.setflags(write=False)
     return array
-
-
-def _indices(flags: Iterable[bool]) -> NDArray[np.int64]:
-    return _read_only(np.flatnonzero(list(flags)).astype(np.int64))

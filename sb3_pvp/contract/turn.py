@@ -25,10 +25,7 @@ class Turn:
     def __init__(
         self, contract: Contract, observation: NDArray[np.float32], masks: Booleans, chance: NDArray[np.float64]
     ) -> None:
-        self._contract = contract
-        self._observation = observation
-        self._masks = masks
-        self.chance = chance
+        self._contract, self._observation, self._masks, self.chance = contract, observation, masks, chance
         self._chosen = np.zeros((len(observation), contract.num_flat_actions), bool)
 
     def see(self, observation: str) -> NDArray[np.float32]:

@@ -295,7 +295,7 @@ class Fights:
     def _judge(self) -> None:
         outcome = self._seats.own(self.world.outcome)
         report = self._seats.own(self._report).view(self.world.report.dtype)
-        self.tick = self.tick.followed_by(report, outcome, self.length > 1)
+        self.tick = Transition(report, self.tick.report, self.length > 1, outcome)
         self.components = self._rewards.compute(self.tick, self._weights)
         self.reward = self.components.sum(axis=0)
         self.episode_return += self.reward

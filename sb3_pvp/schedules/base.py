@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 
 from sb3_pvp.common.names import require_all_known, require_known
-from sb3_pvp.common.plain_values import default_of
 
 #: The schedules that have a JSON form, by their ``type``.
 KINDS: dict[str, type[Schedule]] = {}
@@ -35,7 +35,8 @@ class Schedule(ABC):
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
             for kind in getattr(hint, "__metadata__", ()):
-                kind.read(f"{name} of a {self._kind} schedule", getattr(self, name))
+                a = "an" if self._kind[0] in "aeiou" else "a"
+                kind.read(f"{name} of {a} {self._kind} schedule", getattr(self, name))
 
     @abstractmethod
     def __call__(self, t: float, **variables: Any) -> Any:
@@ -67,15 +68,12 @@ class Function(Schedule):
 
 
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
-    """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0.
+    """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0; `ValueError` if that is impossible.
 
     Args:
         value: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
         variables: sample values of what the schedule will be called with, for that evaluation. An expression whose
             variables are neither here nor in its ``defaults`` is refused.
-
-    Raises:
-        ValueError: one line that names the key or type which is wrong, or why there is no value at t = 0.
     """
     schedule = as_schedule(value)
     schedule.check(variables or {})
@@ -89,22 +87,18 @@ def as_schedule(value: Any) -> Schedule:
         return value
     if callable(value):
         return Function(value)
-    return _from_config(value) if isinstance(value, dict) else Constant(value)
-
-
-def _from_config(config: dict[str, Any]) -> Schedule:
-    keys = dict(config)
-    kind = keys.pop("type", None)
+    if not isinstance(value, dict):
+        return Constant(value)
+    kind = value.pop("type", None)
     if kind is None:
-        raise ValueError(f"a schedule needs the key 'type' (one of {', '.join(KINDS)}); got the keys {list(keys)}")
+        raise ValueError(f"a schedule needs the key 'type' (one of {', '.join(KINDS)}); got the keys {list(value)}")
     require_known("schedule type", kind, KINDS)
-    cls = KINDS[kind]
-    allowed = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    require_all_known(f"key of a {kind} schedule", keys, allowed)
-    for name, field in allowed.items():
-        if default_of(field) is MISSING and name not in keys:
-            raise ValueError(f"a {kind} schedule needs the key {name!r}")
-    return cls(**keys)
+    keys = inspect.signature(KINDS[kind]).parameters
+    require_all_known(f"key of a {kind} schedule", value, keys)
+    for key in keys.values():
+        if key.default is key.empty and key.name not in value:
+            raise ValueError(f"a {kind} schedule needs the key {key.name!r}")
+    return KINDS[kind](**value)
 
 
 def _plain(value: Any) -> Any:

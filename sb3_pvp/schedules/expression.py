@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import shorten
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import InstanceOf
+
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.schedules.base import Schedule, as_schedule
 from sb3_pvp.schedules.language import Evaluation, parse_formula
+
+_OBJECT = Kind[Any](InstanceOf[Mapping], "an object")  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
@@ -23,16 +28,12 @@ class Expression(Schedule, kind="expression"):
     so that runs with a seed repeat. `sb3_pvp.schedules.drawing_from` gives them another generator.
     """
 
-    expression: str
-    substitutions: Mapping[str, Schedule] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    expression: Annotated[str, Kind[str](str, "a string")]
+    substitutions: Annotated[Mapping[str, Schedule], _OBJECT] = field(default_factory=dict)
+    defaults: Annotated[Mapping[str, Any], _OBJECT] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.expression, str):
-            raise ValueError(f"expression of an expression schedule must be a string, got {self.expression!r}")
-        for name in ("substitutions", "defaults"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise ValueError(f"{name} of an expression schedule must be an object, got {getattr(self, name)!r}")
+        super().__post_init__()
         parsed = {name: as_schedule(schedule) for name, schedule in self.substitutions.items()}
         object.__setattr__(self, "substitutions", parsed)
         object.__setattr__(self, "defaults", dict(self.defaults))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,13 +30,11 @@ class Linear(Schedule, kind="linear"):
     round_digits: Annotated[int | None, Kind[int | None](int | None, "an integer")] = None
 
     def __call__(self, t: float, **variables: Any) -> float:
-        value = self._value(t / self.change_over_time_steps)
-        return round(value, self.round_digits) if self.round_value else value
-
-    def _value(self, fraction: float) -> float:
+        fraction = t / self.change_over_time_steps
+        value = self.initial_value + (self.final_value - self.initial_value) * fraction
         if fraction >= 1:
-            return self.final_value  # exactly, which the sum below is not
-        return self.initial_value + (self.final_value - self.initial_value) * fraction
+            value = self.final_value  # exactly, which the sum is not
+        return round(value, self.round_digits) if self.round_value else value
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class Log(Schedule, kind="log"):
             raise ValueError("base of a log schedule must be another number than 1")
 
     def __call__(self, t: float, **variables: Any) -> float:
-        fraction = t / self.change_over_time_steps
-        if fraction >= 1:
-            return self.final_value
+        fraction = min(t / self.change_over_time_steps, 1)
         value: float = self.initial_value ** (1 - fraction) * self.final_value**fraction
         return value
 
@@ -82,14 +80,10 @@ class Jump(Schedule, kind="jump"):
         object.__setattr__(self, "jumps", parsed)
 
     def __call__(self, t: float, **variables: Any) -> Any:
-        current = None
-        for threshold, schedule in self.jumps:
-            if threshold > t:
-                break
-            current = schedule
-        if current is None:
+        reached = [*takewhile(lambda jump: jump[0] <= t, self.jumps)]
+        if not reached:
             raise ValueError(f"a jump schedule that starts at {self.jumps[0][0]} has no value at t = {t}")
-        return current(t)
+        return reached[-1][1](t)
 
     def check(self, variables: Mapping[str, Any]) -> None:
         """Raises `ValueError` if there is no value at t = 0, or if a schedule has none at its threshold."""
@@ -126,9 +120,5 @@ class BooleanArray(Schedule, kind="npboolarray"):
 
 
 def _threshold(key: Any) -> int:
-    try:
-        if isinstance(key, str) or INTEGER.fits(key):
-            return int(key)
-    except ValueError:
-        pass
-    raise ValueError(f"thresholds of a jump schedule must be integers, got {key!r}")
+    number = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d+", key) else key  # a key of JSON is a text
+    return INTEGER.read("every threshold of a jump schedule", number)

@@ -3,12 +3,10 @@
 Nothing here needs PyTorch, Stable-Baselines3 or a world.
 """
 
-from sb3_pvp.selfplay.bradley_terry import BradleyTerry, Interval, fit_bradley_terry
-from sb3_pvp.selfplay.elo import Elo, expected_score
+from sb3_pvp.selfplay.bradley_terry import BradleyTerry, Interval, fit_bradley_terry, informative_pairs
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
-from sb3_pvp.selfplay.league import League
-from sb3_pvp.selfplay.league_settings import check_anchors
-from sb3_pvp.selfplay.match_log import MatchLog, MatchRecord
+from sb3_pvp.selfplay.league import League, check_anchors
+from sb3_pvp.selfplay.match_log import Counts, MatchLog, MatchRecord, Payoff
 from sb3_pvp.selfplay.match_makers import (
     MatchMaker,
     Prioritised,
@@ -17,11 +15,8 @@ from sb3_pvp.selfplay.match_makers import (
     WindowLatest,
     match_maker,
 )
-from sb3_pvp.selfplay.open_skill import OpenSkill, Skill
-from sb3_pvp.selfplay.pairing import informative_pairs
-from sb3_pvp.selfplay.payoff import Counts, Payoff
 from sb3_pvp.selfplay.players import LEARNER, Player, file_name, player_of_file
-from sb3_pvp.selfplay.ratings import Ratings
+from sb3_pvp.selfplay.ratings import Elo, OpenSkill, Ratings, Skill, expected_score
 
 __all__ = [
     "LEARNER",

@@ -14,32 +14,21 @@ from sb3_pvp.selfplay.ratings import Ratings
 
 @dataclass(frozen=True)
 class Standing:
-    """One line of a leaderboard.
+    """One line of a leaderboard."""
 
-    Attributes:
-        player: his name, as ``str(player)``.
-        rating: Bradley-Terry rating, Elo points.
-        low, high: its 95 % interval.
-        elo: Elo rating (self-play.md §6).
-        open_skill: OpenSkill's ordinal, mu - 3 sigma.
-        mu, sigma: OpenSkill's mean and standard deviation.
-        games, wins, ties, losses: counted fights.
-        win_rate: share of wins, ties as half wins; ``None`` without games.
-    """
-
-    player: str
-    rating: float
+    player: str  #: His name, as ``str(player)``.
+    rating: float  #: By Bradley and Terry, in Elo points, between the ends of its 95 % interval.
     low: float
     high: float
-    elo: float
-    open_skill: float
+    elo: float  #: See self-play.md §6.
+    open_skill: float  #: OpenSkill's ordinal, ``mu - 3 * sigma``, with its mean and standard deviation.
     mu: float
     sigma: float
-    games: int
+    games: int  #: Counted fights.
     wins: int
     ties: int
     losses: int
-    win_rate: float | None
+    win_rate: float | None  #: Share of wins, ties as half wins; ``None`` without games.
 
 
 COLUMNS = tuple(field.name for field in fields(Standing))
@@ -50,7 +39,7 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
     intervals = ratings.bradley_terry(players).intervals()
     standings = []
     for player, interval in sorted(intervals.items(), key=lambda item: (-item[1].rating, item[0])):
-        skill, total = ratings.open_skill.skill(player), ratings.payoff.total(player)
+        skill, total = ratings.open_skill.rating(player), ratings.payoff.total(player)
         rated = (ratings.elo.rating(player), skill.ordinal, *skill)
         win_rate = total.win_rate if total.games else None
         standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate))
@@ -85,9 +74,8 @@ def as_markdown(standings: Sequence[Standing]) -> str:
 def as_table(standings: Sequence[Standing]) -> str:
     """The same as columns for a terminal."""
     rows = _cells(standings)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
-    return "".join("  ".join(cells) + "\n" for cells in aligned)
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
 
 
 #: How a leaderboard may be written, by name.

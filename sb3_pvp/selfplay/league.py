@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from sb3_pvp.common.arguments import Kind, first_error
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
-from sb3_pvp.selfplay.league_settings import Fights, by_name, check_anchors, read_json, read_settings
 from sb3_pvp.selfplay.match_log import MatchLog
 from sb3_pvp.selfplay.match_makers import MatchMaker
 from sb3_pvp.selfplay.players import Player, file_name, player_of_file
@@ -32,6 +33,62 @@ VERDICTS = {
     OF_OTHERS: "the kept ones were of another log, or of other anchors",
 }
 
+#: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
+MAX_ANCHOR = 10_000.0
+_RATING = Kind[float](
+    Annotated[float, Field(ge=-MAX_ANCHOR, le=MAX_ANCHOR)], f"a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}"
+)
+
+
+def check_anchors(anchors: object) -> dict[Player, float]:
+    """Anchors by player, from a mapping by player or by name.
+
+    Raises `ValueError` for anything else, and for ratings that are no numbers from -`MAX_ANCHOR` to `MAX_ANCHOR`.
+    """
+    if not isinstance(anchors, Mapping):
+        raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
+    ratings = {name: _RATING.read(f"the anchor of {name}", rating) for name, rating in anchors.items()}
+    return {Player.parse(str(name)): rating for name, rating in ratings.items()}
+
+
+def _by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
+    """Anchors as files have them."""
+    return {str(player): rating for player, rating in sorted(check_anchors(anchors).items())}
+
+
+class _Fights(BaseModel):
+    """What is fought: a game as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+    #: In files of the first edition, ``contract``.
+    game: str = Field(validation_alias=AliasChoices("game", "contract"))
+    reset_params: dict[str, Any]
+
+
+class _Settings(BaseModel):
+    """The content of ``league.json``; what other versions may have added to it stays there."""
+
+    model_config = ConfigDict(extra="allow")
+    kind: Literal["league"]
+    version: Literal[1]
+    #: Ratings by ``str(player)``.
+    anchors: Annotated[dict[str, Any], AfterValidator(_by_name)]
+    #: The state of the match maker.
+    match_maker: dict[str, Any] | None
+    #: Files of earlier versions do not tell.
+    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}
+
+
+def _read_settings(path: Path) -> _Settings:
+    """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
+    try:
+        if not path.exists():
+            return _Settings(kind="league", version=1, anchors={}, match_maker=None)
+        return _Settings.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        reason = first_error(error, of=_Settings)
+        raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
+
 
 class League:
     """A folder with these files; several processes may use it at the same time.
@@ -47,22 +104,16 @@ class League:
         match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
         anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
 
-    Attributes:
-        anchors: those of the folder, as far as they were known at the last `save`.
-
     Raises:
         ValueError: if the folder's files are something else, damaged or of another version, if another kind of match
             maker left its state there, or for anchors that are none (`check_anchors`).
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        match_maker: MatchMaker | None = None,
-        anchors: Mapping[Player, float] | None = None,
+        self, folder: str | Path, match_maker: MatchMaker | None = None, anchors: Mapping[Player, float] | None = None
     ) -> None:
         self.folder = Path(folder)
-        stored = read_settings(self.folder / SETTINGS)
+        stored = _read_settings(self.folder / SETTINGS)
         self.anchors = check_anchors(stored.anchors if anchors is None else anchors)
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
@@ -75,8 +126,8 @@ class League:
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or by_name(self.anchors) != stored.anchors:
-            self._change_settings(anchors=by_name(self.anchors))
+        if not (self.folder / SETTINGS).exists() or _by_name(self.anchors) != stored.anchors:
+            self._change_settings(anchors=_by_name(self.anchors))
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
@@ -96,19 +147,19 @@ class League:
     @property
     def fights(self) -> dict[str, Any]:
         """What is fought here, a ``game`` (`sb3_pvp.game.find_game`) and ``reset_params``; ``{}`` if nobody said."""
-        return dict(read_settings(self.folder / SETTINGS).fights)
+        return dict(_read_settings(self.folder / SETTINGS).fights)
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
         """Writes down what is fought here, so that more matches can be of the same kind."""
         plain = orjson.loads(orjson.dumps(dict(reset_params), default=list, option=orjson.OPT_SERIALIZE_NUMPY))
-        fights = Fights(game=game, reset_params=plain)
+        fights = _Fights(game=game, reset_params=plain)
         if dict(fights) != self.fights:
             self._change_settings(fights=fights)
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
         """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
-        stored = read_settings(self.folder / SETTINGS).anchors
-        self._change_settings(anchors={**stored, **by_name(anchors)})
+        stored = _read_settings(self.folder / SETTINGS).anchors
+        self._change_settings(anchors={**stored, **_by_name(anchors)})
 
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
@@ -120,10 +171,9 @@ class League:
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
-        """Adds a snapshot, which ``save(path)`` writes to the path that it is given; it appears as a whole.
+        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is.
 
-        A player who is there already stays as he is, as when a resumed run repeats its last roll-out. Returns where
-        the model is.
+        A player who is there already stays as he is, as when a resumed run repeats its last roll-out.
         """
         path = self.path(player)
         if not path.is_file():
@@ -151,9 +201,7 @@ class League:
         """
         maker = self.match_maker
         if maker is None:
-            raise ValueError(
-                f"the league in {self.folder} was opened without a match maker: League(folder, match_maker)"
-            )
+            raise ValueError(f"the league in {self.folder} was opened without a match maker: give it one")
         while True:
             player = maker.choose(rng)
             if player.step is None or self.path(player).is_file():
@@ -162,10 +210,7 @@ class League:
             maker.remove(player)
 
     def ratings(self) -> Ratings:
-        """The ratings of all matches up to now; only what is new is computed.
-
-        What a process computed before is taken from the folder, if it fits the log and the anchors.
-        """
+        """The ratings of all matches up to now; what was computed before is taken from the folder, if it fits."""
         if self._ratings is None or not self._ratings.are_of(self.log):
             stored, _ = self._stored_ratings()
             self._ratings = stored or Ratings(self.anchors)
@@ -211,7 +256,7 @@ class League:
 
     def _change_settings(self, **changes: Any) -> None:
         """Writes some keys of the settings; of the others, what another process has written is kept and used."""
-        settings = read_settings(self.folder / SETTINGS).model_copy(update=changes)
+        settings = _read_settings(self.folder / SETTINGS).model_copy(update=changes)
         write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
         anchors = check_anchors(settings.anchors)
         if anchors != self.anchors:
@@ -223,7 +268,7 @@ class League:
         if not path.exists():
             return None, ABSENT
         try:
-            state = read_json(path)
+            state = orjson.loads(path.read_bytes())
             if {name: state[name] for name in ratings.identity} != ratings.identity:
                 return None, OF_OTHERS
             ratings.set_state(state)

@@ -1,4 +1,4 @@
-"""The match log: every fight that was fought, once, in an SQLite file that is only ever added to."""
+"""The match log: every fight, once, in an SQLite file that is only ever added to; and who beat whom how often."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from itertools import groupby
+from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.selfplay.players import Player
@@ -56,31 +61,19 @@ _SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER 
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """One fight between two players.
-
-    Attributes:
-        player_a, player_b: two different players.
-        outcome: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
-        seed: seed of the fight, if it is known.
-        build: of which kind the fight was, if there are several.
-        ticks: how long the fight lasted.
-        counted: whether the fight is rated; never for a broken one.
-        finished_at: seconds since 1970 (UTC).
-        key: unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
-
-    Raises:
-        ValueError: if a value is none of these.
-    """
+    """One fight between two different players; raises `ValueError` for impossible values."""
 
     player_a: Player
     player_b: Player
-    outcome: str
-    seed: int | None
-    build: str | None
-    ticks: int
-    counted: bool
-    finished_at: float
-    key: str
+    outcome: (
+        str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
+    )
+    seed: int | None  #: Of the fight, if it is known.
+    build: str | None  #: Of which kind the fight was, if there are several.
+    ticks: int  #: How long the fight lasted.
+    counted: bool  #: Whether the fight is rated; never for a broken one.
+    finished_at: float  #: Seconds since 1970 (UTC).
+    key: str  #: Unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
 
     def __post_init__(self) -> None:
         require_known("outcome", self.outcome, [*SCORES, *BROKEN])
@@ -111,21 +104,21 @@ class MatchLog:
     """The matches of one or several training runs; processes may read and append at the same time.
 
     Nothing stays open between calls, so a log may be used in any thread and process, and pickled. A process that is
-    killed while it appends leaves all records of that call or none.
-
-    Args:
-        path: the file, which is made if it is missing.
-
-    Raises:
-        ValueError: if the file is something else, or a log of another version.
-        OSError: if the file cannot be read or written.
+    killed while it appends leaves all records of that call or none. The file is made if it is missing; `ValueError` if
+    it is something else or of another version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
-            _prepare(connection, self.path)
+            if not _is_log(connection, self.path):
+                connection.execute("PRAGMA journal_mode = WAL")
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    # Another process may have been quicker.
+                    for statement in () if _is_log(connection, self.path) else _SCHEMA:
+                        connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
         """Adds the records whose key is new, all at once, and returns how many these are.
@@ -191,18 +184,6 @@ class MatchLog:
                 connection.close()
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Checks what the file is, and makes a log of an empty one."""
-    if _is_log(connection, path):
-        return
-    connection.execute("PRAGMA journal_mode = WAL")
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if not _is_log(connection, path):  # another process may have been quicker
-            for statement in _SCHEMA:
-                connection.execute(statement)
-
-
 def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
     """True for a log, false for an empty file; raises `ValueError` for anything else."""
     kind, version, tables = (
@@ -214,22 +195,90 @@ def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
     if kind != APPLICATION_ID:
         raise ValueError(f"{path} is an SQLite file, but not a match log: give the log a file of its own")
     if version != SCHEMA_VERSION:
-        raise ValueError(
-            f"{path} is a match log of version {version}, and this sb3_pvp reads version {SCHEMA_VERSION}: "
-            "use the version of sb3_pvp that wrote it"
-        )
+        raise ValueError(f"{path} is a match log of version {version}: use the version of sb3_pvp that wrote it")
     return True
 
 
 def _row(record: MatchRecord) -> tuple[object, ...]:
     """Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes."""
     seed = None if record.seed is None else int(record.seed)
-    players = (str(record.player_a), str(record.player_b))
-    rest = (record.build, int(record.ticks), int(record.counted), float(record.finished_at), record.key)
-    return (*players, record.outcome, seed, *rest)
+    fight = (str(record.player_a), str(record.player_b), record.outcome, seed, record.build, int(record.ticks))
+    return (*fight, int(record.counted), float(record.finished_at), record.key)
 
 
 def _record(row: Sequence[Any]) -> MatchRecord:
-    player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key = row
-    players = (Player.parse(player_a), Player.parse(player_b))
-    return MatchRecord(*players, outcome, seed, build, ticks, bool(counted), finished_at, key)
+    a, b, outcome, seed, build, ticks, counted, *rest = row
+    return MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), *rest)
+
+
+class Counts(NamedTuple):
+    """Counted fights as one side sees them."""
+
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+
+    @property
+    def games(self) -> int:
+        """All of them."""
+        return sum(self)
+
+    @property
+    def win_rate(self) -> float:
+        """Share of wins, with ties as half wins; NaN without games."""
+        return (self.wins + self.ties / 2) / self.games if self.games else nan
+
+    def reversed(self) -> Counts:
+        """The same as the other side sees it."""
+        return Counts(self.losses, self.ties, self.wins)
+
+    def plus(self, other: Counts) -> Counts:
+        """The sum."""
+        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Payoff:
+    """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
+
+    def __init__(self, records: Iterable[MatchRecord] = ()) -> None:
+        # Under both orders of a pair, so that nobody has to ask who comes first.
+        self._counts: dict[Player, dict[Player, Counts]] = {}
+        self.update(records)
+
+    def update(self, records: Iterable[MatchRecord]) -> None:
+        """Adds matches; those that are not counted are left out."""
+        for record in records:
+            if record.counted:
+                result = Counts(*(int(record.score == score) for score in (1, 0.5, 0)))
+                self.add(record.player_a, record.player_b, result)
+
+    def add(self, a: Player, b: Player, result: Counts) -> None:
+        """Adds games between ``a`` and ``b``, as ``a`` sees them."""
+        for one, other, own in ((a, b, result), (b, a, result.reversed())):
+            against = self._counts.setdefault(one, {})
+            against[other] = own.plus(against.get(other, Counts()))
+
+    @property
+    def players(self) -> list[Player]:
+        """All who have played, in order."""
+        return sorted(self._counts)
+
+    def pairs(self) -> list[tuple[Player, Player, Counts]]:
+        """Every pair that has played once, in order, with its games as the first sees them."""
+        return [(a, b, self._counts[a][b]) for a in self.players for b in sorted(self._counts[a]) if a < b]
+
+    def counts(self, a: Player, b: Player) -> Counts:
+        """The games between two players, as ``a`` sees them."""
+        return self._counts.get(a, {}).get(b, Counts())
+
+    def total(self, player: Player) -> Counts:
+        """All games of a player."""
+        return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
+
+    def win_rate(self, a: Player, b: Player) -> float:
+        """How often ``a`` wins against ``b``, ties as half wins; NaN if they have not played."""
+        return self.counts(a, b).win_rate
+
+    def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:
+        """Win rates ``(n, n)`` of the row's player against the column's; NaN where they have not played."""
+        return np.array([[self.win_rate(a, b) for b in players] for a in players]).reshape(len(players), len(players))

@@ -22,11 +22,7 @@ MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
 
 
 class MatchMaker(ABC):
-    """Chooses opponents with probabilities that may depend on how the learner did against them.
-
-    Attributes:
-        trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; the owner sets it.
-    """
+    """Chooses opponents with probabilities that may depend on how the learner did against them."""
 
     kind: str
 
@@ -38,6 +34,7 @@ class MatchMaker(ABC):
     def __init__(self) -> None:
         #: What is known of each player (`_newcomer`), in the order in which they were added.
         self._known: dict[Player, list[float]] = {}
+        #: How many roll-outs the learner was trained on, the time of all schedules; the owner sets it.
         self.trained_rollouts = 0
 
     @property
@@ -70,13 +67,8 @@ class MatchMaker(ABC):
     def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
         """Takes note of how the learner's fight against ``player`` ended: ``won``, ``lost`` or ``tied``.
 
-        Broken fights, and those against players who have been removed, teach nothing. Raises `ValueError` for
-        any other outcome.
-
-        Args:
-            player: whom the learner has met.
-            learner_outcome: how the fight ended.
-            probability: with which he was chosen; ``None``: that of now.
+        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes.
+        ``probability``: with which he was chosen; ``None``: that of now.
         """
         require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
         if learner_outcome in SCORES and player in self._known:
@@ -125,8 +117,7 @@ class Prioritised(MatchMaker, kind="prioritised"):
     Whoever chooses a player for many fights at once must keep the probability of the choice for `record`: that of now
     is smaller after every win, and so each fall of the quality would be greater than the one before.
 
-    Args:
-        learning_rate: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
+    ``learning_rate``: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
     """
 
     def __init__(self, learning_rate: float | Schedule | Mapping[str, Any] = 0.01) -> None:
@@ -233,7 +224,7 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 
 
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
-    """The match maker with that name: one of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
+    """One of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
     require_known("match maker", kind, MATCH_MAKERS)
     try:
         return MATCH_MAKERS[kind](**settings)

@@ -23,25 +23,17 @@ _CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")
 class Player:
     """A model at a training step, such as ``main@1048576``, or somebody who has no steps, such as ``baseline``.
 
-    Players are ordered by name, then by step; whoever has no step comes first.
-
-    Attributes:
-        name: letters, digits and ``_ . + -``; it does not end like the file name of a checkpoint.
-        step: agent steps that the model was trained for; ``None`` for a bot, a plug-in or a model of unknown age.
-
-    Raises:
-        ValueError: for another name or a negative step.
+    Players are ordered by name, then by step; whoever has no step comes first. Raises `ValueError` for a name that is
+    none, or ends like the file of a checkpoint, and for a negative step.
     """
 
     name: str
-    step: int | None = None
+    step: int | None = None  #: Agent steps of training; ``None`` for a bot, a plug-in or a model of unknown age.
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or _CHECKPOINT.fullmatch(self.name):
-            raise ValueError(
-                f"a player's name must be letters, digits and _ . + - (such as main or main-exploiter-0), without a "
-                f"step; got {self.name!r}"
-            )
+            allowed = "letters, digits and _ . + - (such as main or main-exploiter-0), without a step"
+            raise ValueError(f"a player's name must be {allowed}; got {self.name!r}")
         if self.step is not None and self.step < 0:
             raise ValueError(f"a player's step must not be negative, got {self.step}")
 

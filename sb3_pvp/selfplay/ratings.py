@@ -1,38 +1,152 @@
-"""Everything that is computed from a match log, and kept up to date with it."""
+"""What follows from a match log alone, fight by fight: Elo (self-play.md §6), OpenSkill and who beat whom."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import fsum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from openskill.models import PlackettLuce
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.selfplay.bradley_terry import BradleyTerry, fit_bradley_terry
-from sb3_pvp.selfplay.elo import Elo
-from sb3_pvp.selfplay.match_log import MatchLog
-from sb3_pvp.selfplay.open_skill import OpenSkill
-from sb3_pvp.selfplay.payoff import Counts, Payoff
-from sb3_pvp.selfplay.players import Player
+from sb3_pvp.selfplay.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.selfplay.players import Player, predecessor
+
+Rating = TypeVar("Rating")
+
+
+def expected_score(own: float, other: float) -> float:
+    """What a player with Elo rating ``own`` scores on average against one with ``other`` (self-play.md §6)."""
+    return 1 / (1 + 10 ** ((other - own) / 400))
+
+
+def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
+    """The counted records in an order that depends on their keys only, and not on the one in which fights ended.
+
+    Short fights end first; ratings that are moved in batches should not see the fast ones in one lump.
+    """
+    counted = (record for record in records if record.counted)
+    return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
+
+
+class _Moving(ABC, Generic[Rating]):
+    """Ratings that every fight moves a little.
+
+    Attributes:
+        ratings: of all players who have fought.
+    """
+
+    #: So many outcomes are applied at the same time.
+    batch_size = 1
+
+    def __init__(self, ratings: Mapping[Player, Rating]) -> None:
+        self.ratings = dict(ratings)
+
+    def rating(self, player: Player) -> Rating:
+        """The rating; for an unknown player the one that he would enter with."""
+        if player in self.ratings:
+            return self.ratings[player]
+        before = predecessor(player, self.ratings)
+        return self._newcomer(None if before is None else self.ratings[before])
+
+    def update(self, records: Iterable[MatchRecord]) -> None:
+        """Rates the matches of one roll-out, which is what one `MatchLog.append` has added.
+
+        New players enter first. Then the counted matches are shuffled, and applied in batches.
+        """
+        matches = shuffled(records)
+        for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
+            self.ratings[player] = self.rating(player)
+        for start in range(0, len(matches), self.batch_size):
+            self.apply(matches[start : start + self.batch_size])
+
+    @abstractmethod
+    def _newcomer(self, predecessor: Rating | None) -> Rating:
+        """What a player enters with, given the rating of his predecessor (`sb3_pvp.selfplay.players`) if he has one."""
+
+    @abstractmethod
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Moves the ratings of known players by all matches of a batch at the same time."""
+
+
+class Elo(_Moving[float]):
+    """Elo ratings; those of a batch move by sums that do not depend on its order.
+
+    Args:
+        k: how far a single fight moves a rating at most.
+        initial: rating of a new player without predecessor.
+        anchors: ratings that stay as they are; they are among the ``ratings`` from the start.
+    """
+
+    batch_size = 10
+
+    def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
+        self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
+        super().__init__({player: float(rating) for player, rating in self.anchors.items()})
+
+    def _newcomer(self, predecessor: float | None) -> float:
+        return self.initial if predecessor is None else predecessor
+
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """See `update`."""
+        changes: dict[Player, list[float]] = {}
+        for match in batch:
+            a, b = match.player_a, match.player_b
+            change = self.k * (match.score - expected_score(self.ratings[a], self.ratings[b]))
+            changes.setdefault(a, []).append(change)
+            changes.setdefault(b, []).append(-change)
+        for player in changes.keys() - self.anchors.keys():
+            self.ratings[player] += fsum(changes[player])
+
+
+class Skill(NamedTuple):
+    """What OpenSkill believes of a player: mean and standard deviation of his skill."""
+
+    mu: float
+    sigma: float
+
+    @property
+    def ordinal(self) -> float:
+        """The skill that he has almost surely, ``mu - 3 * sigma``: what OpenSkill ranks by."""
+        return self.mu - 3 * self.sigma
+
+
+class OpenSkill(_Moving[Skill]):
+    """Weng and Lin's Bayesian approximation (the package ``openskill``): Plackett-Luce with its usual settings.
+
+    A new snapshot of the learner starts at its predecessor's mean, but is as uncertain as everybody at first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._model = PlackettLuce()
+
+    def _newcomer(self, predecessor: Skill | None) -> Skill:
+        return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
+
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """See `update`; one fight after the other."""
+        for match in batch:
+            players = (match.player_a, match.player_b)
+            teams = [[self._model.rating(*self.ratings[player])] for player in players]
+            rated = self._model.rate(teams, ranks=[1 - match.score, match.score])
+            for player, (rating,) in zip(players, rated, strict=True):
+                self.ratings[player] = Skill(rating.mu, rating.sigma)
 
 
 class Ratings:
-    """Elo, OpenSkill and the payoff, all of them functions of a match log.
+    """Elo, OpenSkill and the payoff, kept up to date with a match log.
 
-    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process.
-
-    Args:
-        anchors: Elo ratings of players that are given, for Elo and Bradley-Terry alike.
-        k: see `Elo`.
-        initial: see `Elo`; Bradley-Terry ratings have this mean if there are no anchors.
-
-    Attributes:
-        elo, open_skill, payoff: what was computed.
-        position: how many records of the log were read.
-        broken: how many of them do not count.
-        last_key: the key of the last one.
+    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process. The arguments are
+    those of `Elo`; they count for Bradley-Terry ratings alike, whose mean is ``initial`` if there are no anchors.
     """
 
     def __init__(self, anchors: Mapping[Player, float] | None = None, k: float = 16, initial: float = 1500) -> None:
         self.elo, self.open_skill, self.payoff = Elo(k, initial, anchors), OpenSkill(), Payoff()
+        #: How many records of the log were read, how many of them do not count, and the key of the last one.
         self.position, self.broken = 0, 0
         self.last_key: str | None = None
 
@@ -60,8 +174,8 @@ class Ratings:
             "position": self.position,
             "broken": self.broken,
             "last_key": self.last_key,
-            "elo": self.elo.get_state(),
-            "open_skill": self.open_skill.get_state(),
+            "elo": {str(player): rating for player, rating in self.elo.ratings.items()},
+            "open_skill": {str(player): list(skill) for player, skill in self.open_skill.ratings.items()},
             "payoff": [[str(a), str(b), *counts] for a, b, counts in self.payoff.pairs()],
         }
 
@@ -69,8 +183,9 @@ class Ratings:
         """Goes on from `get_state`; raises `ValueError`, and changes nothing, if it has other anchors or settings."""
         check_identity(state, self.identity)
         self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
-        self.elo.set_state(state["elo"])
-        self.open_skill.set_state(state["open_skill"])
+        self.elo.ratings = {Player.parse(name): float(rating) for name, rating in state["elo"].items()}
+        skills = state["open_skill"].items()
+        self.open_skill.ratings = {Player.parse(name): Skill(*map(float, skill)) for name, skill in skills}
         self.payoff = Payoff()
         for a, b, *counts in state["payoff"]:
             self.payoff.add(Player.parse(a), Player.parse(b), Counts(*counts))

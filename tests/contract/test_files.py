@@ -104,7 +104,7 @@ def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not JSON"),
+        ("{", "Expecting property name"),
         ("[]", "must be an object"),
         ('{"actions": []}', "without observations"),
         ('{"actions": [], "actions": []}', "written twice"),

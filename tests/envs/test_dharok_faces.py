@@ -14,7 +14,7 @@ from stable_baselines3.common.env_util import make_vec_env
 import sb3_pvp  # noqa: F401  (registers the environments)
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv, parallel_env
-from sb3_pvp.testing import check_pvp_env
+from tests.envs.env_checks import check_pvp_env
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("DharokEnv")

@@ -15,7 +15,7 @@ from stable_baselines3.common.monitor import Monitor
 import sb3_pvp  # noqa: F401  (registers NhEnv)
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import Outcome
-from sb3_pvp.testing import check_pvp_env
+from tests.envs.env_checks import check_pvp_env
 from tests.envs.fake_world import FakeWorld, ending
 
 NOTHING = np.zeros(12, np.int64)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matches import PLAYERS, match, matches, rollouts
 
 from sb3_pvp.selfplay import Elo, MatchLog, MatchRecord, OpenSkill, Payoff, Player, Ratings, expected_score
-from sb3_pvp.selfplay.elo import shuffled
+from sb3_pvp.selfplay.ratings import shuffled
 
 A, B, BOT = Player("exploiter", 5), Player("scripted"), Player("baseline")
 COUNTED = matches().filter(lambda record: record.counted)
@@ -72,7 +72,7 @@ class TestElo:
                 rating.update(records)
             random.shuffle(records)  # type: ignore[attr-defined]
         assert before[0].elo.ratings == before[1].elo.ratings
-        assert before[0].open_skill.skills == before[1].open_skill.skills
+        assert before[0].open_skill.ratings == before[1].open_skill.ratings
 
     @given(rollouts())
     def test_anchors_never_move(self, story: list[list[MatchRecord]]) -> None:
@@ -111,7 +111,7 @@ class TestOpenSkill:
         ratings = OpenSkill()
         for number in range(20):
             ratings.update([match(A, B, "won", str(number))])
-        a, b = ratings.skills[A], ratings.skills[B]
+        a, b = ratings.ratings[A], ratings.ratings[B]
         assert a.mu > 25 > b.mu
         assert max(a.sigma, b.sigma) < 25 / 3
         assert a.ordinal == a.mu - 3 * a.sigma
@@ -121,13 +121,13 @@ class TestOpenSkill:
         for outcome in ("won", "tied", "lost"):
             ratings = OpenSkill()
             ratings.update([match(A, B, outcome)])
-            means.append(ratings.skills[A].mu)
+            means.append(ratings.ratings[A].mu)
         assert means[0] > means[1] == pytest.approx(25) and means[1] > means[2]
 
     def test_snapshots_start_at_their_predecessors_mean_and_are_uncertain(self) -> None:
         ratings = OpenSkill()
         ratings.update([match(Player("main", 0), BOT)])
-        new, old = ratings.skill(Player("main", 64)), ratings.skills[Player("main", 0)]
+        new, old = ratings.rating(Player("main", 64)), ratings.ratings[Player("main", 0)]
         assert new.mu == old.mu and new.sigma == pytest.approx(25 / 3) and old.sigma < new.sigma
 
 

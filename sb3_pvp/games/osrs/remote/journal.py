@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sb3_pvp.common.file_locks import lock
 from sb3_pvp.games.osrs.remote.guard_process import agents_in
 
 _ENDING = ".agents"
@@ -35,7 +34,8 @@ class Journal:
         self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_ENDING}"
         unlocked = self.path.with_suffix(".new")
         self.descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        lock(self.descriptor)
+        with contextlib.suppress(OSError):
+            _lock(self.descriptor)
         unlocked.rename(self.path)
 
     def note(self, sign: str, agent_id: str) -> None:
@@ -66,9 +66,16 @@ def orphans(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR)
                 locks.callback(os.close, descriptor)
-                if lock(descriptor):
-                    left[path] = list(agents_in(descriptor))
+                _lock(descriptor)
+                left[path] = list(agents_in(descriptor))
         yield left
+
+
+def _lock(descriptor: int) -> None:
+    """Locks a file until it is closed; raises `OSError` if another process has locked it."""
+    import fcntl  # not on every system
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _prefix(host: str, port: int) -> str:
