@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
-from sb3_pvp.matches.evaluation_fights import EvaluationFights, Finished
+from sb3_pvp.matches.evaluation import EvaluationFights, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.schedules import parse_schedule
 

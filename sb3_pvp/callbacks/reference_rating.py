@@ -15,7 +15,7 @@ from sb3_pvp.callbacks.base import EvaluationCallback
 from sb3_pvp.callbacks.opponent_sources import player_of_opponent
 from sb3_pvp.callbacks.run_league import match_record
 from sb3_pvp.common.arguments import NUMBER
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED
+from sb3_pvp.matches.evaluation import EVALUATION_SEED
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
 from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
 

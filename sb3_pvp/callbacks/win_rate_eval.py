@@ -17,7 +17,7 @@ from sb3_pvp.callbacks.rollouts import trained_rollouts
 from sb3_pvp.callbacks.run_league import refuse_another_run, run_folder, shared_league
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
+from sb3_pvp.matches.evaluation import EVALUATION_SEED, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
 from sb3_pvp.selfplay import League, Player
 
