@@ -14,7 +14,7 @@ from sb3_pvp.callbacks import (
     observation_metrics,
     outcome_predictor,
     reference_rating,
-    self_play_metrics,
+    self_play,
     win_rate_eval,
 )
 from sb3_pvp.exploiters import callback as exploiters
@@ -46,7 +46,7 @@ SOURCES = {
     "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics.descriptions(
         find_game(HOME_GAME)
     ),
-    "`SelfPlayCallback`": self_play_metrics.METRICS,
+    "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import Every, PvpCallback
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, path_in_run, refuse_another_run
+from sb3_pvp.callbacks.base import Every, PvpCallback, learner, path_in_run, refuse_another_run, trained_rollouts
 from sb3_pvp.common.arguments import COUNT, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip

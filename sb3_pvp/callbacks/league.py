@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from stable_baselines3.common.logger import Figure as LoggedFigure
+from stable_baselines3.common.logger import Logger
 
-from sb3_pvp.callbacks import league_pictures
-from sb3_pvp.callbacks.base import Every, PvpCallback
-from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RECORDED, learner, match_record, refuse_another_run, shared_league
+from sb3_pvp.callbacks.base import (
+    ALL_BUT_TENSORBOARD,
+    RECORDED,
+    Every,
+    PvpCallback,
+    learner,
+    match_record,
+    refuse_another_run,
+    shared_league,
+    trained_rollouts,
+)
+from sb3_pvp.callbacks.opponent_plan import player_of_opponent
 from sb3_pvp.common.arguments import POSITIVE
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
-from sb3_pvp.selfplay import LEARNER, MatchRecord, check_anchors
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
+from sb3_pvp.selfplay.players import evenly_spread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: So many rows of a payoff matrix can still be read.
+MAX_PLAYERS = 24
 
 METRICS = {
     "league/num_players": "Players with a model in the league.",
@@ -135,7 +151,7 @@ class LeagueCallback(PvpCallback):
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
-        league_pictures.publish(league, standings, self.logger)
+        publish_pictures(league, standings, self.logger)
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
@@ -144,3 +160,55 @@ class LeagueCallback(PvpCallback):
         """A new learner must not go on with the players and matches of another one, whose names it would take."""
         known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
         refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
+
+
+def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:
+    """Writes ``payoff.png`` and ``ratings.png`` into the league's folder, and logs both to TensorBoard."""
+    for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
+        with replacing(league.folder / f"{name}.png") as path:
+            figure.savefig(path, dpi=100)
+        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=ALL_BUT_TENSORBOARD)
+
+
+def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
+    """The win rates of at most `MAX_PLAYERS` players; white where two have never met."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    players = shown_players(standings)
+    names, axes = [str(player) for player in players], figure.subplots()
+    rates = league.ratings().payoff.matrix(players)
+    picture = axes.imshow(np.asarray(rates, float), vmin=0, vmax=1, cmap="RdYlGn", interpolation="nearest")
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_title("win rate of the row against the column")
+    figure.colorbar(picture, ax=axes)
+    return figure
+
+
+def draw_ratings(standings: Sequence[Standing]) -> Figure:
+    """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    own = of_snapshots(standings, LEARNER)
+    steps = [step for step, _ in own]
+    axes.plot(steps, [each.elo for _, each in own], "--", linewidth=1, label="Elo")
+    axes.plot(steps, [each.rating for _, each in own], label="Bradley-Terry, 95 % interval")
+    axes.fill_between(steps, [each.low for _, each in own], [each.high for _, each in own], alpha=0.2, linewidth=0)
+    others = [each for each in standings if Player.parse(each.player).name != LEARNER]
+    for number, each in enumerate(others[:8]):
+        axes.axhline(each.rating, color=f"C{number + 2}", linewidth=0.8, linestyle=":", label=each.player)
+    axes.set(xlabel="steps", ylabel="rating")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def shown_players(standings: Sequence[Standing]) -> list[Player]:
+    """Up to half of the places for others, the rest for snapshots of the learner, evenly spread over their steps."""
+    players = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
+    others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
+    own = [player for player in players if player.name == LEARNER]
+    return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]

@@ -10,8 +10,15 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import TABLES, newest_frame, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.base import (
+    ALL_BUT_TENSORBOARD,
+    TABLES,
+    PvpCallback,
+    newest_frame,
+    normalizer_of,
+    own_part,
+    own_shape,
+)
 from sb3_pvp.policies.features import PRIVILEGED
 
 METRICS = {
@@ -90,7 +97,7 @@ class ObservationMetricsCallback(PvpCallback):
             self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
 
     def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
-        self.logger.record(tag, th.as_tensor(values.copy()), exclude=(*TABLES, "json"))
+        self.logger.record(tag, th.as_tensor(values.copy()), exclude=ALL_BUT_TENSORBOARD)
 
 
 def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.base import PvpCallback, current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 

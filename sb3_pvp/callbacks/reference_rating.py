@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.base import EvaluationCallback
-from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import match_record
+from sb3_pvp.callbacks.base import EvaluationCallback, match_record
+from sb3_pvp.callbacks.opponent_plan import player_of_opponent
 from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.matches.evaluation import EVALUATION_SEED
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents

@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.base import EvaluationCallback
-from sb3_pvp.callbacks.opponent_sources import told_apart
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import refuse_another_run, run_folder, shared_league
+from sb3_pvp.callbacks.base import EvaluationCallback, refuse_another_run, run_folder, shared_league, trained_rollouts
+from sb3_pvp.callbacks.opponent_plan import told_apart
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
-from sb3_pvp.matches.evaluation import EVALUATION_SEED, Finished
+from sb3_pvp.matches.evaluation import EVALUATION_SEED, FIELDS, Finished, wilson_interval
 from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
 from sb3_pvp.selfplay import League, Player
 

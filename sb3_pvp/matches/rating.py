@@ -47,10 +47,9 @@ def play_matches(
 ) -> list[MatchRecord]:
     """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
 
-    Of the settings ``game``, ``world``, ``contract``, ``reset_params``, ``death_match`` and ``max_episode_ticks`` count.
-    Actions are sampled on either side. Half of a pair's fights are in either seat; the world's own bot can only sit in
-    the second one. The n-th fight has the seed ``seed + n``. If an error ends this, the fights that were over are in
-    the log.
+    The settings say what is fought, where and how; those of learners do not count, such as ``rewards``. Actions are
+    sampled on either side. Half of a pair's fights are in either seat; the world's own bot can only sit in the second
+    one. The n-th fight has the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
 
     Raises:
         ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
@@ -167,7 +166,9 @@ def _play(
             beginning = ended[numbers[ended] < len(planned)]
             if beginning.size:
                 seated = [[choices[player] for player in planned[number]] for number in numbers[beginning].tolist()]
-                _begin(world, pools, beginning, seated, [seed + number for number in numbers[beginning].tolist()], rules)
+                _begin(
+                    world, pools, beginning, seated, [seed + number for number in numbers[beginning].tolist()], rules
+                )
             playing = np.flatnonzero(numbers < len(planned))
             if not playing.size:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from collections import OrderedDict
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from sb3_pvp.callbacks.plots import Curve, find_runs, group_runs, read_curve, summarize
+from sb3_pvp.callbacks.plots import Band, Curve, draw, find_runs, group_runs, read_curve, summarize
 from sb3_pvp.cli import main
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
@@ -129,20 +128,13 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert code == 2 and message in err and err.count("\n") == 1, arguments
 
 
-def test_several_seeds_without_scipy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
+def test_a_run_with_one_point_shows_it(tmp_path: Path) -> None:
+    def blue_markers(points: int) -> int:
+        line = np.arange(points, dtype=float)
+        draw(tmp_path / "x.svg", {"run": Band(line, line, line, line, 1)}, "title")
+        return (tmp_path / "x.svg").read_text().count('style="fill: #1f77b4; stroke: #1f77b4"/>\n   </g>')
 
-    def no_scipy(name: str, *others: Any, **keywords: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return real(name, *others, **keywords)
-
-    folders = [make_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab")]
-    monkeypatch.setattr(builtins, "__import__", no_scipy)
-    code, _, err = run_plot(folders, capsys)
-    assert code == 2 and "sb3-pvp[plots]" in err
+    assert blue_markers(1) and not blue_markers(2)
 
 
 def test_runs_meet_where_all_of_them_have_been() -> None:
