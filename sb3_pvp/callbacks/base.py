@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.arguments import POSITIVE, Kind
 from sb3_pvp.matches.evaluation import EvaluationFights, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.policies.features import OBSERVATION
@@ -69,17 +69,22 @@ class PvpCallback(BaseCallback):
         return str(info[name])
 
 
-class Every:
-    """Tells when to do again what is done every so many roll-outs: a number or a schedule, an argument ``name``."""
+class Scheduled:
+    """A number or a schedule over trained roll-outs, of one kind, which ``what`` stands for in messages.
 
-    def __init__(self, name: str, rollouts: Any) -> None:
-        self._name, self._schedule = name, parse_schedule(rollouts)
-        self.is_due(0, 0)
+    Raises `ValueError` if it is of another kind: at once, and whenever it is asked for.
+    """
+
+    def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
+        self._what, self._schedule, self._kind = what, parse_schedule(value), kind
+        self(0)
+
+    def __call__(self, t: int) -> float:
+        return self._kind.read(self._what, self._schedule(t), f" after {t} roll-outs")
 
     def is_due(self, last: int | None, now: int) -> bool:
-        """Whether it is, after ``now`` roll-outs; raises `ValueError` if the schedule is below 1."""
-        freq = AT_LEAST_1.read(self._name, self._schedule(now), f" after {now} roll-outs")
-        return last is None or now - last >= freq
+        """Whether to do again what is done every so many roll-outs, and was done last after so many, or never."""
+        return last is None or now - last >= self(now)
 
 
 class EvaluationCallback(PvpCallback):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import Every, PvpCallback, learner, path_in_run, refuse_another_run, trained_rollouts
-from sb3_pvp.common.arguments import COUNT, POSITIVE
+from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
+from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
@@ -48,7 +48,7 @@ class MaskableCheckpointCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._save_freq = Every("save_freq", save_freq)
+        self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
         if keep is not None:
             POSITIVE.check(keep=keep)
         COUNT.check(keep_spaced=keep_spaced)

@@ -11,19 +11,9 @@ import numpy as np
 from stable_baselines3.common.logger import Figure as LoggedFigure
 from stable_baselines3.common.logger import Logger
 
-from sb3_pvp.callbacks.base import (
-    ALL_BUT_TENSORBOARD,
-    RECORDED,
-    Every,
-    PvpCallback,
-    learner,
-    match_record,
-    refuse_another_run,
-    shared_league,
-    trained_rollouts,
-)
+from sb3_pvp.callbacks import base
 from sb3_pvp.callbacks.opponent_plan import player_of_opponent
-from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
@@ -50,7 +40,7 @@ METRICS = {
 }
 
 
-class LeagueCallback(PvpCallback):
+class LeagueCallback(base.PvpCallback):
     """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
 
     The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
@@ -80,15 +70,15 @@ class LeagueCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._snapshot_every, self._directory = Every("snapshot_every", snapshot_every), directory
+        self._snapshot_every, self._directory = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1), directory
         POSITIVE.check(pictures_every=pictures_every)
         self._pictures_every = pictures_every
         self._anchors = check_anchors(anchors or {})
 
     def _init_callback(self) -> None:
-        self._league = shared_league(self.model, self._directory)
+        self._league = base.shared_league(self.model, self._directory)
         self._check_fresh()
-        RECORDED.add(self._league)
+        base.RECORDED.add(self._league)
         if self._anchors:
             self._league.add_anchors(self._anchors)
         self._tell_what_is_fought()
@@ -98,7 +88,7 @@ class LeagueCallback(PvpCallback):
         self._resume_with_model("league", "_last_snapshot")
 
     def _on_rollout_start(self) -> None:
-        self._rollout, self._learner = trained_rollouts(self.model), learner(self.model)
+        self._rollout, self._learner = base.trained_rollouts(self.model), base.learner(self.model)
         if self._snapshot_every.is_due(self._last_snapshot, self._rollout):
             self._league.add(self._learner, lambda path: save_weights(self.model, path))
             self._last_snapshot = self._rollout
@@ -111,7 +101,7 @@ class LeagueCallback(PvpCallback):
         name, _ = self._told(info, "opponent"), self._told(info, "outcome")
         opponent = player_of_opponent(name)
         if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
-            self._records.append(match_record(self._learner, opponent, info, key))
+            self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
         league = self._league
@@ -159,7 +149,7 @@ class LeagueCallback(PvpCallback):
     def _check_fresh(self) -> None:
         """A new learner must not go on with the players and matches of another one, whose names it would take."""
         known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
-        refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
+        base.refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
 
 
 def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:
@@ -167,7 +157,7 @@ def publish_pictures(league: League, standings: Sequence[Standing], logger: Logg
     for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
         with replacing(league.folder / f"{name}.png") as path:
             figure.savefig(path, dpi=100)
-        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=ALL_BUT_TENSORBOARD)
+        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
 
 
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:

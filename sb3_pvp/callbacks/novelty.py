@@ -9,8 +9,8 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.callbacks import base
+from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.policies.normalization import FrameStatistics
-from sb3_pvp.schedules import parse_schedule
 
 METRICS = {
     "rollout/novelty_reward_scale": "What one unit of novelty is worth.",
@@ -39,8 +39,7 @@ class NoveltyRewardCallback(base.PvpCallback):
 
     def __init__(self, scale: Any, histogram: bool = False, verbose: int = 0) -> None:
         super().__init__(verbose)
-        self._schedule = parse_schedule(scale)
-        self._histogram = histogram
+        self._scale_over_time, self._histogram = base.Scheduled("scale", scale, NUMBER), histogram
 
     def _on_training_start(self) -> None:
         if base.normalizer_of(self.model) is None:
@@ -51,7 +50,7 @@ class NoveltyRewardCallback(base.PvpCallback):
         self._shape, self._varying = base.own_shape(self.model), base.varying_features(self.model)
 
     def _on_rollout_start(self) -> None:
-        self._scale = float(self._schedule(base.trained_rollouts(self.model)))
+        self._scale = self._scale_over_time(base.trained_rollouts(self.model))
         self._statistics = base.current_statistics(self.model)
         self._novelty: list[NDArray[np.float32]] = []
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sb3_pvp.callbacks.base import Scheduled
 from sb3_pvp.common.arguments import MAPPING, SHARE
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.opponents.opponents import is_path, opponent_name
-from sb3_pvp.schedules import drawing_from, parse_schedule
+from sb3_pvp.schedules import drawing_from
 from sb3_pvp.selfplay import LEARNER, League, Player, player_of_file
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
@@ -35,14 +36,13 @@ class Shares:
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:
-        self._schedules = {kind: parse_schedule(schedules[kind]) for kind in KINDS[:-1]}
+        kinds = ((kind, f"the share {kind!r} of opponents") for kind in KINDS[:-1])
+        self._shares = {kind: Scheduled(what, schedules[kind], SHARE) for kind, what in kinds}
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
         """The share of each kind after ``t`` roll-outs; raises `ValueError` if they are negative or too many."""
-        shares = {kind: schedule(t) for kind, schedule in self._schedules.items()}
-        for kind, share in shares.items():
-            SHARE.read(f"the share {kind!r} of opponents", share, f" after {t} roll-outs")
+        shares = {kind: share(t) for kind, share in self._shares.items()}
         total = math.fsum(shares.values())
         if total > 1 + _ROUNDING:
             raise ValueError(f"the shares of opponents must not sum to more than 1: {shares} after {t} roll-outs")
@@ -80,18 +80,16 @@ class OpponentOptions:
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
         options = dict(MAPPING.read(f"the options of {kind} opponents", options) or {})
         require_all_known(f"option of {kind} opponents", options, (*_SCHEDULES, *_PLAIN_OPTIONS))
-        self._kind = kind
-        self._schedules = {name: parse_schedule(options.get(name, 0.0)) for name in _SCHEDULES}
+        with drawing_from(np.random.default_rng(0)):
+            self._delay_chance, self._deterministic_share = (
+                Scheduled(f"{name} of {kind} opponents", options.get(name, 0.0), SHARE) for name in _SCHEDULES
+            )
         self._plain = {name: options[name] for name in _PLAIN_OPTIONS if options.get(name) is not None}
-        self.of_row(0, 1, 0, np.random.default_rng(0))
 
     def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
         """Arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` roll-outs."""
         with drawing_from(rng):
-            delay_chance, share = (
-                SHARE.read(f"{name} of {self._kind} opponents", schedule(t), f" after {t} roll-outs")
-                for name, schedule in self._schedules.items()
-            )
+            delay_chance, share = self._delay_chance(t), self._deterministic_share(t)
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 
 
@@ -260,19 +258,15 @@ def target_names(targets: Sequence[Any]) -> list[str]:
 def told_apart(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
     """The names of opponents, those that files share with the names of their folders before them.
 
-    Raises `ValueError` if two opponents have one name even so: what happens to one would count for the other.
+    One may be listed twice, to be met more often. Raises `ValueError` if two opponents have one name even so: what
+    happens to one would count for the other.
     """
-    shared = _shared(targets, names)
-    whole = [
-        f"{run_name(Path(target).parent)}.{name}" if name in shared and is_path(target) else name
-        for target, name in zip(targets, names, strict=True)
-    ]
-    for name in _shared(targets, whole):
+    told = dict(zip(map(str, targets), names, strict=True))
+    shared = Counter(told.values())
+    for target, name in zip(targets, names, strict=True):
+        if shared[name] > 1 and is_path(target):
+            told[str(target)] = f"{run_name(Path(target).parent)}.{name}"
+    name, number = Counter(told.values()).most_common(1)[0]
+    if number > 1:
         raise ValueError(f"two opponents are called {name}: rename one of the files, or its folder")
-    return whole
-
-
-def _shared(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """The names that different opponents have; one may be listed twice, to be met more often."""
-    counts = Counter(name for _, name in dict.fromkeys(zip(map(str, targets), names, strict=True)))
-    return [name for name, count in counts.items() if count > 1]
+    return [told[str(target)] for target in targets]

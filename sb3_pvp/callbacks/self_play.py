@@ -131,11 +131,12 @@ class SelfPlayCallback(PvpCallback):
         super().__init__(verbose)
         self._shares = plan.Shares({plan.SELF: self_play, plan.PAST: past, plan.TARGET: target, plan.LATEST: latest})
         self._options = plan.read_options(opponent_options)
-        self._targets = _read_targets(targets)
-        maker = {"name": match_maker} if isinstance(match_maker, str) else match_maker
-        if not isinstance(maker, Mapping):
+        if not isinstance(targets, (Sequence, Path)):
+            raise ValueError(f"targets must be a list of paths of models and names of plug-ins, got {targets!r}")
+        self._targets = [targets] if isinstance(targets, (str, Path)) else list(targets)
+        if not isinstance(match_maker, (str, Mapping)):
             raise ValueError(f"match_maker must be a name, or a mapping with one, got {match_maker!r}")
-        maker = dict(maker)
+        maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
         POSITIVE.check(num_live_opponents=num_live_opponents)
         PATH.check(directory=directory, past_of=past_of, latest_of=latest_of)
@@ -246,14 +247,6 @@ class SelfPlayCallback(PvpCallback):
         drawn = self._sources[kind].draw(self._rng) if kind in self._options else None
         self.training_env.env_method("set_opponent", _choice(kind, drawn, self._rows[row]), indices=[row])
         return kind, None if drawn is None else drawn.name
-
-
-def _read_targets(targets: Any) -> list[Any]:
-    if isinstance(targets, (str, Path)):
-        return [targets]
-    if not isinstance(targets, Sequence):
-        raise ValueError(f"targets must be a list of paths of models and names of plug-ins, got {targets!r}")
-    return list(targets)
 
 
 def _choice(kind: str, drawn: plan.Drawn | None, options: dict[str, Any]) -> OpponentChoice:

@@ -62,13 +62,10 @@ class WandbArtifactsCallback(PvpCallback):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
-            newest = own[-1][1] if own else None
-            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, newest)
-        best = _in_run(model, None, BEST_MODEL)
-        if best is not None:
+            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, own[-1][1] if own else None)
+        if (best := _in_run(model, None, BEST_MODEL)) is not None:
             log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
-        player = None if league is None else strongest(league)
-        if league is not None and player is not None:
+        if league is not None and (player := strongest(league)) is not None:
             standing = next(each for each in standings if each.player == str(player))
             log_model(run, f"model-{run.id}", league.path(player), "strongest", player.age, standing)
         if standings:
@@ -102,10 +99,11 @@ def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing:
     """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
     import wandb
 
-    known: dict[str, Any] = {} if standing is None else {name: getattr(standing, own) for name, own in _RATINGS.items()}
+    metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
-        known["bradley_terry_interval"] = [standing.low, standing.high]
-    artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **known})
+        metadata |= {name: getattr(standing, own) for name, own in _RATINGS.items()}
+        metadata["bradley_terry_interval"] = [standing.low, standing.high]
+    artifact = wandb.Artifact(name, type="model", metadata=metadata)
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
 

@@ -37,6 +37,7 @@ class Score:
     ties: int = 0
     broken: int = 0
     ticks: int = 0
+    reward: float = field(default=0.0, compare=False)  #: Raw, of all decided episodes.
     faults: Counter[str] = field(default_factory=Counter)  #: How the broken ones ended, and how often.
     groups: dict[str, Score] = field(default_factory=dict, compare=False)  #: Of each build, if the world tells it.
 
@@ -60,7 +61,8 @@ class Score:
             self.faults[outcome] += 1
             return False
         setattr(self, FIELDS[outcome], getattr(self, FIELDS[outcome]) + 1)
-        self.ticks += info["episode"]["l"]
+        self.ticks += info.get("episode", {}).get("l", 0)
+        self.reward += info.get("episode", {}).get("r", 0.0)
         return True
 
     def as_dict(self) -> dict[str, Any]:
