@@ -27,7 +27,8 @@ code; do not edit by hand.
 
 `{head}` stands for the id of an action head and `{observation}` for that of an observation, with `opponent_` before it
 if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` and
-`{opponent}` are names of opponents. A metric with nothing to tell is left out of the log. A health bar is the maximum
+`{opponent}` are names of opponents, `{kind}` is past, target, latest or baseline, and `{statistic}` is mean, min, max,
+std or (of players only) median. A metric with nothing to tell is left out of the log. A health bar is the maximum
 hitpoints of whom it happens to."""
 
 #: Of SB3's ``EvalCallback`` and its kin.

@@ -116,18 +116,13 @@ class EvaluationCallback(PvpCallback):
 
 def trained_rollouts(model: BaseAlgorithm) -> int:
     """How many roll-outs the model was trained on: what schedules count."""
-    counted = getattr(model, "trained_rollouts", None)
-    if counted is None:
-        # Stock algorithms count epochs, also over save and load.
-        return int(getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1))
-    return int(counted)
+    # Stock algorithms count epochs, also over save and load.
+    epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
+    return int(getattr(model, "trained_rollouts", epochs))
 
 
 def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``.
-
-    Raises `ValueError` if the model's observations have no such part.
-    """
+    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
     space = model.observation_space
     own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
     if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
@@ -214,10 +209,7 @@ def goes_on(model: BaseAlgorithm) -> bool:
 
 
 def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: Iterable[int]) -> None:
-    """Raises `ValueError` if the model begins a run where another one has kept something after so many ``steps``.
-
-    Their players and files would have the same names.
-    """
+    """Raises `ValueError` if the model begins a run where another one has kept players or files of the same names."""
     furthest = max(steps, default=0)
     if furthest > 0 and not goes_on(model):
         raise ValueError(

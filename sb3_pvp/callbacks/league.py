@@ -77,11 +77,15 @@ class LeagueCallback(base.PvpCallback):
 
     def _init_callback(self) -> None:
         self._league = base.shared_league(self.model, self._directory)
-        self._check_fresh()
+        # A new learner must not go on with the players and matches of another one, whose names it would take.
+        known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
+        base.refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
         base.RECORDED.add(self._league)
         if self._anchors:
             self._league.add_anchors(self._anchors)
-        self._tell_what_is_fought()
+        env = self.training_env  # what is fought: matches after the training should be of the same kind
+        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
+            self._league.set_fights(**kind)
         self._last_snapshot: int | None = None
         self._is_published = True  # nothing is new
         self._warned = False
@@ -105,7 +109,7 @@ class LeagueCallback(base.PvpCallback):
 
     def _on_rollout_end(self) -> None:
         league = self._league
-        if league.log.append(self._records) < len(self._records):
+        if league.log.append(self._records) < len(self._records) and not self._warned:
             self._warn_of_others()
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
@@ -121,7 +125,7 @@ class LeagueCallback(base.PvpCallback):
 
     def _warn_of_others(self) -> None:
         others = self._league.log.count_others(self._records)
-        if others and not self._warned:
+        if others:
             self._warned = True
             warnings.warn(
                 f"{others} fights of roll-out {self._rollout} are in the log of {self._league.folder} already, but "
@@ -130,14 +134,7 @@ class LeagueCallback(base.PvpCallback):
                 stacklevel=2,
             )
 
-    def _tell_what_is_fought(self) -> None:
-        """For matches after the training, which should be of the same kind."""
-        env = self.training_env
-        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
-            self._league.set_fights(**kind)
-
     def _publish(self) -> None:
-        """Writes the leaderboard and the pictures."""
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
@@ -145,11 +142,6 @@ class LeagueCallback(base.PvpCallback):
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
-
-    def _check_fresh(self) -> None:
-        """A new learner must not go on with the players and matches of another one, whose names it would take."""
-        known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
-        base.refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
 
 
 def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:

@@ -14,10 +14,7 @@ from sb3_pvp.policies.normalization import FrameStatistics
 
 METRICS = {
     "rollout/novelty_reward_scale": "What one unit of novelty is worth.",
-    "rollout/novelty_mean": "Mean novelty of the states in which the learner acted.",
-    "rollout/novelty_std": "Standard deviation of the novelty.",
-    "rollout/novelty_min": "Smallest novelty of the roll-out.",
-    "rollout/novelty_max": "Greatest novelty of the roll-out.",
+    "rollout/novelty_{statistic}": "Novelty of the states in which the learner acted.",
     "rollout/novelty": "Histogram of the novelty, if asked for.",
 }
 

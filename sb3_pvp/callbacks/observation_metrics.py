@@ -14,10 +14,7 @@ from sb3_pvp.callbacks import base
 from sb3_pvp.policies.features import PRIVILEGED
 
 METRICS = {
-    "observations/{observation}_rollout_mean": "Mean of an observation in this roll-out, in the newest frame.",
-    "observations/{observation}_rollout_std": "Standard deviation of an observation in this roll-out.",
-    "observations/{observation}_rollout_min": "Smallest value of an observation in this roll-out.",
-    "observations/{observation}_rollout_max": "Greatest value of an observation in this roll-out.",
+    "observations/{observation}_rollout_{statistic}": "Of an observation in this roll-out, in the newest frame.",
     "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
     "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
     "observations/stats_count": "How many observations the policy's statistics are made of.",

@@ -8,14 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sb3_pvp.callbacks.base import Scheduled
 from sb3_pvp.common.arguments import MAPPING, SHARE
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.opponents.opponents import is_path, opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, is_path, opponent_name
 from sb3_pvp.schedules import drawing_from
 from sb3_pvp.selfplay import LEARNER, League, Player, player_of_file
 
@@ -100,18 +100,11 @@ def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, O
     return {kind: OpponentOptions(kind, options.get(kind)) for kind in acting}
 
 
-class Drawn(NamedTuple):
-    """An opponent as environments take it, and what it is called: ``str()`` of a `Player`."""
-
-    opponent: Any
-    name: str
-
-
 class LeaguePlayers:
     """Players of a league; there is a ``label`` before their names if it is that of another run.
 
     Like `Targets` it gives opponents to the rows of one kind: ``begin_rollout`` looks at what there is now, and raises
-    `ValueError` if there is nobody; ``draw`` tells the opponent of an episode.
+    `ValueError` if there is nobody; ``draw`` tells that of an episode, with the ``str()`` of a `Player` as name.
     """
 
     def __init__(self, league: League, label: str) -> None:
@@ -127,8 +120,8 @@ class LeaguePlayers:
             return players
         return [player for player in players if player.name != learner.name or player.age <= learner.age]
 
-    def _drawn(self, player: Player) -> Drawn:
-        return Drawn(self._league.opponent(player), named(player, self._label))
+    def _chosen(self, player: Player) -> OpponentChoice:
+        return OpponentChoice(self._league.opponent(player), named(player, self._label))
 
 
 class LatestPlayer(LeaguePlayers):
@@ -143,8 +136,8 @@ class LatestPlayer(LeaguePlayers):
             )
         self._newest = newest
 
-    def draw(self, rng: np.random.Generator) -> Drawn:
-        return self._drawn(self._newest)
+    def draw(self, rng: np.random.Generator) -> OpponentChoice:
+        return self._chosen(self._newest)
 
 
 class PastPlayers(LeaguePlayers):
@@ -180,11 +173,11 @@ class PastPlayers(LeaguePlayers):
         met = [player for player in self._live if player in probabilities]  # the others have just lost their files
         self._chances |= {named(player, self._label): probabilities[player] for player in met}
 
-    def draw(self, rng: np.random.Generator) -> Drawn:
+    def draw(self, rng: np.random.Generator) -> OpponentChoice:
         player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
         if not self._league.path(player).is_file():
             player = self._league.choose(rng)
-        return self._drawn(player)
+        return self._chosen(player)
 
     def record(self, name: str, learner_outcome: str) -> int | None:
         """Tells the match maker how an episode ended; gives the age of the player, in steps of its learner."""
@@ -201,12 +194,12 @@ class Targets:
     def __init__(self, targets: Sequence[Any]) -> None:
         if not targets:
             raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
-        self._targets = [Drawn(*each) for each in zip(targets, target_names(targets), strict=True)]
+        self._targets = [OpponentChoice(*each) for each in zip(targets, target_names(targets), strict=True)]
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
         pass
 
-    def draw(self, rng: np.random.Generator) -> Drawn:
+    def draw(self, rng: np.random.Generator) -> OpponentChoice:
         # Nothing is drawn where there is no choice.
         return self._targets[rng.integers(len(self._targets)) if len(self._targets) > 1 else 0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +32,7 @@ _COUNT_TAGS = {
     plan.LATEST: "num_latest_target_self_play",
     plan.BASELINE: "num_baseline",
 }
-_OF_PAST = {
-    "quality": "quality score of the past players, if the match maker keeps such",
-    "softmax": "probability of a past player to be chosen next",
-}
-_STATISTICS = {
-    "mean": "Mean",
-    "min": "Smallest",
-    "max": "Greatest",
-    "std": "Standard deviation of the",
-    "median": "Median",
-}
-_KINDS = {
-    "past": "past players",
-    "latest": "the latest snapshot",
-    "target": "the given targets",
-    "baseline": "the world's baseline",
-}
+_STATISTICS = ("mean", "min", "max", "std", "median")
 METRICS = {
     "env/num_self_play": "Rows in self-play, two to a fight.",
     "env/num_past_self_play": "Rows that fight players of the league.",
@@ -55,11 +40,8 @@ METRICS = {
     "env/num_latest_target_self_play": "Rows that fight the newest snapshot.",
     "env/num_baseline": "Rows that fight the world's baseline.",
     "selfplay/past_num_opponents": "Players among whom the match maker chooses.",
-    **{
-        f"selfplay/past_{statistic}_{of}": f"{word} {meaning}."
-        for of, meaning in _OF_PAST.items()
-        for statistic, word in _STATISTICS.items()
-    },
+    "selfplay/past_{statistic}_quality": "Quality scores of the past players, if the match maker keeps such.",
+    "selfplay/past_{statistic}_softmax": "Probabilities of past players to be chosen next.",
     "selfplay/past_entropy_softmax": "Entropy of the choice among past players, in bits.",
     "selfplay/past_quality_histogram": "Histogram of the quality scores, if asked for.",
     "selfplay/past_softmax_histogram": "Histogram of the probabilities to be chosen, if asked for.",
@@ -67,14 +49,8 @@ METRICS = {
     "selfplay/average-target-rollout-difference": (
         "Roll-outs that the learner is ahead of the past players whom it has fought, on average."
     ),
-    **{
-        f"selfplay/{kind}_{name}": meaning.format(who)
-        for kind, who in _KINDS.items()
-        for name, meaning in {
-            "win_rate": "Share of this roll-out's fights against {} that the learner won, ties as half.",
-            "matches": "Fights against {} that were decided or tied in this roll-out.",
-        }.items()
-    },
+    "selfplay/{kind}_win_rate": "Share of fights against such opponents that the learner won, ties as half.",
+    "selfplay/{kind}_matches": "Fights against such opponents that were decided or tied in this roll-out.",
 }
 #: What a row fights, or will fight: the kind, and the name by which ``info`` must call it (``None``: any).
 Seat = tuple[str, str | None]
@@ -243,18 +219,16 @@ class SelfPlayCallback(PvpCallback):
 
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""
-        kind = self._kinds[row]
-        drawn = self._sources[kind].draw(self._rng) if kind in self._options else None
-        self.training_env.env_method("set_opponent", _choice(kind, drawn, self._rows[row]), indices=[row])
-        return kind, None if drawn is None else drawn.name
-
-
-def _choice(kind: str, drawn: plan.Drawn | None, options: dict[str, Any]) -> OpponentChoice:
-    if drawn is None:
-        return OpponentChoice(SELF_PLAY if kind == plan.SELF else WORLD_BOT)
-    if isinstance(drawn.opponent, str) and drawn.opponent == WORLD_BOT:  # it does not act through actions
-        return OpponentChoice(WORLD_BOT, drawn.name, reset_params=options.get("reset_params"))
-    return OpponentChoice(drawn.opponent, drawn.name, **options)
+        kind, options = self._kinds[row], self._rows[row]
+        if kind not in self._options:
+            choice = OpponentChoice(SELF_PLAY if kind == plan.SELF else WORLD_BOT)
+        else:
+            choice = self._sources[kind].draw(self._rng)
+            # The world's bot does not act through actions.
+            known = ("reset_params",) if choice.opponent == WORLD_BOT else options
+            choice = replace(choice, **{name: options[name] for name in known if name in options})
+        self.training_env.env_method("set_opponent", choice, indices=[row])
+        return kind, choice.name
 
 
 def _check_pairs(env: VecEnv) -> None:

@@ -16,7 +16,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.opponents.pool import OpponentPool
-from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
 #: `rate` chooses pairs for so many fights at a time.
 FIGHTS_OF_A_CHOICE = 16
@@ -115,8 +115,10 @@ def rate(
         out_of_reach = tuple(player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
-        left = min(fights_per_round, max_fights - num_fights)
-        pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
+        left = max(min(fights_per_round, max_fights - num_fights), 0)
+        choices = -(-left // FIGHTS_OF_A_CHOICE)
+        chosen = informative_pairs(fit, measurable, half_width, choices, FIGHTS_OF_A_CHOICE, fruitless)
+        pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_OF_A_CHOICE)][:left])
         if not pairs:
             return
         records = play_matches(league, pairs, seed + num_fights, settings)
@@ -124,15 +126,6 @@ def rate(
         fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
         fought.update(records)
         num_fights += pairs.total()
-
-
-def _next_pairs(
-    fit: BradleyTerry, players: list[Player], half_width: float, num_fights: int, excluded: set[Pair]
-) -> Counter[Pair]:
-    """How often which pairs fight next; nobody does when all are known well enough, or no fights are left."""
-    choices = -(-num_fights // FIGHTS_OF_A_CHOICE)
-    pairs = informative_pairs(fit, players, half_width, choices, FIGHTS_OF_A_CHOICE, excluded)
-    return Counter([pair for pair in pairs for _ in range(FIGHTS_OF_A_CHOICE)][: max(num_fights, 0)])
 
 
 def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
