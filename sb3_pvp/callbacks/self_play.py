@@ -12,7 +12,6 @@ import numpy as np
 import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import opponent_plan as plan
 from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, PvpCallback, learner, shared_league, trained_rollouts
@@ -158,13 +157,23 @@ class SelfPlayCallback(PvpCallback):
     def _on_rollout_start(self) -> None:
         time, rows, self._steps_before = trained_rollouts(self.model), self.training_env.num_envs, self.num_timesteps
         self._kinds = self._shares.divide(rows, time)
-        if plan.SELF in self._kinds:
-            _check_pairs(self.training_env)
+        env = self.training_env.unwrapped
+        # Where environments are in other processes, theirs would be the error otherwise.
+        if plan.SELF in self._kinds and not isinstance(env, PvpVecEnv):
+            raise ValueError(
+                "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
+                f"place of {type(env).__name__}, or leave out the share self_play"
+            )
         for kind in dict.fromkeys(kind for kind in self._kinds if kind in self._options):
             if kind not in self._sources:
                 self._sources[kind] = self._source(kind)
             self._sources[kind].begin_rollout(learner(self.model), time, self._rng)
-        self._rows = [self._row_options(row, time) for row in range(rows)]
+        self._rows = [
+            self._options[kind].of_row(row - self._kinds.index(kind), self._kinds.count(kind), time, self._rng)
+            if kind in self._options
+            else {}
+            for row, kind in enumerate(self._kinds)
+        ]
         self._next: list[Seat] = [self._assign(row) for row in range(rows)]
         if self._running is None:  # what runs was begun before anybody was chosen
             self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
@@ -212,11 +221,6 @@ class SelfPlayCallback(PvpCallback):
         league.match_maker = self.match_maker
         return plan.PastPlayers(league, label, self._num_live, self._chances)
 
-    def _row_options(self, row: int, time: int) -> dict[str, Any]:
-        kind = self._kinds[row]
-        position, count = row - self._kinds.index(kind), self._kinds.count(kind)
-        return self._options[kind].of_row(position, count, time, self._rng) if kind in self._options else {}
-
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""
         kind, options = self._kinds[row], self._rows[row]
@@ -229,15 +233,6 @@ class SelfPlayCallback(PvpCallback):
             choice = replace(choice, **{name: options[name] for name in known if name in options})
         self.training_env.env_method("set_opponent", choice, indices=[row])
         return kind, choice.name
-
-
-def _check_pairs(env: VecEnv) -> None:
-    # Where environments are in other processes, theirs would be the error otherwise.
-    if not isinstance(env.unwrapped, PvpVecEnv):
-        raise ValueError(
-            "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
-            f"place of {type(env.unwrapped).__name__}, or leave out the share self_play"
-        )
 
 
 def win_figures(outcomes: Sequence[str]) -> dict[str, float]:
