@@ -50,27 +50,18 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One figure of a run over its training."""
-
-    steps: NDArray[np.float64]  #: Of all environments, increasing ``(n,)``.
-    values: NDArray[np.float64]  #: ``(n,)``
-    interval: NDArray[np.float64] | None = None  #: 95 % intervals ``(2, n)``, low and high; ``None``: not known.
-
-
-@dataclass(frozen=True)
 class Band:
-    """What so many runs show together; all arrays are ``(n,)``.
+    """A figure over the training of one run, or of several together; all arrays are ``(n,)``.
 
-    The center is the interquartile mean, which is the mean of fewer than four runs. From ``low`` to ``high`` goes its
-    95 % interval, by bootstrapping over runs; of a single run, its own interval, or the center itself.
+    Of several, the center is the interquartile mean, which is the mean of fewer than four, and from ``low`` to ``high``
+    goes its 95 % interval, by bootstrapping over runs; of a single run, its own interval, or the center itself.
     """
 
-    steps: NDArray[np.float64]
+    steps: NDArray[np.float64]  #: Of all environments, increasing.
     center: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    num_runs: int
+    num_runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class Metric:
     """Something to plot."""
 
     title: str  #: Of the axis; ``{opponent}`` stands for whom the learner fought.
-    read: Callable[[Path, str], Curve]  #: From the folder of a run and an opponent's label.
+    read: Callable[[Path, str], Band]  #: From the folder of a run and an opponent's label.
     share: bool = False  #: Whether it lies between 0 and 1.
 
 
@@ -111,7 +102,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
-def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Curve:
+def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
     """A figure of a run; raises `ValueError` if there is no such metric, or this run has not recorded it."""
     require_known("metric", metric, METRICS)
     try:
@@ -132,20 +123,18 @@ def common_metric(runs: Iterable[Run]) -> str:
     raise ValueError(f"these runs have none of {', '.join(METRICS)} in common: {folders}")
 
 
-def summarize(curves: Sequence[Curve], seed: int = 0) -> Band:
-    """One band of the curves of a group, over the steps that all of them have seen.
+def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
+    """One band of the runs of a group, over the steps that all of them have seen.
 
     Raises `ValueError` if they have no steps in common.
     """
     if len(curves) == 1:
-        (curve,) = curves
-        low, high = (curve.values, curve.values) if curve.interval is None else curve.interval
-        return Band(curve.steps, curve.values, low, high, 1)
+        return curves[0]
     first, last = max(curve.steps[0] for curve in curves), min(curve.steps[-1] for curve in curves)
     if first > last:
         raise ValueError("runs to be plotted together have no steps in common")
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
-    values = np.stack([np.interp(steps, curve.steps, curve.values) for curve in curves])
+    values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
     samples = np.random.default_rng(seed).integers(len(curves), size=(RESAMPLES, len(curves)))
     low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
@@ -207,21 +196,24 @@ _PlainLoader.add_constructor(
 )
 
 
-def _win_rate(folder: Path, opponent: str) -> Curve:
+def _line(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
+    return Band(steps, values, values, values)
+
+
+def _win_rate(folder: Path, opponent: str) -> Band:
     rows = pd.read_csv(folder / "win_rates.csv", dtype={"opponent": str})
     require_known(f"opponent in {folder / 'win_rates.csv'}", opponent, rows["opponent"].unique())
     figures = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
-    steps, rate, low, high = figures.to_numpy(np.float64).T
-    return Curve(steps, rate, np.stack([low, high]))
+    return Band(*figures.to_numpy(np.float64).T)
 
 
-def _eval_reward(folder: Path, opponent: str) -> Curve:
+def _eval_reward(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
-        return Curve(file["timesteps"].astype(np.float64), file["results"].mean(1))
+        return _line(file["timesteps"].astype(np.float64), file["results"].mean(1))
 
 
-def _episodes(column: str) -> Callable[[Path, str], Curve]:
-    def read(folder: Path, opponent: str) -> Curve:
+def _episodes(column: str) -> Callable[[Path, str], Band]:
+    def read(folder: Path, opponent: str) -> Band:
         if not any(folder.glob("*monitor.csv")):
             raise FileNotFoundError(f"{folder}/*.monitor.csv")
         episodes = load_results(str(folder))
@@ -229,23 +221,21 @@ def _episodes(column: str) -> Callable[[Path, str], Curve]:
             raise ValueError(f"no episode has ended in {folder} yet")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
         shown = np.unique(np.linspace(0, len(means) - 1, POINTS).round().astype(int))
-        return Curve(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
+        return _line(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
 
     return read
 
 
-def _elo(folder: Path, opponent: str) -> Curve:
+def _elo(folder: Path, opponent: str) -> Band:
     ratings = _league(folder).ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
-    steps, values = np.array(own, float).reshape(-1, 2).T
-    return Curve(steps, values)
+    return _line(*np.array(own, float).reshape(-1, 2).T)
 
 
-def _rating(folder: Path, opponent: str) -> Curve:
+def _rating(folder: Path, opponent: str) -> Band:
     own = of_snapshots(_league(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
-    steps, values, *interval = np.array(rows, float).reshape(-1, 4).T
-    return Curve(steps, values, np.stack(interval))
+    return Band(*np.array(rows, float).reshape(-1, 4).T)
 
 
 def _league(folder: Path) -> League:
