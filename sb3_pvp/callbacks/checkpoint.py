@@ -89,13 +89,9 @@ class MaskableCheckpointCallback(PvpCallback):
         self._last_saved = self._rollout
         if self.verbose:
             print(f"Saved {path}")
-        self._tidy(checkpoints(self._folder))
-
-    def _tidy(self, players: list[Player]) -> None:
-        """Removes what need not stay, and strips what is old; ``players`` is in the order of steps."""
         # Files of steps to come are what is left of an attempt that was killed: they will be written again.
-        old = [player for player in players if player.age < self._learner.age]
-        newest = (self._keep or len(players)) - 1
+        old = [player for player in checkpoints(self._folder) if player.age < self._learner.age]
+        newest = len(old) if self._keep is None else self._keep - 1
         recent, older = (old[-newest:], old[:-newest]) if newest else ([], old)
         kept = {*recent, *spread(older, self._keep_spaced)}
         for player in old:
