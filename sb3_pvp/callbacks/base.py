@@ -70,10 +70,7 @@ class PvpCallback(BaseCallback):
 
 
 class Scheduled:
-    """A number or a schedule over trained roll-outs, of one kind, which ``what`` stands for in messages.
-
-    Raises `ValueError` if it is of another kind: at once, and whenever it is asked for.
-    """
+    """A number or a schedule over trained roll-outs; `ValueError` if it is of another kind, now or when it is asked."""
 
     def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
         self._what, self._schedule, self._kind = what, parse_schedule(value), kind

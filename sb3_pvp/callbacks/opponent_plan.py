@@ -100,12 +100,19 @@ def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, O
     return {kind: OpponentOptions(kind, options.get(kind)) for kind in acting}
 
 
-class LeaguePlayers:
-    """Players of a league; there is a ``label`` before their names if it is that of another run.
+class OpponentSource:
+    """Gives opponents to the rows of one kind."""
 
-    Like `Targets` it gives opponents to the rows of one kind: ``begin_rollout`` looks at what there is now, and raises
-    `ValueError` if there is nobody; ``draw`` tells that of an episode, with the ``str()`` of a `Player` as name.
-    """
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Looks at what there is now; raises `ValueError` if there is nobody."""
+
+    def draw(self, rng: np.random.Generator) -> OpponentChoice:
+        """The opponent of an episode, whose name is the ``str()`` of a `Player`."""
+        raise NotImplementedError
+
+
+class LeaguePlayers(OpponentSource):
+    """Players of a league; there is a ``label`` before their names if it is that of another run."""
 
     def __init__(self, league: League, label: str) -> None:
         self._league, self._label = league, label
@@ -188,7 +195,7 @@ class PastPlayers(LeaguePlayers):
         return player.step
 
 
-class Targets:
+class Targets(OpponentSource):
     """A fixed list of models and plug-ins, all equally likely; `ValueError` if it is empty, see `target_names`."""
 
     def __init__(self, targets: Sequence[Any]) -> None:
@@ -196,15 +203,9 @@ class Targets:
             raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
         self._targets = [OpponentChoice(*each) for each in zip(targets, target_names(targets), strict=True)]
 
-    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        pass
-
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
         # Nothing is drawn where there is no choice.
         return self._targets[rng.integers(len(self._targets)) if len(self._targets) > 1 else 0]
-
-
-OpponentSource = LatestPlayer | PastPlayers | Targets
 
 
 def named(player: Player, label: str) -> str:
