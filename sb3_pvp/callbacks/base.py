@@ -70,7 +70,7 @@ class PvpCallback(BaseCallback):
 
 
 class Scheduled:
-    """A number or a schedule over trained roll-outs, ``what``; `ValueError` at once, and when asked, for other kinds."""
+    """A number or a schedule over trained roll-outs; `ValueError` at once, and when asked, for others."""
 
     def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
         self._what, self._schedule, self._kind = what, parse_schedule(value), kind

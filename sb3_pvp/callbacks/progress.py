@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 from stable_baselines3.common.callbacks import ProgressBarCallback
@@ -41,9 +42,8 @@ class ProgressCallback(ProgressBarCallback):
 
     def _on_step(self) -> bool:
         finished = np.flatnonzero(self.locals["dones"])
-        for info in (self.locals["infos"][row] for row in finished):
-            if info.get("opponent") != SELF_PLAY and info.get("outcome") in FIELDS:
-                self._won.append(info["outcome"] == "won")
+        for row in finished:
+            self._count(self.locals["infos"][row])
         if finished.size:
             self.pbar.set_description_str(self.text, refresh=False)
         return super()._on_step()
@@ -51,3 +51,7 @@ class ProgressCallback(ProgressBarCallback):
     def _on_rollout_end(self) -> None:
         self._elo = self.logger.name_to_value.get(_ELO, self._elo)
         self.pbar.set_description_str(self.text)
+
+    def _count(self, info: dict[str, Any]) -> None:
+        if info.get("opponent") != SELF_PLAY and info.get("outcome") in FIELDS:
+            self._won.append(info["outcome"] == "won")
