@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import yaml
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results

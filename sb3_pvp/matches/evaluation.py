@@ -183,7 +183,8 @@ class EvaluationFights:
         were; the fights follow from the seed, the model and those generators.
         """
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
-        rows, finished = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)], []
+        rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
+        finished: list[Finished] = []
 
         def announce(position: int, row: int) -> None:
             for choice in rows[row][position : position + 1]:

@@ -178,10 +178,11 @@ def _play(
             over = (world.outcome[:, 0] != int(Outcome.RUNNING)) | (ticks >= (settings.max_episode_ticks or np.inf))
             ended = playing[over[playing]]
             for row, number in zip(ended.tolist(), numbers[ended].tolist(), strict=True):
-                outcome, key = Outcome(int(world.outcome[row, 0])), f"match/{series}/{number}"
+                (a, b), outcome = planned[number], Outcome(int(world.outcome[row, 0]))
+                key = f"match/{series}/{number}"
                 word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
                 build = world.build_name(row) if isinstance(world, Grouped) else None
-                yield number, MatchRecord.of(*planned[number], word, int(ticks[row]), key, seed + number, build)
+                yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
             if ended.size:
                 _end(world, pools, ended)
 
