@@ -159,12 +159,10 @@ def _play(
         while True:
             numbers[ended] += count
             ticks[ended] = 0
-            beginning = ended[numbers[ended] < len(planned)]
-            if beginning.size:
-                seated = [[choices[player] for player in planned[number]] for number in numbers[beginning].tolist()]
-                _begin(
-                    world, pools, beginning, seated, [seed + number for number in numbers[beginning].tolist()], rules
-                )
+            following = {row: int(numbers[row]) for row in ended.tolist() if numbers[row] < len(planned)}
+            if following:
+                seated = {row: [choices[player] for player in planned[number]] for row, number in following.items()}
+                _begin(world, pools, seated, [seed + number for number in following.values()], rules)
             playing = np.flatnonzero(numbers < len(planned))
             if not playing.size:
                 return
@@ -177,9 +175,9 @@ def _play(
             ticks[playing] += 1
             over = (world.outcome[:, 0] != int(Outcome.RUNNING)) | (ticks >= (settings.max_episode_ticks or np.inf))
             ended = playing[over[playing]]
-            for row, number in zip(ended.tolist(), numbers[ended].tolist(), strict=True):
-                (a, b), outcome = planned[number], Outcome(int(world.outcome[row, 0]))
-                key = f"match/{series}/{number}"
+            for row in ended.tolist():
+                number, outcome = int(numbers[row]), Outcome(int(world.outcome[row, 0]))
+                (a, b), key = planned[number], f"match/{series}/{number}"
                 word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
                 build = world.build_name(row) if isinstance(world, Grouped) else None
                 yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
@@ -190,16 +188,16 @@ def _play(
 def _begin(
     world: World,
     pools: Sequence[OpponentPool],
-    rows: NDArray[np.int64],
-    seated: Sequence[Sequence[OpponentChoice]],
+    seated: Mapping[int, Sequence[OpponentChoice]],
     seeds: Sequence[int],
     rules: Mapping[str, bool],
 ) -> None:
-    for row, players in zip(rows.tolist(), seated, strict=True):
+    for row, players in seated.items():
         for pool, player in zip(pools, players, strict=True):
             pool.choose(row, player)
-    bots = [WORLD_BOT if second.opponent == WORLD_BOT else None for _, second in seated]
-    world.reset(rows, [{"bots": (None, bot), **rules, "seed": own} for bot, own in zip(bots, seeds, strict=True)])
+    rows, bots = np.array(list(seated)), [second.opponent == WORLD_BOT for _, second in seated.values()]
+    starts = [(None, WORLD_BOT if bot else None) for bot in bots]
+    world.reset(rows, [{"bots": start, **rules, "seed": own} for start, own in zip(starts, seeds, strict=True)])
     for pool, stream in zip(pools, (_FIRST_SEAT, 0), strict=True):
         pool.change(rows, [own + stream for own in seeds])
         pool.begin(rows)
