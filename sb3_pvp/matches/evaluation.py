@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
@@ -113,27 +109,17 @@ def evaluate_model(model: MaskablePPO, env: VecEnv, num_episodes: int, determini
     max_broken = max(env.num_envs, num_episodes // 10)
     share = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
     score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
-    with fights_bar(num_episodes) as show:
-        while any(share):
-            row, info = next(episodes)
-            if share[row]:
-                share[row] -= score.count(info)
-                show(score.decided)
-            if score.broken > max_broken:
-                faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
-                raise WorldError(
-                    f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no "
-                    "win rate can be given. Check that the server runs, and that nobody else stops it"
-                )
+    while any(share):
+        row, info = next(episodes)
+        if share[row]:
+            share[row] -= score.count(info)
+        if score.broken > max_broken:
+            faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
+            raise WorldError(
+                f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no win "
+                "rate can be given. Check that the server runs, and that nobody else stops it"
+            )
     return score
-
-
-@contextmanager
-def fights_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar of so many fights, told how many are over; on standard error, if that is a terminal."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("fights", total=total)
-        yield lambda completed: progress.update(task, completed=completed)
 
 
 def finished_episodes(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sb3_pvp.common.names import require_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
-from sb3_pvp.matches.evaluation import fights_bar
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
@@ -58,10 +57,8 @@ def play_matches(
     planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, settings.game)]
     records: dict[int, MatchRecord] = {}
     try:
-        with fights_bar(len(planned)) as show:
-            for number, record in _play(league, planned, seed, settings, parallel_fights):
-                records[number] = record
-                show(len(records))
+        for number, record in _play(league, planned, seed, settings, parallel_fights):
+            records[number] = record
     finally:
         in_order = [records[number] for number in sorted(records)]
         league.log.append(in_order)

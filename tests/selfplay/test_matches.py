@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,18 +78,6 @@ def test_the_same_seed_gives_the_same_fights(league: League) -> None:
 
     first = fight(5)
     assert fight(5) == first != fight(6)
-
-
-def test_a_terminal_shows_how_many_fights_are_over(
-    league: League, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play_matches(league, {(NOOP, SCRIPTED): 2}, 0, SETTINGS)
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    play_matches(league, {(NOOP, SCRIPTED): 2}, 0, SETTINGS)
-    out, err = capsys.readouterr()
-    assert not out and "fights" in err and "100%" in err
 
 
 def test_reset_params_reach_the_fights(league: League) -> None:
