@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The file of SB3's ``EvalCallback`` in the folder of the run.
 BEST_MODEL = "best_model.zip"
-#: What metadata call the columns of a leaderboard.
-_RATINGS = {name: name for name in ("player", "elo", "open_skill", "games", "win_rate")} | {"bradley_terry": "rating"}
 
 
 class WandbArtifactsCallback(PvpCallback):
@@ -101,8 +99,8 @@ def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing:
 
     metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
-        metadata |= {name: getattr(standing, own) for name, own in _RATINGS.items()}
-        metadata["bradley_terry_interval"] = [standing.low, standing.high]
+        metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
+        metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
     artifact = wandb.Artifact(name, type="model", metadata=metadata)
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
