@@ -14,7 +14,7 @@ from sb3_pvp.callbacks import (
     observation_metrics,
     outcome_predictor,
     reference_rating,
-    self_play_metrics,
+    self_play,
     win_rate_eval,
 )
 from sb3_pvp.exploiters import callback as exploiters
@@ -27,7 +27,8 @@ code; do not edit by hand.
 
 `{head}` stands for the id of an action head and `{observation}` for that of an observation, with `opponent_` before it
 if only the critic sees it (see [contract.md](contract.md)); without a contract for their indices. `{player}` and
-`{opponent}` are names of opponents. A metric with nothing to tell is left out of the log. A health bar is the maximum
+`{opponent}` are names of opponents, `{kind}` is past, target, latest or baseline, and `{statistic}` is mean, min, max,
+std or (of players only) median. A metric with nothing to tell is left out of the log. A health bar is the maximum
 hitpoints of whom it happens to."""
 
 #: Of SB3's ``EvalCallback`` and its kin.
@@ -46,7 +47,7 @@ SOURCES = {
     "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics.descriptions(
         find_game(HOME_GAME)
     ),
-    "`SelfPlayCallback`": self_play_metrics.METRICS,
+    "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,

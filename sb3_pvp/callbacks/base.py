@@ -1,18 +1,35 @@
-"""What the callbacks of this package have in common."""
+"""What callbacks have in common: where a training stands, what its learner saw, and the league of the run."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
-from sb3_pvp.matches.evaluation_fights import EvaluationFights, Finished
+from sb3_pvp.common.arguments import POSITIVE, Kind
+from sb3_pvp.matches.evaluation import EvaluationFights, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.policies.features import OBSERVATION
+from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
 from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
+from sb3_pvp.selfplay.league import LEAGUE
+
+#: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
+TABLES = ("stdout", "log", "csv")
+#: Those who cannot show histograms and pictures.
+ALL_BUT_TENSORBOARD = (*TABLES, "json")
+#: Leagues to which a `LeagueCallback` adds snapshots and matches.
+RECORDED: WeakSet[League] = WeakSet()
+_OF_MODELS: WeakKeyDictionary[BaseAlgorithm, dict[Path, League]] = WeakKeyDictionary()
 
 
 class PvpCallback(BaseCallback):
@@ -52,17 +69,19 @@ class PvpCallback(BaseCallback):
         return str(info[name])
 
 
-class Every:
-    """Tells when to do again what is done every so many roll-outs: a number or a schedule, an argument ``name``."""
+class Scheduled:
+    """A number or a schedule over trained roll-outs; `ValueError` at once, and when asked, for others."""
 
-    def __init__(self, name: str, rollouts: Any) -> None:
-        self._name, self._schedule = name, parse_schedule(rollouts)
-        self.is_due(0, 0)
+    def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
+        self._what, self._schedule, self._kind = what, parse_schedule(value), kind
+        self(0)
+
+    def __call__(self, t: int) -> float:
+        return self._kind.read(self._what, self._schedule(t), f" after {t} roll-outs")
 
     def is_due(self, last: int | None, now: int) -> bool:
-        """Whether it is, after ``now`` roll-outs; raises `ValueError` if the schedule is below 1."""
-        freq = AT_LEAST_1.read(self._name, self._schedule(now), f" after {now} roll-outs")
-        return last is None or now - last >= freq
+        """Whether to do again what is done every so many roll-outs, and was done last after so many, or never."""
+        return last is None or now - last >= self(now)
 
 
 class EvaluationCallback(PvpCallback):
@@ -90,3 +109,114 @@ class EvaluationCallback(PvpCallback):
 
     def _evaluate(self) -> None:
         raise NotImplementedError
+
+
+def trained_rollouts(model: BaseAlgorithm) -> int:
+    """How many roll-outs the model was trained on: what schedules count."""
+    # Stock algorithms count epochs, also over save and load.
+    epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
+    return int(getattr(model, "trained_rollouts", epochs))
+
+
+def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
+    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
+    space = model.observation_space
+    own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
+    if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
+        raise ValueError(
+            f"the observations must be a Box of features or of frames, or a Dict with such a part under "
+            f"{OBSERVATION!r}; this model has {space}"
+        )
+    return own.shape
+
+
+def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """What the learner itself sees, of observations in a Dict or plain."""
+    return observations[OBSERVATION] if isinstance(observations, dict) else observations
+
+
+def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
+    return observations[..., 0, :] if len(shape) == 2 else observations
+
+
+def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
+    """The policy's statistics of observations, if it keeps any."""
+    normalizer = getattr(model.policy, "observation_normalizer", None)
+    assert normalizer is None or isinstance(normalizer, RunningNormalizer)
+    return normalizer
+
+
+def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
+    """The policy's statistics of the learner's own features, or ``None`` while it has none."""
+    normalizer = normalizer_of(model)
+    if normalizer is None or not getattr(model.policy, "has_statistics", False):
+        return None
+    return FrameStatistics.of(normalizer, own_shape(model)[-1])
+
+
+def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
+    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
+    varying = np.ones(own_shape(model)[-1], np.float32)
+    contract = getattr(model.policy, "contract", None)
+    if contract is not None:
+        varying[contract.constant_indices] = 0.0
+        varying[contract.num_observations :] = 0.0
+    return varying
+
+
+def run_folder(model: BaseAlgorithm) -> Path:
+    """The folder of the run: the model's attribute ``run_folder`` if it is set, else that of its logger.
+
+    Raises `ValueError` if there is neither: a logger that nobody has set up has no folder of its own.
+    """
+    folder = getattr(model, "run_folder", None)
+    # Without these two SB3 logs into a folder for temporary files.
+    if not folder and (getattr(model, "_custom_logger", False) or model.tensorboard_log is not None):
+        folder = model.logger.get_dir()
+    if not folder:
+        raise ValueError(
+            "where are the files of this run? Give the callback a directory, or set model.run_folder before learn()"
+        )
+    return Path(folder)
+
+
+def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
+    """The path that was given, or else the file or folder of that name in the folder of the run."""
+    return run_folder(model) / name if given is None else Path(given)
+
+
+def shared_league(model: BaseAlgorithm, directory: str | Path | None) -> League:
+    """The league in the directory, or in the folder of the run: the same object for all callbacks of a model."""
+    folder = path_in_run(model, directory, LEAGUE).absolute()
+    leagues = _OF_MODELS.setdefault(model, {})
+    if folder not in leagues:
+        leagues[folder] = League(folder)
+    return leagues[folder]
+
+
+def learner(model: BaseAlgorithm) -> Player:
+    """The learner as a player; at the start of a roll-out, the one who plays it."""
+    return Player(LEARNER, int(model.num_timesteps))
+
+
+def goes_on(model: BaseAlgorithm) -> bool:
+    """Whether the model goes on with a run, and does not begin one."""
+    return model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
+
+
+def refuse_another_run(model: BaseAlgorithm, kept: Path, steps: Iterable[int]) -> None:
+    """Raises `ValueError` if the model begins a run where another one has kept players or files of the same names."""
+    furthest = max(steps, default=0)
+    if furthest > 0 and not goes_on(model):
+        raise ValueError(
+            f"{kept} is of another run, which came as far as {furthest} steps: go on with that one, from its "
+            "checkpoint or with learn(..., reset_num_timesteps=False), or give the new one a folder of its own"
+        )
+
+
+def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], key: str) -> MatchRecord:
+    """The match that has ended with this ``info`` of an environment."""
+    seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
+    seed = None if seed is None else int(seed) % 2**63
+    return MatchRecord.of(learning, opponent, str(info["outcome"]), ticks, key, seed, info.get("build"))

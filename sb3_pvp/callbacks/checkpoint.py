@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import Every, PvpCallback
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, path_in_run, refuse_another_run
-from sb3_pvp.common.arguments import COUNT, POSITIVE
+from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
+from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
@@ -50,7 +48,7 @@ class MaskableCheckpointCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._save_freq = Every("save_freq", save_freq)
+        self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
         if keep is not None:
             POSITIVE.check(keep=keep)
         COUNT.check(keep_spaced=keep_spaced)
@@ -91,13 +89,9 @@ class MaskableCheckpointCallback(PvpCallback):
         self._last_saved = self._rollout
         if self.verbose:
             print(f"Saved {path}")
-        self._tidy(checkpoints(self._folder))
-
-    def _tidy(self, players: list[Player]) -> None:
-        """Removes what need not stay, and strips what is old; ``players`` is in the order of steps."""
         # Files of steps to come are what is left of an attempt that was killed: they will be written again.
-        old = [player for player in players if player.age < self._learner.age]
-        newest = (self._keep or len(players)) - 1
+        old = [player for player in checkpoints(self._folder) if player.age < self._learner.age]
+        newest = len(old) if self._keep is None else self._keep - 1
         recent, older = (old[-newest:], old[:-newest]) if newest else ([], old)
         kept = {*recent, *spread(older, self._keep_spaced)}
         for player in old:

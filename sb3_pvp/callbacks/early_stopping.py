@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.logger import KVWriter
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import trained_rollouts
+from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
 from sb3_pvp.schedules import Expression, Schedule
 from sb3_pvp.schedules.base import as_schedule
 from sb3_pvp.schedules.language import FUNCTIONS, parse_formula

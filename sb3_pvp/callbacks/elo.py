@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import RECORDED, learner, shared_league
+from sb3_pvp.callbacks.base import RECORDED, PvpCallback, learner, shared_league
+from sb3_pvp.callbacks.opponent_plan import player_of_opponent
 from sb3_pvp.common.arguments import PATH
 from sb3_pvp.opponents.opponents import SELF_PLAY
 

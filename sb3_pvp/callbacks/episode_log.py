@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.run_league import path_in_run
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
 

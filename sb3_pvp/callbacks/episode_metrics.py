@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.run_league import path_in_run
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import FIELDS
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import TABLES
+from sb3_pvp.callbacks.base import TABLES, PvpCallback
 from sb3_pvp.envs.metrics import metrics_of, summarize
 from sb3_pvp.game import Game, WorldError
 from sb3_pvp.simple_game import OutcomeRewards

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from stable_baselines3.common.logger import Figure as LoggedFigure
+from stable_baselines3.common.logger import Logger
 
-from sb3_pvp.callbacks import league_pictures
-from sb3_pvp.callbacks.base import Every, PvpCallback
-from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import RECORDED, learner, match_record, refuse_another_run, shared_league
-from sb3_pvp.common.arguments import POSITIVE
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.callbacks import base
+from sb3_pvp.callbacks.opponent_plan import player_of_opponent
+from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
-from sb3_pvp.selfplay import LEARNER, MatchRecord, check_anchors
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
+from sb3_pvp.selfplay.players import evenly_spread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: So many rows of a payoff matrix can still be read.
+MAX_PLAYERS = 24
 
 METRICS = {
     "league/num_players": "Players with a model in the league.",
@@ -34,7 +40,7 @@ METRICS = {
 }
 
 
-class LeagueCallback(PvpCallback):
+class LeagueCallback(base.PvpCallback):
     """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
 
     The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
@@ -64,25 +70,29 @@ class LeagueCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._snapshot_every, self._directory = Every("snapshot_every", snapshot_every), directory
+        self._snapshot_every, self._directory = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1), directory
         POSITIVE.check(pictures_every=pictures_every)
         self._pictures_every = pictures_every
         self._anchors = check_anchors(anchors or {})
 
     def _init_callback(self) -> None:
-        self._league = shared_league(self.model, self._directory)
-        self._check_fresh()
-        RECORDED.add(self._league)
+        self._league = base.shared_league(self.model, self._directory)
+        # A new learner must not go on with the players and matches of another one, whose names it would take.
+        known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
+        base.refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
+        base.RECORDED.add(self._league)
         if self._anchors:
             self._league.add_anchors(self._anchors)
-        self._tell_what_is_fought()
+        env = self.training_env  # what is fought: matches after the training should be of the same kind
+        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
+            self._league.set_fights(**kind)
         self._last_snapshot: int | None = None
         self._is_published = True  # nothing is new
         self._warned = False
         self._resume_with_model("league", "_last_snapshot")
 
     def _on_rollout_start(self) -> None:
-        self._rollout, self._learner = trained_rollouts(self.model), learner(self.model)
+        self._rollout, self._learner = base.trained_rollouts(self.model), base.learner(self.model)
         if self._snapshot_every.is_due(self._last_snapshot, self._rollout):
             self._league.add(self._learner, lambda path: save_weights(self.model, path))
             self._last_snapshot = self._rollout
@@ -95,11 +105,11 @@ class LeagueCallback(PvpCallback):
         name, _ = self._told(info, "opponent"), self._told(info, "outcome")
         opponent = player_of_opponent(name)
         if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
-            self._records.append(match_record(self._learner, opponent, info, key))
+            self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
         league = self._league
-        if league.log.append(self._records) < len(self._records):
+        if league.log.append(self._records) < len(self._records) and not self._warned:
             self._warn_of_others()
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
@@ -115,7 +125,7 @@ class LeagueCallback(PvpCallback):
 
     def _warn_of_others(self) -> None:
         others = self._league.log.count_others(self._records)
-        if others and not self._warned:
+        if others:
             self._warned = True
             warnings.warn(
                 f"{others} fights of roll-out {self._rollout} are in the log of {self._league.folder} already, but "
@@ -124,23 +134,63 @@ class LeagueCallback(PvpCallback):
                 stacklevel=2,
             )
 
-    def _tell_what_is_fought(self) -> None:
-        """For matches after the training, which should be of the same kind."""
-        env = self.training_env
-        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
-            self._league.set_fights(**kind)
-
     def _publish(self) -> None:
-        """Writes the leaderboard and the pictures."""
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
-        league_pictures.publish(league, standings, self.logger)
+        publish_pictures(league, standings, self.logger)
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
-    def _check_fresh(self) -> None:
-        """A new learner must not go on with the players and matches of another one, whose names it would take."""
-        known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
-        refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
+
+def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:
+    """Writes ``payoff.png`` and ``ratings.png`` into the league's folder, and logs both to TensorBoard."""
+    for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
+        with replacing(league.folder / f"{name}.png") as path:
+            figure.savefig(path, dpi=100)
+        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
+
+
+def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
+    """The win rates of at most `MAX_PLAYERS` players; white where two have never met."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    players = shown_players(standings)
+    names, axes = [str(player) for player in players], figure.subplots()
+    rates = league.ratings().payoff.matrix(players)
+    picture = axes.imshow(np.asarray(rates, float), vmin=0, vmax=1, cmap="RdYlGn", interpolation="nearest")
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_title("win rate of the row against the column")
+    figure.colorbar(picture, ax=axes)
+    return figure
+
+
+def draw_ratings(standings: Sequence[Standing]) -> Figure:
+    """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    own = of_snapshots(standings, LEARNER)
+    steps = [step for step, _ in own]
+    axes.plot(steps, [each.elo for _, each in own], "--", linewidth=1, label="Elo")
+    axes.plot(steps, [each.rating for _, each in own], label="Bradley-Terry, 95 % interval")
+    axes.fill_between(steps, [each.low for _, each in own], [each.high for _, each in own], alpha=0.2, linewidth=0)
+    others = [each for each in standings if Player.parse(each.player).name != LEARNER]
+    for number, each in enumerate(others[:8]):
+        axes.axhline(each.rating, color=f"C{number + 2}", linewidth=0.8, linestyle=":", label=each.player)
+    axes.set(xlabel="steps", ylabel="rating")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def shown_players(standings: Sequence[Standing]) -> list[Player]:
+    """Up to half of the places for others, the rest for snapshots of the learner, evenly spread over their steps."""
+    players = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
+    others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
+    own = [player for player in players if player.name == LEARNER]
+    return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]

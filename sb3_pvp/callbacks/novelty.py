@@ -8,22 +8,18 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.callbacks import rollouts
-from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks import base
+from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.policies.normalization import FrameStatistics
-from sb3_pvp.schedules import parse_schedule
 
 METRICS = {
     "rollout/novelty_reward_scale": "What one unit of novelty is worth.",
-    "rollout/novelty_mean": "Mean novelty of the states in which the learner acted.",
-    "rollout/novelty_std": "Standard deviation of the novelty.",
-    "rollout/novelty_min": "Smallest novelty of the roll-out.",
-    "rollout/novelty_max": "Greatest novelty of the roll-out.",
+    "rollout/novelty_{statistic}": "Novelty of the states in which the learner acted.",
     "rollout/novelty": "Histogram of the novelty, if asked for.",
 }
 
 
-class NoveltyRewardCallback(PvpCallback):
+class NoveltyRewardCallback(base.PvpCallback):
     """Adds ``scale * novelty`` to the reward of every step.
 
     The novelty of a state is the sum, over the features that vary within a fight, of how many standard deviations
@@ -40,20 +36,19 @@ class NoveltyRewardCallback(PvpCallback):
 
     def __init__(self, scale: Any, histogram: bool = False, verbose: int = 0) -> None:
         super().__init__(verbose)
-        self._schedule = parse_schedule(scale)
-        self._histogram = histogram
+        self._scale_over_time, self._histogram = base.Scheduled("scale", scale, NUMBER), histogram
 
     def _on_training_start(self) -> None:
-        if rollouts.normalizer_of(self.model) is None:
+        if base.normalizer_of(self.model) is None:
             raise ValueError(
                 f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
                 f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
             )
-        self._shape, self._varying = rollouts.own_shape(self.model), rollouts.varying_features(self.model)
+        self._shape, self._varying = base.own_shape(self.model), base.varying_features(self.model)
 
     def _on_rollout_start(self) -> None:
-        self._scale = float(self._schedule(rollouts.trained_rollouts(self.model)))
-        self._statistics = rollouts.current_statistics(self.model)
+        self._scale = self._scale_over_time(base.trained_rollouts(self.model))
+        self._statistics = base.current_statistics(self.model)
         self._novelty: list[NDArray[np.float32]] = []
 
     def _on_step(self) -> bool:
@@ -61,7 +56,7 @@ class NoveltyRewardCallback(PvpCallback):
             # In which the action was taken: the algorithm replaces it after this call.
             observations = self.model._last_obs
             assert observations is not None
-            features = rollouts.newest_frame(rollouts.own_part(observations), self._shape)
+            features = base.newest_frame(base.own_part(observations), self._shape)
             self._novelty.append(novelty(features, self._statistics, self._varying))
             # In place: the algorithm puts this very array into its buffer.
             self.locals["rewards"] += self._scale * self._novelty[-1]
@@ -75,7 +70,7 @@ class NoveltyRewardCallback(PvpCallback):
         for statistic in ("mean", "std", "min", "max"):
             self.logger.record(f"rollout/novelty_{statistic}", float(getattr(values, statistic)()))
         if self._histogram:
-            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=(*rollouts.TABLES, "json"))
+            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=base.ALL_BUT_TENSORBOARD)
 
 
 def novelty(

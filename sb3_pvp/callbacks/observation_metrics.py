@@ -10,15 +10,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import TABLES, newest_frame, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks import base
 from sb3_pvp.policies.features import PRIVILEGED
 
 METRICS = {
-    "observations/{observation}_rollout_mean": "Mean of an observation in this roll-out, in the newest frame.",
-    "observations/{observation}_rollout_std": "Standard deviation of an observation in this roll-out.",
-    "observations/{observation}_rollout_min": "Smallest value of an observation in this roll-out.",
-    "observations/{observation}_rollout_max": "Greatest value of an observation in this roll-out.",
+    "observations/{observation}_rollout_{statistic}": "Of an observation in this roll-out, in the newest frame.",
     "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
     "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
     "observations/stats_count": "How many observations the policy's statistics are made of.",
@@ -28,7 +24,7 @@ METRICS = {
 }
 
 
-class ObservationMetricsCallback(PvpCallback):
+class ObservationMetricsCallback(base.PvpCallback):
     """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
 
     Observations have the names of the policy's contract, or their indices; those that only the critic sees begin with
@@ -61,24 +57,24 @@ class ObservationMetricsCallback(PvpCallback):
     def _seen(self) -> dict[str, NDArray[np.float32]]:
         """Each feature of the newest frame in all steps of the roll-out, by name."""
         observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
-        parts = [own_part(observations)]
+        parts = [base.own_part(observations)]
         if isinstance(observations, dict) and PRIVILEGED in observations:
             parts.append(observations[PRIVILEGED])
-        features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
+        features = (base.newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
         return dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
 
     def _log_statistics(self, seen: dict[str, NDArray[np.float32]]) -> None:
         features = np.stack(list(seen.values())).astype(np.float64)
         figures = {f"rollout_{name}": getattr(features, name)(axis=1) for name in ("mean", "std", "min", "max")}
-        normalizer = normalizer_of(self.model)
+        normalizer = base.normalizer_of(self.model)
         if normalizer is not None:
             width = len(normalizer.mean)
             rows = [*range(len(self._names)), *range(width - len(self._critic_names), width)]
             figures |= {"running_mean": normalizer.mean[rows], "running_var": normalizer.variance[rows]}
-            self.logger.record("observations/stats_count", float(normalizer.count), exclude=TABLES)
+            self.logger.record("observations/stats_count", float(normalizer.count), exclude=base.TABLES)
         for statistic, values in figures.items():
             for name, value in zip(seen, values.tolist(), strict=True):
-                self.logger.record(f"observations/{name}_{statistic}", value, exclude=TABLES)
+                self.logger.record(f"observations/{name}_{statistic}", value, exclude=base.TABLES)
 
     def _log_actions(self) -> None:
         buffer, sizes = self.model.rollout_buffer, _head_sizes(self.model.action_space)  # type: ignore[attr-defined]
@@ -90,12 +86,12 @@ class ObservationMetricsCallback(PvpCallback):
             self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
 
     def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
-        self.logger.record(tag, th.as_tensor(values.copy()), exclude=(*TABLES, "json"))
+        self.logger.record(tag, th.as_tensor(values.copy()), exclude=base.ALL_BUT_TENSORBOARD)
 
 
 def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
     """The names of the learner's own features of a frame, and of those that only the critic sees."""
-    width, contract = own_shape(model)[-1], getattr(model.policy, "contract", None)
+    width, contract = base.own_shape(model)[-1], getattr(model.policy, "contract", None)
     space = model.observation_space
     privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None
     hidden = 0 if privileged is None else (privileged.shape or (0,))[-1]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.rollouts import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.base import PvpCallback, current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
@@ -22,12 +20,10 @@ METRICS = {
     "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
     "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
 }
-_FIGURES = ("data_length", "train_loss", "test_loss", "test_accuracy")
 _WON = {"won": True, "lost": False}
 
 
-@dataclass(frozen=True)
-class DecidedFight:
+class DecidedFight(NamedTuple):
     """The steps ``start`` to ``stop - 1`` of a roll-out in environment ``env``, at whose end a fight was decided."""
 
     env: int
@@ -122,13 +118,12 @@ class OutcomePredictorCallback(PvpCallback):
         if number == len(fights):
             return
         # By fights, not by states: states of one fight tell on one another.
-        (test, train) = (self._data(part, observations) for part in (fights[:number], fights[number:]))
+        test, train = (self._data(part, observations) for part in (fights[:number], fights[number:]))
         for _ in range(self._n_epochs):
             train_loss = self.predictor.fit(*train, self._batch_size)
         test_loss, accuracy = self.predictor.evaluate(*test)
-        length = len(train[1]) + len(test[1])
-        for name, value in zip(_FIGURES, (length, train_loss, test_loss, accuracy), strict=True):
-            self.logger.record(f"train/ext/win_rate_{name}", value)
+        for tag, value in zip(METRICS, (len(train[1]) + len(test[1]), train_loss, test_loss, accuracy), strict=False):
+            self.logger.record(tag, value)
 
     def _data(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         steps = [sampled_steps(fight, self._max_steps, self.predictor.rng) for fight in fights]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.base import EvaluationCallback
-from sb3_pvp.callbacks.opponent_sources import player_of_opponent
-from sb3_pvp.callbacks.run_league import match_record
+from sb3_pvp.callbacks.base import EvaluationCallback, match_record
+from sb3_pvp.callbacks.opponent_plan import player_of_opponent
 from sb3_pvp.common.arguments import NUMBER
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED
+from sb3_pvp.matches.evaluation import EVALUATION_SEED
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents
-from sb3_pvp.selfplay import LEARNER, Elo, MatchRecord, Player
+from sb3_pvp.selfplay import LEARNER, Elo, Player
 
 #: The file with ratings in the folder of references.
 RATINGS = "ratings.json"
@@ -32,8 +30,7 @@ METRICS = {
 }
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A fighter with a known rating."""
 
     player: Player
@@ -101,15 +98,13 @@ class ReferenceRatingCallback(EvaluationCallback):
         elo.ratings[learner] = self._rating
         elo.update(records)
         self._rating = elo.rating(learner)
-        self._log([record for record in records if record.counted], elo)
-
-    def _log(self, records: list[MatchRecord], elo: Elo) -> None:
+        counted = [record for record in records if record.counted]
         self.logger.record("reference/elo", self._rating)
-        self.logger.record("reference/matches", len(records), exclude=("stdout",))
-        if records:
-            met = [elo.rating(record.player_b) for record in records]
-            self.logger.record("reference/average-match", float(np.mean(met)), exclude=("stdout",))
-            self.logger.record("reference/win_rate", float(np.mean([record.score for record in records])))
+        self.logger.record("reference/matches", len(counted), exclude="stdout")
+        if counted:
+            met = [elo.rating(record.player_b) for record in counted]
+            self.logger.record("reference/average-match", float(np.mean(met)), exclude="stdout")
+            self.logger.record("reference/win_rate", float(np.mean([record.score for record in counted])))
         if self.verbose:
             print(f"{self.num_timesteps} steps: {self._rating:.0f} Elo among the references")
 
@@ -127,15 +122,16 @@ def read_references(folder: Path) -> list[Reference]:
     names = sorted(models.keys() | ratings.keys())
     if not names:
         raise ValueError(f"{folder} has no references: put models (*.zip) there, and their ratings into {RATINGS}")
-    return [Reference(_player(name), models.get(name, name), float(ratings.get(name, INITIAL))) for name in names]
+    references = []
+    for name in names:
+        player = player_of_opponent(name)
+        if player.name == LEARNER:  # a snapshot of another run must not pass for this one's learner
+            player = Player(f"reference-{LEARNER}", player.step)
+        references.append(Reference(player, models.get(name, name), float(ratings.get(name, INITIAL))))
+    return references
 
 
 def draw(references: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
     """Draws whom to fight: those of a similar rating more often (self-play.md §6)."""
     weights = np.exp([-abs(rating - each.rating) / 400 for each in references])
     return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
-
-
-def _player(name: str) -> Player:
-    player = player_of_opponent(name)  # a snapshot of another run must not pass for this one's learner
-    return player if player.name != LEARNER else Player(f"reference-{player.name}", player.step)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sb3_pvp.callbacks.base import TABLES
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
-from sb3_pvp.callbacks.rollouts import TABLES
 
 _PREFIX = "rewards/"
 

@@ -4,32 +4,52 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.vec_env import VecEnv
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.opponent_plan import BASELINE, LATEST, PAST, SELF, TARGET, Shares, read_options
-from sb3_pvp.callbacks.opponent_sources import Drawn, LatestPlayer, OpponentSource, PastPlayers, Targets, label_of
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner, shared_league
-from sb3_pvp.callbacks.self_play_metrics import record_past, rollouts_of, win_figures
+from sb3_pvp.callbacks import opponent_plan as plan
+from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, PvpCallback, learner, shared_league, trained_rollouts
 from sb3_pvp.common.arguments import PATH, POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice
-from sb3_pvp.selfplay import League
+from sb3_pvp.selfplay import League, MatchMaker, Prioritised
 from sb3_pvp.selfplay import match_maker as make_match_maker
+from sb3_pvp.selfplay.match_log import SCORES
 
 #: What a kind is called among the metrics of `env/`.
 _COUNT_TAGS = {
-    SELF: "num_self_play",
-    PAST: "num_past_self_play",
-    TARGET: "num_specific_target_self_play",
-    LATEST: "num_latest_target_self_play",
-    BASELINE: "num_baseline",
+    plan.SELF: "num_self_play",
+    plan.PAST: "num_past_self_play",
+    plan.TARGET: "num_specific_target_self_play",
+    plan.LATEST: "num_latest_target_self_play",
+    plan.BASELINE: "num_baseline",
+}
+_STATISTICS = ("mean", "min", "max", "std", "median")
+METRICS = {
+    "env/num_self_play": "Rows in self-play, two to a fight.",
+    "env/num_past_self_play": "Rows that fight players of the league.",
+    "env/num_specific_target_self_play": "Rows that fight the given targets.",
+    "env/num_latest_target_self_play": "Rows that fight the newest snapshot.",
+    "env/num_baseline": "Rows that fight the world's baseline.",
+    "selfplay/past_num_opponents": "Players among whom the match maker chooses.",
+    "selfplay/past_{statistic}_quality": "Quality scores of the past players, if the match maker keeps such.",
+    "selfplay/past_{statistic}_softmax": "Probabilities of past players to be chosen next.",
+    "selfplay/past_entropy_softmax": "Entropy of the choice among past players, in bits.",
+    "selfplay/past_quality_histogram": "Histogram of the quality scores, if asked for.",
+    "selfplay/past_softmax_histogram": "Histogram of the probabilities to be chosen, if asked for.",
+    "selfplay/average-target-rollouts": "Roll-outs that the past players had trained for whom the learner fought.",
+    "selfplay/average-target-rollout-difference": (
+        "Roll-outs that the learner is ahead of the past players whom it has fought, on average."
+    ),
+    "selfplay/{kind}_win_rate": "Share of fights against such opponents that the learner won, ties as half.",
+    "selfplay/{kind}_matches": "Fights against such opponents that were decided or tied in this roll-out.",
 }
 #: What a row fights, or will fight: the kind, and the name by which ``info`` must call it (``None``: any).
 Seat = tuple[str, str | None]
@@ -84,13 +104,14 @@ class SelfPlayCallback(PvpCallback):
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._shares = Shares({SELF: self_play, PAST: past, TARGET: target, LATEST: latest})
-        self._options = read_options(opponent_options)
-        self._targets = _read_targets(targets)
-        maker = {"name": match_maker} if isinstance(match_maker, str) else match_maker
-        if not isinstance(maker, Mapping):
+        self._shares = plan.Shares({plan.SELF: self_play, plan.PAST: past, plan.TARGET: target, plan.LATEST: latest})
+        self._options = plan.read_options(opponent_options)
+        if not isinstance(targets, (Sequence, Path)):
+            raise ValueError(f"targets must be a list of paths of models and names of plug-ins, got {targets!r}")
+        self._targets = [targets] if isinstance(targets, (str, Path)) else list(targets)
+        if not isinstance(match_maker, (str, Mapping)):
             raise ValueError(f"match_maker must be a name, or a mapping with one, got {match_maker!r}")
-        maker = dict(maker)
+        maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
         POSITIVE.check(num_live_opponents=num_live_opponents)
         PATH.check(directory=directory, past_of=past_of, latest_of=latest_of)
@@ -105,7 +126,7 @@ class SelfPlayCallback(PvpCallback):
             self._league.match_maker = self.match_maker
         seed = self._seed if self._seed is not None else getattr(self.model, "seed", None)
         self._rng = np.random.default_rng(seed)
-        self._sources: dict[str, OpponentSource] = {}
+        self._sources: dict[str, plan.OpponentSource] = {}
         self._chances: dict[str, float] = {}
         self._running: list[Seat] | None = None
         self._resume_with_model("self_play")
@@ -136,13 +157,23 @@ class SelfPlayCallback(PvpCallback):
     def _on_rollout_start(self) -> None:
         time, rows, self._steps_before = trained_rollouts(self.model), self.training_env.num_envs, self.num_timesteps
         self._kinds = self._shares.divide(rows, time)
-        if SELF in self._kinds:
-            _check_pairs(self.training_env)
+        env = self.training_env.unwrapped
+        # Where environments are in other processes, theirs would be the error otherwise.
+        if plan.SELF in self._kinds and not isinstance(env, PvpVecEnv):
+            raise ValueError(
+                "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
+                f"place of {type(env).__name__}, or leave out the share self_play"
+            )
         for kind in dict.fromkeys(kind for kind in self._kinds if kind in self._options):
             if kind not in self._sources:
                 self._sources[kind] = self._source(kind)
             self._sources[kind].begin_rollout(learner(self.model), time, self._rng)
-        self._rows = [self._row_options(row, time) for row in range(rows)]
+        self._rows = [
+            self._options[kind].of_row(row - self._kinds.index(kind), self._kinds.count(kind), time, self._rng)
+            if kind in self._options
+            else {}
+            for row, kind in enumerate(self._kinds)
+        ]
         self._next: list[Seat] = [self._assign(row) for row in range(rows)]
         if self._running is None:  # what runs was begun before anybody was chosen
             self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
@@ -161,16 +192,16 @@ class SelfPlayCallback(PvpCallback):
         if name in (None, info.get("opponent", name)):
             self._outcomes.setdefault(kind, []).append(outcome)
             source = self._sources.get(kind)
-            if isinstance(source, PastPlayers) and name is not None:
+            if isinstance(source, plan.PastPlayers) and name is not None:
                 rollouts = rollouts_of(self.model, source.record(name, outcome))
                 self._target_rollouts += [] if rollouts is None else [rollouts]
         self._running[row], self._next[row] = self._next[row], self._assign(row)
 
     def _on_rollout_end(self) -> None:
         for kind, outcomes in self._outcomes.items():
-            for name, value in win_figures(outcomes).items() if kind != SELF else ():
+            for name, value in win_figures(outcomes).items() if kind != plan.SELF else ():
                 self.logger.record(f"selfplay/{kind}_{name}", value)
-        if PAST in self._kinds:
+        if plan.PAST in self._kinds:
             record_past(self.logger, self.match_maker, self._histograms)
         own = rollouts_of(self.model, self._steps_before)
         if self._target_rollouts and own is not None:
@@ -178,51 +209,56 @@ class SelfPlayCallback(PvpCallback):
             self.logger.record("selfplay/average-target-rollouts", mean, exclude="stdout")
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
-    def _source(self, kind: str) -> OpponentSource:
-        if kind == TARGET:
-            return Targets(self._targets)
-        folder = self._past_of if kind == PAST else self._latest_of
+    def _source(self, kind: str) -> plan.OpponentSource:
+        if kind == plan.TARGET:
+            return plan.Targets(self._targets)
+        folder = self._past_of if kind == plan.PAST else self._latest_of
         league = self._league if folder is None else League.existing(folder)
-        label = "" if folder is None else label_of(league)
-        if kind == LATEST:
-            return LatestPlayer(league, label)
+        label = "" if folder is None else plan.run_name(league.folder)
+        if kind == plan.LATEST:
+            return plan.LatestPlayer(league, label)
         # In another run's league nothing is written; what was learned about its players is this run's own.
         league.match_maker = self.match_maker
-        return PastPlayers(league, label, self._num_live, self._chances)
-
-    def _row_options(self, row: int, time: int) -> dict[str, Any]:
-        kind = self._kinds[row]
-        position, count = row - self._kinds.index(kind), self._kinds.count(kind)
-        return self._options[kind].of_row(position, count, time, self._rng) if kind in self._options else {}
+        return plan.PastPlayers(league, label, self._num_live, self._chances)
 
     def _assign(self, row: int) -> Seat:
         """Chooses whom the row fights after its running episode, and tells the environment."""
-        kind = self._kinds[row]
-        drawn = self._sources[kind].draw(self._rng) if kind in self._options else None
-        self.training_env.env_method("set_opponent", _choice(kind, drawn, self._rows[row]), indices=[row])
-        return kind, None if drawn is None else drawn.name
+        kind, options = self._kinds[row], self._rows[row]
+        if kind not in self._options:
+            choice = OpponentChoice(SELF_PLAY if kind == plan.SELF else WORLD_BOT)
+        else:
+            choice = self._sources[kind].draw(self._rng)
+            # The world's bot does not act through actions.
+            known = ("reset_params",) if choice.opponent == WORLD_BOT else options
+            choice = replace(choice, **{name: options[name] for name in known if name in options})
+        self.training_env.env_method("set_opponent", choice, indices=[row])
+        return kind, choice.name
 
 
-def _read_targets(targets: Any) -> list[Any]:
-    if isinstance(targets, (str, Path)):
-        return [targets]
-    if not isinstance(targets, Sequence):
-        raise ValueError(f"targets must be a list of paths of models and names of plug-ins, got {targets!r}")
-    return list(targets)
+def win_figures(outcomes: Sequence[str]) -> dict[str, float]:
+    """The number of a roll-out's fights and, if there were any, the win rate; broken fights are left out."""
+    points = [SCORES[outcome] for outcome in outcomes if outcome in SCORES]
+    return {"matches": len(points), "win_rate": sum(points) / len(points)} if points else {"matches": 0}
 
 
-def _choice(kind: str, drawn: Drawn | None, options: dict[str, Any]) -> OpponentChoice:
-    if drawn is None:
-        return OpponentChoice(SELF_PLAY if kind == SELF else WORLD_BOT)
-    if isinstance(drawn.opponent, str) and drawn.opponent == WORLD_BOT:  # it does not act through actions
-        return OpponentChoice(WORLD_BOT, drawn.name, reset_params=options.get("reset_params"))
-    return OpponentChoice(drawn.opponent, drawn.name, **options)
+def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:
+    """Logs what the match maker thinks of the past players."""
+    chances = np.array(list(match_maker.probabilities().values()))
+    values = {"softmax": chances}
+    if isinstance(match_maker, Prioritised):
+        values["quality"] = np.array(list(match_maker.qualities().values()))
+    entropy = float(-(chances * np.log2(chances + 1e-10)).sum())
+    figures: dict[str, float] = {"num_opponents": len(match_maker.players), "entropy_softmax": entropy}
+    for name, numbers in values.items():
+        if numbers.size:
+            figures |= {f"{statistic}_{name}": float(getattr(np, statistic)(numbers)) for statistic in _STATISTICS}
+        if histograms:
+            logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(numbers), exclude=ALL_BUT_TENSORBOARD)
+    for name, value in figures.items():
+        logger.record(f"selfplay/past_{name}", value, exclude="stdout")
 
 
-def _check_pairs(env: VecEnv) -> None:
-    # Where environments are in other processes, theirs would be the error otherwise.
-    if not isinstance(env.unwrapped, PvpVecEnv):
-        raise ValueError(
-            "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
-            f"place of {type(env.unwrapped).__name__}, or leave out the share self_play"
-        )
+def rollouts_of(model: BaseAlgorithm, step: int | None) -> float | None:
+    """The roll-outs that lead to a step; ``None`` where that means nothing."""
+    steps_of_a_rollout = int(getattr(model, "n_steps", 0)) * model.n_envs
+    return None if step is None or not steps_of_a_rollout else step / steps_of_a_rollout

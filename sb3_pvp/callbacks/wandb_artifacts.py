@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.run_league import path_in_run, shared_league
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The file of SB3's ``EvalCallback`` in the folder of the run.
 BEST_MODEL = "best_model.zip"
-#: What metadata call the columns of a leaderboard.
-_RATINGS = {name: name for name in ("player", "elo", "open_skill", "games", "win_rate")} | {"bradley_terry": "rating"}
 
 
 class WandbArtifactsCallback(PvpCallback):
@@ -63,13 +60,10 @@ class WandbArtifactsCallback(PvpCallback):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
-            newest = own[-1][1] if own else None
-            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, newest)
-        best = _in_run(model, None, BEST_MODEL)
-        if best is not None:
+            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, own[-1][1] if own else None)
+        if (best := _in_run(model, None, BEST_MODEL)) is not None:
             log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
-        player = None if league is None else strongest(league)
-        if league is not None and player is not None:
+        if league is not None and (player := strongest(league)) is not None:
             standing = next(each for each in standings if each.player == str(player))
             log_model(run, f"model-{run.id}", league.path(player), "strongest", player.age, standing)
         if standings:
@@ -103,10 +97,11 @@ def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing:
     """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
     import wandb
 
-    known: dict[str, Any] = {} if standing is None else {name: getattr(standing, own) for name, own in _RATINGS.items()}
+    metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
-        known["bradley_terry_interval"] = [standing.low, standing.high]
-    artifact = wandb.Artifact(name, type="model", metadata={"steps": steps, **known})
+        metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
+        metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
+    artifact = wandb.Artifact(name, type="model", metadata=metadata)
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
 

@@ -8,16 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.callbacks.base import EvaluationCallback
-from sb3_pvp.callbacks.opponent_sources import told_apart
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import refuse_another_run, run_folder, shared_league
+from sb3_pvp.callbacks.base import EvaluationCallback, refuse_another_run, run_folder, shared_league, trained_rollouts
+from sb3_pvp.callbacks.opponent_plan import told_apart
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.matches.evaluation import FIELDS, wilson_interval
-from sb3_pvp.matches.evaluation_fights import EVALUATION_SEED, Finished
+from sb3_pvp.matches.evaluation import EVALUATION_SEED, Finished, Score, wilson_interval
 from sb3_pvp.opponents.opponents import OpponentChoice, opponent_name
 from sb3_pvp.selfplay import League, Player
 
@@ -140,21 +136,12 @@ def strongest(league: League) -> Player | None:
 
 def summarize(finished: Sequence[Finished]) -> dict[str, float]:
     """The figures of these fights, as the learner sees them; broken ones count only as such."""
-    outcomes = [FIELDS.get(str(each.info["outcome"]), "broken") for each in finished]
-    decided = len(outcomes) - outcomes.count("broken")
-    low, high = wilson_interval(outcomes.count("wins"), decided)
-    rates = {name: outcomes.count(name) / max(decided, 1) for name in ("wins", "losses", "ties")}
-    whole = [each.info["episode"] for each in finished if "episode" in each.info]
-    return {
-        "win_rate": rates["wins"],
-        "win_rate_low": low,
-        "win_rate_high": high,
-        "lose_rate": rates["losses"],
-        "tie_rate": rates["ties"],
-        "mean_episode_reward": float(np.mean([episode["r"] for episode in whole])) if whole else 0.0,
-        "mean_episode_length": float(np.mean([episode["l"] for episode in whole])) if whole else 0.0,
-        "broken_fights": outcomes.count("broken"),
-    }
+    score = Score()
+    for each in finished:
+        score.count(each.info)
+    shares = [count / max(score.decided, 1) for count in (score.losses, score.ties, score.reward, score.ticks)]
+    low, high = wilson_interval(score.wins, score.decided)
+    return dict(zip(_FIGURES, (score.win_rate, low, high, *shares, score.broken), strict=True))
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sb3_contrib import MaskablePPO
@@ -14,7 +14,15 @@ from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
+from sb3_pvp.common.arguments import MAPPING
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
+from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.ppo.training_state import kept_random_state
+
+#: Fight i of an evaluation starts from this plus i, far from the seeds of training.
+EVALUATION_SEED = 1_000_000_007
 
 # A fight that reaches the limit of ticks is nobody's win; what is not named here is broken.
 FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
@@ -22,18 +30,16 @@ FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 
 @dataclass
 class Score:
-    """Counts of finished episodes from the model's point of view; broken ones count as neither won nor lost.
-
-    ``faults``: how the broken ones ended, and how often. ``groups``: the score of each build, if the world tells it.
-    """
+    """Counts of finished episodes from the model's point of view; broken ones count as neither won nor lost."""
 
     wins: int = 0
     losses: int = 0
     ties: int = 0
     broken: int = 0
     ticks: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    groups: dict[str, Score] = field(default_factory=dict, compare=False)
+    reward: float = field(default=0.0, compare=False)  #: Raw, of all decided episodes.
+    faults: Counter[str] = field(default_factory=Counter)  #: How the broken ones ended, and how often.
+    groups: dict[str, Score] = field(default_factory=dict, compare=False)  #: Of each build, if the world tells it.
 
     @property
     def decided(self) -> int:
@@ -55,7 +61,8 @@ class Score:
             self.faults[outcome] += 1
             return False
         setattr(self, FIELDS[outcome], getattr(self, FIELDS[outcome]) + 1)
-        self.ticks += info["episode"]["l"]
+        self.ticks += info.get("episode", {}).get("l", 0)
+        self.reward += info.get("episode", {}).get("r", 0.0)
         return True
 
     def as_dict(self) -> dict[str, Any]:
@@ -124,3 +131,79 @@ def finished_episodes(
         actions, _ = model.predict(observations, deterministic=deterministic, action_masks=masks)  # type: ignore[arg-type]
         observations, _, dones, infos = env.step(actions)
         yield from ((row, infos[row]) for row in np.flatnonzero(dones).tolist())
+
+
+class Finished(NamedTuple):
+    """An episode that has ended: whom the learner fought, and what the environment told at the end."""
+
+    choice: OpponentChoice
+    info: dict[str, Any]
+
+
+class EvaluationFights:
+    """Lets a model fight chosen opponents in an environment of its own, which is made when it is needed.
+
+    Args:
+        env: a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` has otherwise than the
+            training environment, ``None`` for nothing.
+        num_envs: rows of a new environment, at most.
+
+    Raises:
+        ValueError: for anything else; and when fights begin, if there is no environment and the training environment
+            is none of this package.
+    """
+
+    def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
+        self._env = env if isinstance(env, VecEnv) else None
+        self._changes = {} if isinstance(env, VecEnv) else dict(MAPPING.read("the env of an evaluation", env) or {})
+        known = [*(each.name for each in fields(FightSettings)), "render_mode", "seed"]
+        require_all_known("argument of the env of an evaluation", self._changes, known)
+        self._num_envs, self._is_own = num_envs, self._env is None
+
+    def play(
+        self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
+    ) -> list[Finished]:
+        """One episode for each choice, in no particular order; every row plays a fixed share of them.
+
+        Taking whichever episodes end first would favour short ones. The global random generators are left as they
+        were; the fights follow from the seed, the model and those generators.
+        """
+        env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
+        rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
+        finished: list[Finished] = []
+
+        def announce(position: int, row: int) -> None:
+            for choice in rows[row][position : position + 1]:
+                env.env_method("set_opponent", choice, indices=[row])
+
+        with kept_random_state():
+            # Two are told ahead: the choice of an episode must be known when the one before it ends.
+            running = [0] * env.num_envs
+            for row in range(env.num_envs):
+                announce(0, row)
+            env.seed(seed)
+            observations = env.reset()
+            for row in range(env.num_envs):
+                announce(1, row)
+            episodes = finished_episodes(model, env, observations, deterministic)
+            while len(finished) < len(choices):
+                row, info = next(episodes)
+                if running[row] < len(rows[row]):
+                    finished.append(Finished(rows[row][running[row]], info))
+                running[row] += 1
+                announce(running[row] + 1, row)
+        return finished
+
+    def close(self) -> None:
+        """Closes the environment if it was made here."""
+        if self._is_own and self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _new_env(self, training_env: VecEnv | None, num_envs: int) -> VecEnv:
+        from sb3_pvp.envs import PvpVecEnv
+
+        if training_env is None or not training_env.has_attr("settings"):
+            raise ValueError("evaluation needs environments of this package, or its own: give the callback an env")
+        kwargs = vars(training_env.get_attr("settings", indices=[0])[0])
+        return PvpVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})

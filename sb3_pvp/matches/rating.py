@@ -1,4 +1,4 @@
-"""Matches between the players of a league, for ratings and not for learning."""
+"""Matches between the players of a league: opponents in both seats, for ratings and not for learning."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sb3_pvp.common.names import require_known
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Game
-from sb3_pvp.matches.duels import Duels
+from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
-from sb3_pvp.selfplay import BradleyTerry, League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.opponents.pool import OpponentPool
+from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
 #: `rate` chooses pairs for so many fights at a time.
 FIGHTS_OF_A_CHOICE = 16
@@ -21,6 +24,10 @@ FIGHTS_OF_A_CHOICE = 16
 PARALLEL = 128
 #: Who has won, or lost, so many fights without exception cannot be measured with these partners.
 ONE_SIDED = 200
+#: Random numbers of opponents in the first seat follow from another seed than those of the second seat.
+_FIRST_SEAT = 1 << 32
+#: In a pool: somebody whom nobody asks.
+_NOBODY = OpponentChoice(WORLD_BOT)
 
 Pair = tuple[Player, Player]
 
@@ -40,9 +47,9 @@ def play_matches(
 ) -> list[MatchRecord]:
     """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
 
-    Where and how is as the settings say (see `Duels`), by sampled actions on either side, so many fights at a time.
-    Half of a pair's fights are in either seat; the world's own bot can only sit in the second one. The n-th fight has
-    the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
+    The settings say what is fought, where and how; those of learners do not count, such as ``rewards``. Actions are
+    sampled on either side. Half of a pair's fights are in either seat; the world's own bot can only sit in the second
+    one. The n-th fight has the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
 
     Raises:
         ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
@@ -60,18 +67,11 @@ def play_matches(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far `rate` has come.
+    """How far `rate` has come."""
 
-    Attributes:
-        half_widths: half of the 95 % interval of each candidate, Elo points.
-        out_of_reach: uncertain candidates who have won, or lost, so many fights without exception that more of them
-            would tell next to nothing.
-        num_fights: how many fights were fought so far.
-    """
-
-    half_widths: dict[Player, float]
-    out_of_reach: tuple[Player, ...]
-    num_fights: int
+    half_widths: dict[Player, float]  #: Half of the 95 % interval of each candidate, Elo points.
+    out_of_reach: tuple[Player, ...]  #: Uncertain candidates of whom more fights would tell next to nothing.
+    num_fights: int  #: Fought so far.
 
 
 def rate(
@@ -115,8 +115,10 @@ def rate(
         out_of_reach = tuple(player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
-        left = min(fights_per_round, max_fights - num_fights)
-        pairs = _next_pairs(fit, measurable, half_width, left, fruitless)
+        left = max(min(fights_per_round, max_fights - num_fights), 0)
+        choices = -(-left // FIGHTS_OF_A_CHOICE)
+        chosen = informative_pairs(fit, measurable, half_width, choices, FIGHTS_OF_A_CHOICE, fruitless)
+        pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_OF_A_CHOICE)][:left])
         if not pairs:
             return
         records = play_matches(league, pairs, seed + num_fights, settings)
@@ -124,15 +126,6 @@ def rate(
         fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
         fought.update(records)
         num_fights += pairs.total()
-
-
-def _next_pairs(
-    fit: BradleyTerry, players: list[Player], half_width: float, num_fights: int, excluded: set[Pair]
-) -> Counter[Pair]:
-    """How often which pairs fight next; nobody does when all are known well enough, or no fights are left."""
-    choices = -(-num_fights // FIGHTS_OF_A_CHOICE)
-    pairs = informative_pairs(fit, players, half_width, choices, FIGHTS_OF_A_CHOICE, excluded)
-    return Counter([pair for pair in pairs for _ in range(FIGHTS_OF_A_CHOICE)][: max(num_fights, 0)])
 
 
 def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
@@ -155,23 +148,62 @@ def _play(
     """
     count, series = min(len(planned), parallel_fights), uuid.uuid4().hex
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
-    duels = Duels(count, settings)
-
-    def begin(numbers: Sequence[int]) -> None:
-        players = [(choices[first], choices[second]) for first, second in (planned[number] for number in numbers)]
-        duels.begin([number % count for number in numbers], players, [seed + number for number in numbers])
-
-    with closing(duels):
-        playing = list(range(count))
-        begin(playing)
-        while any(number < len(planned) for number in playing):
-            following = []
-            for row, (outcome, ticks, drawn, build) in duels.step().items():
-                number = playing[row]
-                a, b = planned[number]
-                yield number, MatchRecord.of(a, b, outcome, ticks, f"match/{series}/{number}", drawn, build)
-                playing[row] += count
-                if playing[row] < len(planned):
-                    following.append(playing[row])
+    rules = {} if settings.death_match else {"death_match": False}
+    with closing(settings.make_world(count)) as world:
+        pools = [OpponentPool(world, _NOBODY, seat, settings.game) for seat in range(NUM_SEATS)]
+        actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
+        numbers, ticks, ended = np.arange(-count, 0), np.zeros(count, np.int64), np.arange(count)
+        while True:
+            numbers[ended] += count
+            ticks[ended] = 0
+            following = {row: int(numbers[row]) for row in ended.tolist() if numbers[row] < len(planned)}
             if following:
-                begin(following)
+                seated = {row: [choices[player] for player in planned[number]] for row, number in following.items()}
+                _begin(world, pools, seated, [seed + number for number in following.values()], rules)
+            playing = np.flatnonzero(numbers < len(planned))
+            if not playing.size:
+                return
+            actions[:] = 0
+            for pool in pools:
+                pool.act(actions)
+            world.step(actions[playing], playing)
+            for pool in pools:
+                pool.advance()
+            ticks[playing] += 1
+            over = (world.outcome[:, 0] != int(Outcome.RUNNING)) | (ticks >= (settings.max_episode_ticks or np.inf))
+            ended = playing[over[playing]]
+            for row in ended.tolist():
+                number, outcome = int(numbers[row]), Outcome(int(world.outcome[row, 0]))
+                (a, b), key = planned[number], f"match/{series}/{number}"
+                word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
+                build = world.build_name(row) if isinstance(world, Grouped) else None
+                yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
+            if ended.size:
+                _end(world, pools, ended)
+
+
+def _begin(
+    world: World,
+    pools: Sequence[OpponentPool],
+    seated: Mapping[int, Sequence[OpponentChoice]],
+    seeds: Sequence[int],
+    rules: Mapping[str, bool],
+) -> None:
+    for row, players in seated.items():
+        for pool, player in zip(pools, players, strict=True):
+            pool.choose(row, player)
+    rows, bots = np.array(list(seated)), [second.opponent == WORLD_BOT for _, second in seated.values()]
+    starts = [(None, WORLD_BOT if bot else None) for bot in bots]
+    world.reset(rows, [{"bots": start, **rules, "seed": own} for start, own in zip(starts, seeds, strict=True)])
+    for pool, stream in zip(pools, (_FIRST_SEAT, 0), strict=True):
+        pool.change(rows, [own + stream for own in seeds])
+        pool.begin(rows)
+
+
+def _end(world: World, pools: Sequence[OpponentPool], rows: NDArray[np.int64]) -> None:
+    for pool in pools:
+        for row in rows.tolist():
+            pool.choose(row, _NOBODY)
+        pool.change(rows, [None] * len(rows))
+    if isinstance(world, Leavable):
+        world.leave(rows)

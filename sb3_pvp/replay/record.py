@@ -1,28 +1,46 @@
-"""`record_fight`: lets two players fight once, and keeps all that is to see and what they thought."""
+"""`record_fight`: lets two players fight once, and keeps all that is to see, how they acted and what models think."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.checks import check_seed
+from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
-from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
-from sb3_pvp.policies.loading import game_of
-from sb3_pvp.replay.fighters import Fighter, make_fighters, model_of
-from sb3_pvp.replay.recording import Moment, Recording, heads_of, viewer_of
+from sb3_pvp.opponents.opponents import (
+    SELF_PLAY,
+    WORLD_BOT,
+    Opponent,
+    OpponentLike,
+    is_path,
+    make_opponent,
+    opponent_name,
+)
+from sb3_pvp.policies.loading import game_of, load
+from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.policies.probabilities import head_probabilities, state_values
+from sb3_pvp.replay import recording
 
 #: The agents' random numbers come from other seeds than the fight's.
 _AGENT_SEEDS = 1 << 32
 _MIRRORED = {"won": "lost", "lost": "won"}
+#: What is less likely is left out.
+NEXT_TO_NOTHING = 5e-5
 
 
 def record_fight(
@@ -34,7 +52,7 @@ def record_fight(
     world: str | WorldFactory = "sim",
     game: str | Game | None = None,
     **settings: Any,
-) -> Recording:
+) -> recording.Recording:
     """Lets two players fight; the same arguments give the same recording in the embedded world.
 
     Args:
@@ -53,12 +71,12 @@ def record_fight(
     """
     seed = check_seed(seed) or 0
     players = first, first if isinstance(second, str) and second == SELF_PLAY else second
-    models = [model_of(player) for player in players]
+    models = [_model_of(player) for player in players]
     if game is None and settings.get("contract") is None and isinstance(world, str):
         game = next((game_of(model) for model in models if model is not None), HOME_GAME)
     fought = FightSettings(world=world, game=game, **settings)
-    viewer, reference, contract = viewer_of(fought.game), game_reference(fought.game), fought.played
-    fighters = make_fighters(players, models, contract, fought.game)
+    viewer, reference, contract = recording.viewer_of(fought.game), game_reference(fought.game), fought.played
+    fighters = _make_fighters(players, models, contract, fought.game)
     fought = replace(
         fought,
         opponent=WORLD_BOT if fighters[1].opponent is None else SELF_PLAY,
@@ -70,15 +88,15 @@ def record_fight(
         names = [fighter.player.name for fighter in fighters]
         scenes = _play(fights, viewer, agents, names, seed, deterministic)
         told, outcome = fights.reset_info(0), str(fights.info(0)["outcome"])
-    heads = heads_of(contract)
+    heads = recording.heads_of(contract)
     columns = zip(*(fighter.told(heads, len(scenes) - 1) for fighter in fighters), strict=True)
     pairs = (zip(*column, strict=True) for column in columns)
-    return Recording(
+    return recording.Recording(
         contract=contract.name,
         heads=heads,
         players=(fighters[0].player, fighters[1].player),
         outcomes=(outcome, _MIRRORED.get(outcome, outcome)),
-        moments=tuple(map(Moment, scenes, *pairs)),
+        moments=tuple(map(recording.Moment, scenes, *pairs)),
         seed=seed,
         deterministic=deterministic,
         world=world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__),
@@ -107,3 +125,94 @@ def _play(
             agent.rewards.append(float(fights.reward[row]))
         scenes.append(viewer.scene(fights.world, 0, names))
     return scenes
+
+
+@dataclass
+class Fighter:
+    """A player with all that it stands for, and what it saw, might do and did in every tick."""
+
+    player: recording.Player  #: What the recording says of it.
+    opponent: Opponent | None  #: Who acts; ``None`` for the world's bot, of whom nothing is known.
+    model: MaskablePPO | None  #: Who thinks, if it is a model.
+    rewards: list[float] = field(default_factory=list)  #: Of every tick.
+    _state: Any = None
+    _seen: list[Observation] = field(default_factory=list)
+    _masks: list[NDArray[np.bool_]] = field(default_factory=list)
+    _actions: list[NDArray[np.int64]] = field(default_factory=list)
+
+    @property
+    def frame_ages(self) -> tuple[int, ...]:
+        """The frames that it sees."""
+        return tuple(getattr(self.opponent, "frame_ages", (0,)))
+
+    def act(self, seen: Observation, mask: NDArray[np.bool_], deterministic: bool, seed: int) -> NDArray[np.int64]:
+        """Its actions ``(heads,)`` for what it sees in its own frames; ``seed`` is that of its random numbers."""
+        assert self.opponent is not None
+        starts = np.array([not self._actions])
+        if starts[0]:
+            self._state = self.opponent.initial_state([seed])
+        frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
+        actions, self._state = self.opponent.predict(
+            frames[np.newaxis], self._state, starts, deterministic, mask[np.newaxis]
+        )
+        self._seen.append(seen)
+        self._masks.append(mask)
+        self._actions.append(actions[0])
+        return self._actions[-1]
+
+    def told(self, heads: Sequence[recording.HeadChoices], ticks: int) -> tuple[Sequence[Any], ...]:
+        """The `Moment`'s decisions, outlooks and rewards of this player, from the start to tick ``ticks``."""
+        nothing = [None] * (ticks + 1)
+        if self.opponent is None:
+            return nothing, nothing, nothing
+        rewards, actions, masks = [None, *self.rewards], np.stack(self._actions), np.stack(self._masks)
+        if self.model is None:
+            return [None, *_decisions(heads, actions, masks, nothing[1:])], nothing, rewards
+        observations = {key: np.stack([each[key] for each in self._seen]) for key in self._seen[0]}
+        drawn = head_probabilities(self.model.policy, observations, actions, masks)
+        values = state_values(self.model.policy, observations).tolist()
+        predictor = getattr(self.model, "outcome_predictor", None)
+        wins = nothing[1:] if predictor is None else predictor.predict(observations)["WIN"].tolist()
+        decisions = _decisions(heads, actions, masks, [_likely(heads, row) for row in drawn])
+        return [None, *decisions], [*map(recording.Outlook, values, wins), None], rewards
+
+
+def _model_of(player: OpponentLike) -> MaskablePPO | None:
+    if isinstance(player, BaseAlgorithm):
+        return player  # type: ignore[return-value]
+    return load(find_model(player)) if is_path(player) else None
+
+
+def _make_fighters(
+    players: Sequence[OpponentLike], models: Sequence[MaskablePPO | None], contract: Contract, game: Game
+) -> list[Fighter]:
+    """Both fighters; raises `ValueError` for names that nobody knows, and for models of another game."""
+    opponents = [make_opponent(player, contract, game) for player in players]
+    if opponents[0] is None:
+        raise ValueError("the world's bot can only sit in the second seat: let it be the opponent")
+    names = [_name_of(player, game) for player in players]
+    if names[0] == names[1]:
+        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+    fighters = []
+    for name, opponent, model in zip(names, opponents, models, strict=True):
+        kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
+        fighters.append(Fighter(recording.Player(name, kind, getattr(opponent, "content_hash", "")), opponent, model))
+    return fighters
+
+
+def _decisions(heads: Sequence[recording.HeadChoices], *columns: Any) -> list[recording.Decision]:
+    return [recording.decision_of(heads, chosen.tolist(), *rest) for chosen, *rest in zip(*columns, strict=True)]
+
+
+def _likely(heads: Sequence[recording.HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
+    shares = zip(heads, recording.per_head(probabilities.tolist(), heads), strict=True)
+    pairs = (zip(head.choices, own, strict=True) for head, own in shares)
+    return tuple({choice.id: each for choice, each in part if each >= NEXT_TO_NOTHING} for part in pairs)
+
+
+def _name_of(player: OpponentLike, game: Game) -> str:
+    if isinstance(player, BaseAlgorithm):
+        return type(player).__name__
+    name = opponent_name(player)
+    # rl-zoo3 calls the last model of every run like the game; its folder says more.
+    return Path(str(player)).absolute().parent.name if is_path(player) and name == game.name else name

@@ -44,97 +44,57 @@ class HeadChoices:
 
 @dataclass(frozen=True)
 class Player:
-    """Who fought.
+    """Who fought: a trained model, a scripted opponent, the world's own bot, or somebody on a server."""
 
-    Attributes:
-        name: unique in the fight.
-        kind: a trained model, a scripted opponent, the world's own bot, or somebody on a server.
-        content_hash: equal for equal policies; empty for others.
-    """
-
-    name: str
+    name: str  #: Unique in the fight.
     kind: Literal["model", "script", "bot", "agent"]
-    content_hash: str = ""
+    content_hash: str = ""  #: Equal for equal policies; empty for others.
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a fighter chose in one tick, and from what; heads are in the contract's order.
+    """What a fighter chose in one tick, and from what, by head in the contract's order; ``None`` if nobody knows."""
 
-    Attributes:
-        chosen: the position of the entry of each head.
-        open: of each head and entry, ``"1"`` where it was not masked: ``("110", …)``; ``None`` if nobody knows.
-        probabilities: what a model's choices were drawn from, by the ids of entries: those of a head given the choices
-            of the heads before it. Entries that are next to impossible are left out. ``None`` if nobody knows.
-    """
-
-    chosen: tuple[int, ...]
-    open: tuple[str, ...] | None = None
+    chosen: tuple[int, ...]  #: The position of the entry.
+    open: tuple[str, ...] | None = None  #: Of each entry, ``"1"`` where it was not masked: ``("110", …)``.
+    #: What a model drew from, by the ids of entries, given its choices before; without what is next to impossible.
     probabilities: tuple[Mapping[str, float], ...] | None = None
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """How a model saw its prospects.
+    """How a model saw its prospects."""
 
-    Attributes:
-        value: its critic's estimate, in the units of the rewards that it learned from.
-        win_probability: what its outcome predictor says, if it has one.
-    """
-
-    value: float
-    win_probability: float | None = None
+    value: float  #: Its critic's estimate, in the units of the rewards that it learned from.
+    win_probability: float | None = None  #: What its outcome predictor says, if it has one.
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One tick; the pairs are of the two seats.
+    """One tick; the pairs are of the two seats, with ``None`` where nobody knows."""
 
-    Attributes:
-        scene: what was to be seen after the tick, of the kind that the game's viewer makes; without what is in
-            ``decisions``.
-        decisions: what was chosen in this tick; ``None`` at the start, and where nobody knows.
-        outlooks: what models expected after this tick; ``None`` at the end, and for those that are no models.
-        rewards: of this tick, ``None`` at the start, and for those that are no agents.
-    """
-
-    scene: Any
-    decisions: tuple[Decision | None, Decision | None] = (None, None)
-    outlooks: tuple[Outlook | None, Outlook | None] = (None, None)
-    rewards: tuple[float | None, float | None] = (None, None)
+    scene: Any  #: What was to be seen after the tick, of the kind that the game's viewer makes.
+    decisions: tuple[Decision | None, Decision | None] = (None, None)  #: In this tick; ``None`` at the start.
+    outlooks: tuple[Outlook | None, Outlook | None] = (None, None)  #: Of models after this tick; ``None`` at the end.
+    rewards: tuple[float | None, float | None] = (None, None)  #: Of agents in this tick; ``None`` at the start.
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A fight.
+    """A fight."""
 
-    Attributes:
-        contract: name of the contract.
-        heads: its decisions.
-        players: the two seats.
-        outcomes: how it ended for each player: won, lost, tied, timeout, target_lost, desync or running.
-        moments: the start of the fight, then every tick.
-        seed: of the fight; ``None`` if nobody knows.
-        deterministic: the players took the most likely actions.
-        world: where it was fought: an address, ``"sim"``, or where it was recorded.
-        reset_params: how it started, in the world's own words.
-        build: the first player's, if the world tells.
-        versions: of the packages that were used.
-        game: what was played, ``module:object``, if that is not the contract's name.
-    """
-
-    contract: str
-    heads: tuple[HeadChoices, ...]
+    contract: str  #: Its name.
+    heads: tuple[HeadChoices, ...]  #: The contract's decisions.
     players: tuple[Player, Player]
-    outcomes: tuple[str, str]
-    moments: tuple[Moment, ...]
-    seed: int | None = None
-    deterministic: bool = False
-    world: str = "sim"
-    reset_params: Any = None
-    build: str | None = None
-    versions: Mapping[str, str] | None = None
-    game: str | None = None
+    outcomes: tuple[str, str]  #: For each player: won, lost, tied, timeout, target_lost, desync or running.
+    moments: tuple[Moment, ...]  #: The start of the fight, then every tick.
+    seed: int | None = None  #: Of the fight; ``None`` if nobody knows.
+    deterministic: bool = False  #: The players took the most likely actions.
+    world: str = "sim"  #: Where it was fought: an address, ``"sim"``, or where it was recorded.
+    reset_params: Any = None  #: How it started, in the world's own words.
+    build: str | None = None  #: The first player's, if the world tells.
+    versions: Mapping[str, str] | None = None  #: Of the packages that were used.
+    game: str | None = None  #: What was played, ``module:object``, if that is not the contract's name.
 
 
 def viewer_of(game: str | Game) -> Any:
@@ -239,8 +199,9 @@ def _told(fight: Any, world: str) -> Recording:
     for scene, *choices in fight.moments:
         one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    told = (fight.contract.name, heads, (first, second), fight.outcomes, tuple(moments))
-    return Recording(*told, world=world, reset_params=fight.reset_params)
+    players, reset_params = (first, second), fight.reset_params
+    name, outcomes = fight.contract.name, fight.outcomes
+    return Recording(name, heads, players, outcomes, tuple(moments), world=world, reset_params=reset_params)
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:

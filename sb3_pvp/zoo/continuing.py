@@ -13,8 +13,7 @@ from pathlib import Path
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.rollouts import trained_rollouts
-from sb3_pvp.callbacks.run_league import learner
+from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
 from sb3_pvp.selfplay.league import LEAGUE, SETTINGS

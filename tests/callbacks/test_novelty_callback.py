@@ -12,8 +12,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import NoveltyRewardCallback
+from sb3_pvp.callbacks.base import varying_features
 from sb3_pvp.callbacks.novelty import novelty
-from sb3_pvp.callbacks.rollouts import varying_features
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.normalization import FrameStatistics
@@ -108,6 +108,9 @@ def test_a_policy_without_statistics_is_refused() -> None:
         model.learn(64, callback=NoveltyRewardCallback(0.1))
 
 
-def test_a_bad_schedule_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="linaer"):
-        NoveltyRewardCallback({"type": "linaer"})
+@pytest.mark.parametrize(
+    ("scale", "message"), [({"type": "linaer"}, "linaer"), ("a", "scale must be a finite number, got 'a'")]
+)
+def test_a_bad_scale_is_refused_at_once(scale: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NoveltyRewardCallback(scale)

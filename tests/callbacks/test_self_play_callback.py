@@ -25,8 +25,16 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.opponent_plan import KINDS, OpponentOptions, Shares
-from sb3_pvp.callbacks.opponent_sources import PastPlayers, clean_name, player_of_opponent, target_names, told_apart
+from sb3_pvp.callbacks.opponent_plan import (
+    KINDS,
+    OpponentOptions,
+    PastPlayers,
+    Shares,
+    clean_name,
+    player_of_opponent,
+    target_names,
+    told_apart,
+)
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker

@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback, WinRateEvalCallback
-from sb3_pvp.callbacks.run_league import shared_league
+from sb3_pvp.callbacks.base import shared_league
 from sb3_pvp.callbacks.win_rate_eval import strongest
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.selfplay import MatchRecord, Player

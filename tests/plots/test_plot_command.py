@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from collections import OrderedDict
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from sb3_pvp.callbacks.plots import Curve, find_runs, group_runs, read_curve, summarize
+from sb3_pvp.callbacks.plots import Band, draw, find_runs, group_runs, read_curve, summarize
 from sb3_pvp.cli import main
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
@@ -31,6 +30,10 @@ def make_run(folder: Path, seed: int = 0, conf_file: str | None = None, gamma: f
         rows.append(f"{step},1,best,main@0,100,0.5,0.4,0.6")
     (folder / "win_rates.csv").write_text("\n".join(rows) + "\n")
     return folder
+
+
+def line(steps: list[float], values: Any) -> Band:
+    return Band(np.array(steps, float), *[np.array(values, float)] * 3)
 
 
 def run_plot(arguments: list[Any], capsys: pytest.CaptureFixture[str]) -> tuple[Any, str, str]:
@@ -69,16 +72,16 @@ def test_labels_can_be_given(tmp_path: Path) -> None:
 def test_every_metric(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     (run,) = find_runs([str(folder)])
-    assert read_curve(run, "win_rate", "best").values.tolist() == [0.5] * 5
+    assert read_curve(run, "win_rate", "best").center.tolist() == [0.5] * 5
     np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]])
-    assert read_curve(run, "eval_reward").values.tolist() == [1.5, 4.0]
+    assert read_curve(run, "eval_reward").center.tolist() == [1.5, 4.0]
     for row in range(2):
         times = [(7.0 + row, 1 + row), (1.0 + row, 3 + row)]
         lines = ['#{"t_start": 0, "env_id": "NhEnv"}', "r,l,t", *(f"{r},5,{t}" for r, t in times)]
         (folder / f"{row}.monitor.csv").write_text("\n".join(lines) + "\n")
     rewards, lengths = read_curve(run, "episode_reward"), read_curve(run, "episode_length")
-    assert rewards.steps.tolist() == [5, 10, 15, 20] and lengths.values.tolist() == [5] * 4
-    assert rewards.values.tolist() == [7, 7.5, pytest.approx(16 / 3), 4.5]
+    assert rewards.steps.tolist() == [5, 10, 15, 20] and lengths.center.tolist() == [5] * 4
+    assert rewards.center.tolist() == [7, 7.5, pytest.approx(16 / 3), 4.5]
 
     league, baseline = League(folder / "league", anchors={Player("baseline"): 1500}), Player("baseline")
     for step, outcomes in ((0, "lost lost won"), (100, "won won lost")):
@@ -93,7 +96,7 @@ def test_every_metric(tmp_path: Path) -> None:
     for metric in ("elo", "rating"):
         curve = read_curve(run, metric)
         assert curve.steps.tolist() == [0, 100]
-        assert curve.values[0] < 1500 and curve.values[0] < curve.values[1]
+        assert curve.center[0] < 1500 and curve.center[0] < curve.center[1]
 
 
 def test_a_line_for_each_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,31 +132,23 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert code == 2 and message in err and err.count("\n") == 1, arguments
 
 
-def test_several_seeds_without_scipy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
+def test_a_run_with_one_point_shows_it(tmp_path: Path) -> None:
+    def markers(points: int) -> int:
+        draw(tmp_path / "x.svg", {"run": line(list(range(points)), range(points))}, "title")
+        return (tmp_path / "x.svg").read_text().count('"fill: #1f77b4; stroke: #1f77b4"')
 
-    def no_scipy(name: str, *others: Any, **keywords: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return real(name, *others, **keywords)
-
-    folders = [make_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab")]
-    monkeypatch.setattr(builtins, "__import__", no_scipy)
-    code, _, err = run_plot(folders, capsys)
-    assert code == 2 and "sb3-pvp[plots]" in err
+    assert markers(1) and not markers(2)
 
 
 def test_runs_meet_where_all_of_them_have_been() -> None:
-    short = Curve(np.array([10.0, 20, 30]), np.array([1.0, 2, 3]))
-    long = Curve(np.array([0.0, 15, 50]), np.array([0.0, 1.5, 5]))
+    short = line([10, 20, 30], [1, 2, 3])
+    long = line([0, 15, 50], [0, 1.5, 5])
     band = summarize([short, long])
     assert band.steps.tolist() == [10, 15, 20, 30]
     assert band.center == pytest.approx([1, 1.5, 2, 3])
     assert (band.low == band.center).all() and (band.high == band.center).all()
     with pytest.raises(ValueError, match="no steps in common"):
-        summarize([short, Curve(np.array([40.0, 50]), np.zeros(2))])
+        summarize([short, line([40, 50], [0, 0])])
 
 
 def test_the_interval_covers_the_truth() -> None:
@@ -161,7 +156,7 @@ def test_the_interval_covers_the_truth() -> None:
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(100):
-        curves = [Curve(np.array([0.0]), rng.normal(0, 1, 1)) for _ in range(20)]
+        curves = [line([0], rng.normal(0, 1, 1)) for _ in range(20)]
         band = summarize(curves)
         covered += int(band.low[0] <= 0 <= band.high[0])
     assert 85 <= covered <= 100

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sb3_contrib import MaskablePPO
@@ -11,9 +13,8 @@ from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.matches.duels import Duels, Result
+from sb3_pvp.matches import rating
 from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
-from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
 from tests.rsps.living_world import LivingWorld
@@ -154,27 +155,19 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
 def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
     league: League, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, ended = Duels.step, []
+    play, ended = rating._play, []
 
-    def failing(duels: Duels) -> dict[int, Result]:
-        if len(ended) >= 3:
-            raise ConnectionError("the server is gone")
-        results = step(duels)
-        ended.extend(results)
-        return results
+    def failing(*given: Any) -> Iterator[tuple[int, MatchRecord]]:
+        for each in play(*given):
+            ended.append(each)
+            yield each
+            if len(ended) == 3:
+                raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(Duels, "step", failing)
+    monkeypatch.setattr(rating, "_play", failing)
     with pytest.raises(ConnectionError):
         play_matches(league, {(SCRIPTED, BOT): 8}, 0, SETTINGS)
-    assert 3 <= len(league.log) == len(ended) < 8
-
-
-@pytest.mark.parametrize("players", [("baseline", "scripted"), ("self", "scripted"), ("scripted", "self")])
-def test_who_cannot_have_a_seat(players: tuple[str, str]) -> None:
-    first, second = map(OpponentChoice, players)
-    duels = Duels(1, FightSettings())
-    with pytest.raises(ValueError, match="cannot fight"):
-        duels.begin([0], [(first, second)], [0])
+    assert len(league.log) == len(ended) == 3
 
 
 def test_matches_on_a_server(league: League) -> None:

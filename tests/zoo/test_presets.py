@@ -13,7 +13,7 @@ import yaml
 
 from sb3_pvp import zoo
 from sb3_pvp.games.osrs.rewards import RewardWeights
-from sb3_pvp.matches.evaluation_fights import EvaluationFights
+from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets import presets as hyperparams
 from sb3_pvp.schedules import parse_schedule
