@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, JobsFolder, tell
+from sb3_pvp.cli.usage import AsJson, JobsFolder, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Job, Jobs, Status
 
-jobs = typer.Typer(help="Run trainings and other commands in the background, and look after them.")
+jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
 #: Of the log of a job that has failed.
 LAST_LINES = 50
@@ -70,7 +70,8 @@ def start(
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
     """Show all jobs: those that run, and those that are over until they are cleaned up."""
     found = _jobs(folder).all()
-    tell({"jobs": [each.as_dict() for each in found]}, _table(found) if found else f"no jobs in {folder}", as_json)
+    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
+    tell({"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json)
 
 
 @jobs.command("logs")
@@ -135,9 +136,10 @@ def tensorboard(
     host: Annotated[str, typer.Option(help="0.0.0.0 lets everybody in the network look.")] = "127.0.0.1",
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """See to it that a TensorBoard shows this folder, and print where: one that runs is used, else one is started.
+    """Show a folder of logs in TensorBoard, in the background.
 
-    It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs stop tensorboard ends it.
+    One that shows it already is used, else one is started. It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs
+    stop tensorboard ends it.
     """
     from sb3_pvp.zoo.jobs import ensure_tensorboard
 
@@ -197,13 +199,6 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _table(found: Sequence[Status]) -> str:
-    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = (map(str.ljust, row[:-1], widths) for row in rows)
-    return "\n".join("  ".join([*cells, row[-1]]) for cells, row in zip(aligned, rows, strict=True))
 
 
 def _row(status: Status) -> list[str]:

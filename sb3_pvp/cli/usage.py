@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
@@ -56,6 +58,12 @@ def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
     typer.echo(json.dumps(figures) if as_json else text)
 
 
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned lines, the header first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
 def write(text: str, out: Path | None) -> None:
     """Writes a file, or prints the text if there is none."""
     from sb3_pvp.common.atomic_files import write_atomically
@@ -64,6 +72,27 @@ def write(text: str, out: Path | None) -> None:
         typer.echo(text, nl=False)
     else:
         write_atomically(out, text)
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Shows on a terminal how long something takes already, and how far it is: call what this gives as it advances."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), *([TaskProgressColumn()] if total else []))
+    console = Console(stderr=True)
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def with_or_without(flag: str, context: typer.Context) -> str:
+    """The command line that is running, with this flag, or without it if it has it."""
+    words = list(context.obj["arguments"])
+    return shlex.join(["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])])
 
 
 def use_one_thread() -> None:
@@ -82,7 +111,10 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
     try:
         if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
             sys.path.append(os.getcwd())
-        code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
+        app.rich_markup_mode = "rich" if sys.stdout.isatty() else None
+        arguments = sys.argv[1:] if arguments is None else arguments
+        given = {"prog_name": name, "standalone_mode": False, "obj": {"arguments": arguments}}
+        code = typer.main.get_command(app).main(arguments, **given)
     except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise
