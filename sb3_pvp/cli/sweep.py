@@ -24,13 +24,14 @@ Storage = Annotated[
     str, typer.Argument(help="A journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")
 ]
 StudyName = Annotated[str | None, typer.Option(help="Which study; not needed if there is only one.")]
-PresetName = Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")]
-SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a search space instead of the default one.")]
+PresetName = Annotated[str, typer.Option(help="A preset's name, or a YAML file in rl-zoo3's format.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="As a table instead.")]
+SearchSpace = Annotated[Path | None, typer.Option(help="A YAML file with a search space instead of the default one.")]
 
 
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
-    """Print the studies in a storage with their trials: how these ended, how good they are and how long they took."""
+    """Print the studies in a storage, and their trials."""
     import optuna
 
     from sb3_pvp.zoo.sweeps.report import overview, summary
@@ -59,7 +60,7 @@ def best(
     n_timesteps: NumTimesteps = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
+    """Write the best hyperparameters, for train -conf."""
     from sb3_pvp.zoo.sweeps.report import best_configuration, summary
 
     trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
@@ -76,7 +77,7 @@ def report(
     study_name: StudyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a table of all trials, pictures and the best configuration into a folder."""
+    """Write a table of all trials, pictures and the best hyperparameters into a folder."""
     from sb3_pvp.zoo.sweeps.report import counts, write_report
 
     study, (_, locks) = _study(storage, study_name), _open(storage)
@@ -89,8 +90,8 @@ def report(
 
 
 @sweep.command("space")
-def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, markdown: bool = False) -> None:
-    """Print what is varied for a preset, as a file for --search-space or, with --markdown, as a table."""
+def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, markdown: Markdown = False) -> None:
+    """Print what a search varies, as a file for --search-space."""
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
@@ -105,7 +106,10 @@ def wandb_config(
     search_space: SearchSpace = None,
     n_timesteps: NumTimesteps = None,
 ) -> None:
-    """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
+    """Print a sweep for `wandb sweep`.
+
+    Its agents train with --sample and --track.
+    """
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import wandb_configuration

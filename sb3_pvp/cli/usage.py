@@ -24,21 +24,25 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[
     str | None,
-    typer.Option("--game", help="What is played, a name or module:object; models and leagues tell.", metavar="GAME"),
+    typer.Option(
+        "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
+    ),
 ]
-JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")]
+JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.")]
 NumTimesteps = Annotated[
     int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
 ]
-Opponent = Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")]
+Opponent = Annotated[
+    str, typer.Option(help="Whom to fight: baseline, a script's name, a model's zip file or league:DIR.")
+]
 ResetParams = Annotated[
     str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
 ]
 OutFile = Annotated[
     Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights, and of their players.")]
-World = Annotated[str, typer.Option(help="Where to fight: sim, or another place that the game knows.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights and of their players.")]
+World = Annotated[str, typer.Option(help="Where to fight: sim, in this process, or the address of a server.")]
 
 #: For commands that take ``--game``: what it was called before is understood as well.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
