@@ -129,7 +129,10 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
     from sb3_pvp.selfplay import League
     from sb3_pvp.zoo.continuing import league_of
 
-    fights = {"game": getattr(model, "game", None), "reset_params": getattr(model, "reset_params", None)}
+    fights: dict[str, Any] = {
+        "game": getattr(model, "game", None),
+        "reset_params": getattr(model, "reset_params", None),
+    }
     if fights["reset_params"] is None and (folder := league_of(path)) is not None:
         with suppress(ValueError):
             fights = League.existing(folder).fights
@@ -188,7 +191,7 @@ def _frames_of(model: Any, frame_ages: Any, game: Game) -> Any:
     """Those that were asked for, or those that the model was trained with; not every model knows more than how many."""
     seen = getattr(model.observation_space, "spaces", {}).get("observation")
     known = frame_ages if frame_ages is not None else getattr(model, "frame_ages", None)
-    is_stacked = seen is not None and seen.shape[0] > 1 and seen.shape[1:] == (game.contract.num_observations,)
-    if known is None and is_stacked:
-        raise ValueError(f"the model sees {seen.shape[0]} frames: say which with --frame-ages, such as 0,2")
+    frames, *features = getattr(seen, "shape", None) or (1,)
+    if known is None and frames > 1 and features == [game.contract.num_observations]:
+        raise ValueError(f"the model sees {frames} frames: say which with --frame-ages, such as 0,2")
     return (0,) if known is None else known

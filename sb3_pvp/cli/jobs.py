@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, JobsFolder, table, tell
+from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def stop(
     """End a job, or all of this name, with everything it has started."""
     opened = _jobs(folder)
     running = [each.job for each in opened.find(job) if each.state == "running"]
-    opened.stop(running, grace)
+    with progress("stopping"):
+        opened.stop(running, grace)
     typer.echo("\n".join(f"job {each.id} ({each.name}) is stopped" for each in running) or "nothing runs")
 
 
@@ -144,7 +145,8 @@ def tensorboard(
     """
     from sb3_pvp.zoo.jobs import ensure_tensorboard
 
-    found = ensure_tensorboard(_jobs(folder), logdir, port, host)
+    with progress("starting"):
+        found = ensure_tensorboard(_jobs(folder), logdir, port, host)
     what = "is started" if found.is_new else "runs already"
     typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")
 

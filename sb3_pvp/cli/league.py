@@ -18,6 +18,7 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
+    progress,
     tell,
     use_one_thread,
     write,
@@ -99,7 +100,8 @@ def play(
     from sb3_pvp.selfplay import Payoff, Player
 
     pair = Player.parse(a), Player.parse(b)
-    records = play_matches(opened, {pair: fights}, seed, settings)
+    with progress(f"{fights} fights"):
+        records = play_matches(opened, {pair: fights}, seed, settings)
     print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
     figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
@@ -147,14 +149,15 @@ def rate(
     candidates = {*models, *present, *given, *map(Player.parse, player or [])}
     opened.anchors.update(given)  # the folder gets them when fights have shown that everything is right
     rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed)
-    for number, progress in enumerate(rounds):
-        if number == 0:
-            print_fights(opened, settings)
-        print_progress(progress, until)
+    with progress("fighting"):
+        for number, state in enumerate(rounds):
+            if number == 0:
+                print_fights(opened, settings)
+            print_progress(state, until)
     opened.add_anchors(given)
     opened.save_ratings()
     print_leaderboard(opened, as_json)
-    if max(progress.half_widths.values()) > until:
+    if max(state.half_widths.values()) > until:
         raise typer.Exit(1)
 
 
@@ -215,14 +218,14 @@ def print_fights(opened: League, settings: FightSettings) -> None:
     typer.echo(f"fights of {what}", err=True)
 
 
-def print_progress(progress: Progress, until: float) -> None:
+def print_progress(state: Progress, until: float) -> None:
     """One line on standard error."""
-    widths = progress.half_widths
+    widths = state.half_widths
     widest = max(widths, key=lambda player: widths[player])
     certain = sum(width <= until for width in widths.values())
-    beyond = f"; out of reach: {', '.join(map(str, progress.out_of_reach))}" if progress.out_of_reach else ""
+    beyond = f"; out of reach: {', '.join(map(str, state.out_of_reach))}" if state.out_of_reach else ""
     known = f"{certain} of {len(widths)} players within ±{until:g}, least certain {widest} ±{widths[widest]:.0f}"
-    typer.echo(f"{progress.num_fights} fights: {known}{beyond}", err=True)
+    typer.echo(f"{state.num_fights} fights: {known}{beyond}", err=True)
 
 
 def print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:

@@ -117,8 +117,8 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
             sys.path.append(os.getcwd())
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None
         arguments = sys.argv[1:] if arguments is None else arguments
-        given = {"prog_name": name, "standalone_mode": False, "obj": {"arguments": arguments}}
-        code = typer.main.get_command(app).main(arguments, **given)
+        command = typer.main.get_command(app)
+        code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
     except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sb3_pvp.cli import main
+from sb3_pvp.cli.usage import progress
 from sb3_pvp.presets.presets import find_preset
 from sb3_pvp.zoo.front_ends import COMMANDS
 from sb3_pvp.zoo.resume import running
@@ -111,6 +112,18 @@ def test_colour_on_a_terminal_only(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setenv("NO_COLOR", "1")
     assert run("jobs", "--help") == 0
     assert "\x1b[1;36m" not in capsys.readouterr().out
+
+
+def test_progress_on_a_terminal_only(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> str:
+        with progress("20 fights", 20) as advance:
+            advance(10)
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert shown() == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "20 fights" in (told := shown()) and "50%" in told
 
 
 def test_shells_complete(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sb3_contrib import MaskablePPO
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.cli import main
@@ -50,6 +51,13 @@ def test_the_fight_is_one_of_the_training(tmp_path: Path, capsys: pytest.Capture
     PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(tmp_path / "maxed.zip")
     _, told = run("record", str(tmp_path / "maxed"), "-o", str(tmp_path / "fight.json"), "--json", capsys=capsys)
     assert json.loads(told)["build"] == "MAXED"
+
+
+def test_policies_of_sb3_contrib_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    MaskablePPO("MultiInputPolicy", NhVecEnv(1), n_steps=2, batch_size=2).save(tmp_path / "stock.zip")
+    code, told = run("record", str(tmp_path / "stock.zip"), "-o", str(tmp_path / "fight.json"), capsys=capsys)
+    assert code == 0 and "does not tell how those of its training started" in told
+    assert load_fight(tmp_path / "fight.json").moments[1].decisions[0]
 
 
 def test_a_recording_of_the_wire_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
