@@ -67,17 +67,14 @@ def _described(preset: Preset) -> dict[str, Any]:
 
     comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text(), re.MULTILINE)
     words = " ".join(comment[1].replace("#", " ").split()) if comment else ""
-    return {
-        "name": preset.name,
-        "algo": ALGO,
-        "game": preset.env_id,
-        "purpose": words.partition(". ")[0].rstrip("."),
-    }
+    purpose = words.partition(". ")[0].rstrip(".")
+    return {"name": preset.name, "algo": ALGO, "game": preset.env_id, "purpose": purpose}
 
 
 def _looked_at(run: Run) -> dict[str, Any]:
     """What the folder of a run tells."""
     from sb3_pvp.callbacks.plots import read_curve
+    from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
 
     config = min(run.folder.glob("*/config.yml"))
@@ -102,5 +99,6 @@ def _looked_at(run: Run) -> dict[str, Any]:
             curve = read_curve(run, metric)
             evaluation = {"metric": metric, "value": float(curve.values[-1]), "steps": int(curve.steps[-1])}
     begun = datetime.fromtimestamp(config.stat().st_mtime).isoformat(timespec="minutes")
-    known = {"run": str(run.folder), "game": env, "preset": run.label, "seed": run.seed, "steps": steps}
-    return {**known, "n_timesteps": n_timesteps, "begun": begun, "evaluation": evaluation, "state": state}
+    preset, found = run.label.removeprefix(f"{ALGO}, "), {"evaluation": evaluation, "state": state}
+    told = {"run": str(run.folder), "game": env, "preset": preset, "seed": run.seed, "steps": steps}
+    return {**told, "n_timesteps": n_timesteps, "begun": begun, **found}
