@@ -76,7 +76,8 @@ def evaluate(
     told = {"opponent": opponent, "deterministic": not stochastic, **fought, **score.as_dict()}
     told["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     modes = ("with the most likely actions", "with sampled actions")
-    start = f"fights of {fought.get('game')} with {json.dumps(fought.get('start'))}{unsure}, {modes[stochastic]}"
+    params = json.dumps(fought.get("start"), default=str)
+    start = f"fights of {fought.get('game')} with {params}{unsure}, {modes[stochastic]}"
     other = f"{modes[not stochastic]}: {with_or_without('--stochastic', context)}"
     text = [f"{model} against {opponent}: {score}", start, *_bars(score), other]
     tell(told, "\n".join(text), as_json)

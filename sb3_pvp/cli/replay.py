@@ -81,7 +81,7 @@ def record(
     build = f" of the build {fight.build}" if fight.build else ""
     lines = (
         f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
-        f"a fight of {figures['game']}{build} with {json.dumps(params)}{unsure}, {modes[deterministic]}",
+        f"a fight of {figures['game']}{build} with {json.dumps(params, default=str)}{unsure}, {modes[deterministic]}",
         f"{modes[not deterministic]}: {with_or_without('--deterministic', context)}",
         f"see it with: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
     )
