@@ -7,7 +7,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .PHONY: train test test-slow lint type format bench docs
 
 train: $(READY)  ## Train a first fighter, and show how often it won before and wins now.
-	$(BIN)/sb3-pvp first-fighter
+	$(BIN)/sb3-pvp quickstart
 
 test: $(READY)  ## All tests but the slow ones.
 	$(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 4 --dist loadfile

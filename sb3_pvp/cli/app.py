@@ -9,17 +9,20 @@ import typer
 from typer.core import TyperGroup
 
 from sb3_pvp.cli.evaluate import evaluate
-from sb3_pvp.cli.first_fighter import first_fighter
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.plot import plot
+from sb3_pvp.cli.quickstart import quickstart
 from sb3_pvp.cli.replay import record, replay
+from sb3_pvp.cli.runs import presets, runs
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import OWN_COMMANDS
 
 _GROUP = "sb3_pvp.commands"
+#: For commands whose arguments another parser reads, ``--help`` among them.
+_AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 class _Commands(TyperGroup):
@@ -35,29 +38,46 @@ class _Commands(TyperGroup):
 
     def get_command(self, context: Any, name: str) -> Any:
         if name in self._of_games and name not in self.commands:
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             alone.command(name)(self._of_games[name].load())
             self.commands[name] = typer.main.get_command(alone)
         return super().get_command(context, name)
 
 
 app = typer.Typer(
-    cls=_Commands, add_completion=False, help="Train, rate and serve self-play fighters.", rich_markup_mode=None
+    cls=_Commands,
+    help="Train, rate and serve self-play fighters. The first thing to try is: sb3-pvp quickstart",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _zoo(context: typer.Context) -> None:
+    from sb3_pvp.zoo.front_ends import COMMANDS
+
+    COMMANDS[str(context.info_name)](context.args)
+
+
+_TRAIN = "Train a fighter, with the options of rl-zoo3."
+_ENJOY = "Watch a trained fighter, with the options of rl-zoo3."
+app.command()(quickstart)
+app.command("train", help=_TRAIN, context_settings=_AS_THEY_ARE)(_zoo)
+app.command("enjoy", help=_ENJOY, context_settings=_AS_THEY_ARE)(_zoo)
+app.command()(presets)
+app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)
-app.command(context_settings=OLDER_NAMES)(record)
-app.command()(first_fighter)
 app.command()(plot)
+app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)
 app.command()(tensorboard)
-for _name, _group in (("jobs", jobs), ("league", league), ("sweep", sweep)):
+app.command("first-fighter", hidden=True)(quickstart)  # what quickstart was called before
+for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)
 
 
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
 ) -> None:
     if show_version:
         typer.echo(f"sb3-pvp {version('sb3-pvp')}")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, JobsFolder, tell
+from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Job, Jobs, Status
 
-jobs = typer.Typer(help="Run trainings and other commands in the background, and look after them.")
+jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
 #: Of the log of a job that has failed.
 LAST_LINES = 50
@@ -37,16 +37,17 @@ _COMMAND_LAST = {"allow_interspersed_args": False}
 
 @jobs.command("start", context_settings=_COMMAND_LAST)
 def start(
-    command: Annotated[list[str], typer.Argument(help="What to run; best behind --.", metavar="-- COMMAND...")],
-    name: Annotated[str | None, typer.Option(help="Default: the preset's name, else the program's.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it ends, with its exit code; Ctrl-C stops it.")] = False,
+    command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="-- COMMAND...")],
+    name: Annotated[str | None, typer.Option(help="What it is called; else as its preset, or its program.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and exit code; Ctrl-C stops it.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Show its log until it ends; Ctrl-C leaves it running.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Wait 15 s to see whether it fails at once.")] = False,
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """Start a command in the background; it goes on when the terminal is closed.
+    """Start a command in the background.
 
-    COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset, or any program with its arguments.
+    It goes on when the terminal is closed. COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset,
+    or any program with its arguments.
     """
     opened = _jobs(folder)
     if command[0] in _ZOO_COMMANDS:
@@ -68,9 +69,10 @@ def start(
 
 @jobs.command("list")
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
-    """Show all jobs: those that run, and those that are over until they are cleaned up."""
+    """Show all jobs, also those that are over until they are cleaned up."""
     found = _jobs(folder).all()
-    tell({"jobs": [each.as_dict() for each in found]}, _table(found) if found else f"no jobs in {folder}", as_json)
+    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
+    tell({"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json)
 
 
 @jobs.command("logs")
@@ -80,7 +82,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = LAST_LINES,
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """Show the end of a job's log; of several jobs with this name, that of the newest."""
+    """Show the end of a job's log, of several with its name the newest."""
     from sb3_pvp.zoo.jobs.logs import last_lines
 
     opened = _jobs(folder)
@@ -102,21 +104,22 @@ def stop(
     grace: Annotated[float, typer.Option(min=0, help="Seconds that it has to end on its own.")] = 5.0,
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """End a job with everything it has started; if several have this name, all of them."""
+    """End a job, or all of this name, with everything it has started."""
     opened = _jobs(folder)
     running = [each.job for each in opened.find(job) if each.state == "running"]
-    opened.stop(running, grace)
+    with progress("stopping"):
+        opened.stop(running, grace)
     typer.echo("\n".join(f"job {each.id} ({each.name}) is stopped" for each in running) or "nothing runs")
 
 
 @jobs.command("cleanup")
 def cleanup(
     job: Annotated[
-        str | None, typer.Argument(help="Stop these, and forget them; all: every job.", metavar="[NAME|ID]")
+        str | None, typer.Argument(help="Stop and forget this one instead; all: every job.", metavar="[NAME|ID]")
     ] = None,
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """Forget jobs that are over, with their logs; with NAME or ID, end those jobs first."""
+    """Forget jobs that are over, and remove their logs."""
     opened = _jobs(folder)
     if job is None:
         gone = [each.job for each in opened.all() if each.state != "running"]
@@ -135,13 +138,15 @@ def tensorboard(
     host: Annotated[str, typer.Option(help="0.0.0.0 lets everybody in the network look.")] = "127.0.0.1",
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """See to it that a TensorBoard shows this folder, and print where: one that runs is used, else one is started.
+    """Show a folder of logs in TensorBoard, in the background.
 
-    It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs stop tensorboard ends it.
+    One that shows it already is used, else one is started. It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs
+    stop tensorboard ends it.
     """
     from sb3_pvp.zoo.jobs import ensure_tensorboard
 
-    found = ensure_tensorboard(_jobs(folder), logdir, port, host)
+    with progress("starting"):
+        found = ensure_tensorboard(_jobs(folder), logdir, port, host)
     what = "is started" if found.is_new else "runs already"
     typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")
 
@@ -197,13 +202,6 @@ def _interrupted_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _table(found: Sequence[Status]) -> str:
-    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = (map(str.ljust, row[:-1], widths) for row in rows)
-    return "\n".join("  ".join([*cells, row[-1]]) for cells, row in zip(aligned, rows, strict=True))
 
 
 def _row(status: Status) -> list[str]:

@@ -18,6 +18,7 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
+    progress,
     tell,
     use_one_thread,
     write,
@@ -34,18 +35,26 @@ if TYPE_CHECKING:
 league = typer.Typer(help="Look at a league of self-play, and rate its players.")
 
 Folder = Annotated[Path, typer.Argument(help="The league's folder, or that of its run.", metavar="DIR")]
-Rollouts = Annotated[bool, typer.Option("--rollouts", help="With the learner's single roll-outs between snapshots.")]
+Rollouts = Annotated[
+    bool, typer.Option("--rollouts", help="Also the learner between its snapshots, a line for each rollout.")
+]
 
 
 @league.command("show")
 def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) -> None:
-    """Print the leaderboard, the strongest first: Bradley-Terry rating with its 95 % interval, Elo and OpenSkill."""
+    """Print who is how strong, the strongest first.
+
+    Everybody has a Bradley-Terry rating with its 95 % interval, and one of Elo and OpenSkill.
+    """
     print_leaderboard(open_league(folder), as_json, rollouts)
 
 
 @league.command("recompute")
 def recompute(folder: Folder, as_json: AsJson = False) -> None:
-    """Compute all ratings from the match log alone, and keep them; tell whether they were kept right so far."""
+    """Compute all ratings anew, from the match log.
+
+    They are kept, and it is told whether those that were kept before are the same.
+    """
     from sb3_pvp.selfplay.league import IDENTICAL, VERDICTS
 
     opened = open_league(folder)
@@ -80,9 +89,10 @@ def play(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let two players fight, which the match log keeps: models in the league, scripted opponents or the baseline.
+    """Let two players fight: models in the league, scripts or the baseline.
 
-    What is fought, and how it starts, is as in the league's training if nothing else is said.
+    The matches are added to the league's log. The game, and how fights start, is as in the league's training if
+    nothing else is said.
     """
     opened = open_league(folder)
     settings = settings_of(opened, world, game, reset_params)
@@ -90,7 +100,8 @@ def play(
     from sb3_pvp.selfplay import Payoff, Player
 
     pair = Player.parse(a), Player.parse(b)
-    records = play_matches(opened, {pair: fights}, seed, settings)
+    with progress(f"{fights} fights"):
+        records = play_matches(opened, {pair: fights}, seed, settings)
     print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
     figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
@@ -101,15 +112,15 @@ def play(
 @league.command("rate", context_settings=OLDER_NAMES)
 def rate(
     folder: Folder,
-    until: Annotated[float, typer.Option(min=1, help="Elo points to either side that 95 % intervals may have.")],
+    until: Annotated[float, typer.Option(min=1, help="How certain: half the width of 95 % intervals, in Elo points.")],
     anchor: Annotated[
-        list[str] | None, typer.Option(help="A rating that is given, such as baseline=1500; the league keeps it.")
+        list[str] | None, typer.Option(help="A rating that stays as it is, such as baseline=1500; the league keeps it.")
     ] = None,
     player: Annotated[
-        list[str] | None, typer.Option(help="A bot or scripted opponent that takes part besides models and anchors.")
+        list[str] | None, typer.Option(help="A bot or script that takes part besides models and anchors.")
     ] = None,
     max_players: Annotated[
-        int | None, typer.Option(min=1, help="So many models at most take part, evenly spread over their steps.")
+        int | None, typer.Option(min=1, help="How many models take part at most, evenly spread over the training.")
     ] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Fights between two looks at the ratings.")] = 256,
     max_fights: Annotated[
@@ -121,9 +132,10 @@ def rate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let the players fight whose matches tell most, until all ratings are known well enough (exit code 1: not yet).
+    """Let players fight until their ratings are certain.
 
-    What is fought, and how it starts, is as in the league's training if nothing else is said.
+    Those fight whose matches tell most. The exit code is 1 if --max-fights were not enough. The game, and how fights
+    start, is as in the league's training if nothing else is said.
     """
     given, opened = parse_anchors(anchor or []), open_league(folder)
     settings = settings_of(opened, world, game, reset_params)
@@ -137,14 +149,15 @@ def rate(
     candidates = {*models, *present, *given, *map(Player.parse, player or [])}
     opened.anchors.update(given)  # the folder gets them when fights have shown that everything is right
     rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed)
-    for number, progress in enumerate(rounds):
-        if number == 0:
-            print_fights(opened, settings)
-        print_progress(progress, until)
+    with progress("fighting"):
+        for number, state in enumerate(rounds):
+            if number == 0:
+                print_fights(opened, settings)
+            print_progress(state, until)
     opened.add_anchors(given)
     opened.save_ratings()
     print_leaderboard(opened, as_json)
-    if max(progress.half_widths.values()) > until:
+    if max(state.half_widths.values()) > until:
         raise typer.Exit(1)
 
 
@@ -205,14 +218,14 @@ def print_fights(opened: League, settings: FightSettings) -> None:
     typer.echo(f"fights of {what}", err=True)
 
 
-def print_progress(progress: Progress, until: float) -> None:
+def print_progress(state: Progress, until: float) -> None:
     """One line on standard error."""
-    widths = progress.half_widths
+    widths = state.half_widths
     widest = max(widths, key=lambda player: widths[player])
     certain = sum(width <= until for width in widths.values())
-    beyond = f"; out of reach: {', '.join(map(str, progress.out_of_reach))}" if progress.out_of_reach else ""
+    beyond = f"; out of reach: {', '.join(map(str, state.out_of_reach))}" if state.out_of_reach else ""
     known = f"{certain} of {len(widths)} players within ±{until:g}, least certain {widest} ±{widths[widest]:.0f}"
-    typer.echo(f"{progress.num_fights} fights: {known}{beyond}", err=True)
+    typer.echo(f"{state.num_fights} fights: {known}{beyond}", err=True)
 
 
 def print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:

@@ -13,7 +13,7 @@ from sb3_pvp.common.names import require_known
 if TYPE_CHECKING:
     from sb3_pvp.callbacks.plots import Band
 
-SOURCES = "Folders of runs, or folders that hold runs, such as logs/maskable_ppo; LABEL=FOLDER gives a name."
+SOURCES = "Folders of runs, or folders with runs in them, such as logs/maskable_ppo; LABEL=FOLDER names its line."
 METRIC = (
     "win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with --opponent, else the "
     "first of these that all runs have recorded."
@@ -24,7 +24,8 @@ def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
     metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
     opponent: Annotated[
-        list[str] | None, typer.Option(help="Of win rates, as win_rates.csv calls it; several: a line for each.")
+        list[str] | None,
+        typer.Option(help="Against whom win rates are, a name in win_rates.csv. Several times: a line each."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"
@@ -33,8 +34,8 @@ def plot(
 ) -> None:
     """Draw learning curves of training runs.
 
-    Runs of the same label and hyperparameters are different seeds of one line: their interquartile mean with a 95 %
-    interval, bootstrapped over runs. A single run has its own interval.
+    Runs of the same label and hyperparameters make one line, their interquartile mean, with a 95 % interval that is
+    bootstrapped over them. A single run has its own interval.
     """
     from matplotlib.backend_bases import FigureCanvasBase
 

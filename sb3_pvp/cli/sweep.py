@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, tell, write
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, progress, table, tell, write
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -19,27 +18,36 @@ if TYPE_CHECKING:
     from sb3_pvp.zoo.sweeps.space import Space
     from sb3_pvp.zoo.sweeps.storage import Locks
 
-sweep = typer.Typer(help="Look at what `train -optimize` has found, and at what it varies.")
+sweep = typer.Typer(help="Look at the searches of train -optimize.")
 
 Storage = Annotated[
     str, typer.Argument(help="A journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")
 ]
 StudyName = Annotated[str | None, typer.Option(help="Which study; not needed if there is only one.")]
-PresetName = Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")]
-SearchSpace = Annotated[Path | None, typer.Option(help="A yaml file with a search space instead of the default one.")]
+PresetName = Annotated[str, typer.Option(help="A preset's name, or a YAML file in rl-zoo3's format.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="As a table instead.")]
+SearchSpace = Annotated[Path | None, typer.Option(help="A YAML file with a search space instead of the default one.")]
 
 
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
-    """Print the studies in a storage, how many trials they have and how good the best one is."""
-    from sb3_pvp.zoo.sweeps.report import overview
+    """Print the studies in a storage, and their trials."""
+    import optuna
 
-    studies = overview(*_open(storage))
-    lines = []
+    from sb3_pvp.zoo.sweeps.report import overview, summary
+
+    opened, locks = _open(storage)
+    studies, lines = overview(opened, locks), []
     for study in studies:
         states = ", ".join(f"{count} {state}" for state, count in study["trials"].items() if count) or "no trials"
         best = "" if study["best"] is None else f"; best: trial {study['best']['trial']}, {study['best']['value']:.4f}"
-        lines.append(f"{study['name']}: {states}{best}")
+        trials = optuna.load_study(study_name=study["name"], storage=opened).get_trials(deepcopy=False)
+        study["all"] = [{**summary(trial), "state": trial.state.name.lower()} for trial in trials]
+        rows = [["trial", "state", "value", "took"]]
+        for trial in trials:
+            value = "" if trial.value is None else f"{trial.value:.4f}"
+            rows.append([str(trial.number), trial.state.name.lower(), value, str(trial.duration or "").split(".")[0]])
+        lines += [f"{study['name']}: {states}{best}", *(table(rows).splitlines() if trials else [])]
     tell({"studies": studies}, "\n".join(lines), as_json)
 
 
@@ -52,14 +60,14 @@ def best(
     n_timesteps: NumTimesteps = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the configuration of the best trial, all of it, as yaml that `train -conf` reads."""
+    """Write the best hyperparameters, for train -conf."""
     from sb3_pvp.zoo.sweeps.report import best_configuration, summary
 
     trial, text = best_configuration(_study(storage, study_name), trial_id, n_timesteps)
-    if out is not None or not as_json:
+    if out is not None:
         write(text, out)
-    if as_json:
-        typer.echo(json.dumps(summary(trial)))
+        text = f"{out}: {text.splitlines()[0].lstrip('# ')}"
+    tell(summary(trial), text.rstrip("\n"), as_json)
 
 
 @sweep.command("report")
@@ -67,18 +75,23 @@ def report(
     storage: Storage,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the files.", file_okay=False)],
     study_name: StudyName = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a table of all trials, pictures and the best configuration."""
-    from sb3_pvp.zoo.sweeps.report import write_report
+    """Write a table of all trials, pictures and the best hyperparameters into a folder."""
+    from sb3_pvp.zoo.sweeps.report import counts, write_report
 
-    missing = write_report(_study(storage, study_name), out)
-    for reason in missing:
-        typer.echo(f"without {reason}")
+    study, (_, locks) = _study(storage, study_name), _open(storage)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*")}
+    with progress("drawing"):
+        missing = write_report(study, out)
+    files = [str(path) for path in sorted(out.glob("*")) if path.stat().st_mtime_ns != before.get(path)]
+    figures = {"study": study.study_name, "trials": counts(study, locks), "files": files, "missing": missing}
+    tell(figures, "\n".join([*files, *(f"without {reason}" for reason in missing)]), as_json)
 
 
 @sweep.command("space")
-def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, markdown: bool = False) -> None:
-    """Print what is varied for a preset, as a file for --search-space or, with --markdown, as a table."""
+def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, markdown: Markdown = False) -> None:
+    """Print what a search varies, as a file for --search-space."""
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
@@ -93,7 +106,10 @@ def wandb_config(
     search_space: SearchSpace = None,
     n_timesteps: NumTimesteps = None,
 ) -> None:
-    """Print the configuration of a sweep for `wandb sweep`, whose agents train with --sample and --track."""
+    """Print a sweep for `wandb sweep`.
+
+    Its agents train with --sample and --track.
+    """
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import wandb_configuration

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
@@ -22,21 +24,25 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[
     str | None,
-    typer.Option("--game", help="What is played, a name or module:object; models and leagues tell.", metavar="GAME"),
+    typer.Option(
+        "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
+    ),
 ]
-JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Where jobs are kept.")]
+JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.")]
 NumTimesteps = Annotated[
     int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
 ]
-Opponent = Annotated[str, typer.Option(help="Whom to fight: a name, or a model's zip file.")]
+Opponent = Annotated[
+    str, typer.Option(help="Whom to fight: baseline, a script's name, a model's zip file or league:DIR.")
+]
 ResetParams = Annotated[
     str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
 ]
 OutFile = Annotated[
     Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights, and of their players.")]
-World = Annotated[str, typer.Option(help="Where to fight: sim, or another place that the game knows.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights and of their players.")]
+World = Annotated[str, typer.Option(help="Where to fight: sim, in this process, or the address of a server.")]
 
 #: For commands that take ``--game``: what it was called before is understood as well.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
@@ -56,6 +62,12 @@ def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
     typer.echo(json.dumps(figures) if as_json else text)
 
 
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned lines, the header first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
 def write(text: str, out: Path | None) -> None:
     """Writes a file, or prints the text if there is none."""
     from sb3_pvp.common.atomic_files import write_atomically
@@ -64,6 +76,27 @@ def write(text: str, out: Path | None) -> None:
         typer.echo(text, nl=False)
     else:
         write_atomically(out, text)
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Shows on a terminal how long something takes already, and how far it is: call what this gives as it advances."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), *([TaskProgressColumn()] if total else []))
+    console = Console(stderr=True)
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def with_or_without(flag: str, context: typer.Context) -> str:
+    """The command line that is running, with this flag, or without it if it has it."""
+    words = list(context.obj["arguments"])
+    return shlex.join(["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])])
 
 
 def use_one_thread() -> None:
@@ -82,7 +115,10 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
     try:
         if os.getcwd() not in sys.path:  # console scripts lack it, and games may be there; last, to hide no package
             sys.path.append(os.getcwd())
-        code = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
+        app.rich_markup_mode = "rich" if sys.stdout.isatty() else None
+        arguments = sys.argv[1:] if arguments is None else arguments
+        command = typer.main.get_command(app)
+        code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
     except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise

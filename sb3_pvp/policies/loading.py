@@ -7,10 +7,12 @@ from zipfile import is_zipfile
 
 import torch
 from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.game import Game, find_game, game_names
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.autoregressive import AUTO, find_contract
+from sb3_pvp.policies.features import NormalizedFeatures
 
 # What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
 # global random generators back to where they were when that fighter's training began.
@@ -26,8 +28,9 @@ _TRAINING_ONLY = {
 def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
     """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
 
-    The global random generators are left alone. Loading unpickles: only load files that you trust. Raises
-    ``FileNotFoundError``, or ``ValueError`` if the file is no model of this package.
+    A policy of sb3_contrib is not told masks by observations: pass them to ``predict``. The global random generators
+    are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError``
+    if the file is no model of MaskablePPO.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no model file {path}")
@@ -38,8 +41,8 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
             model = MaskablePPO.load(path, device=device, custom_objects=_TRAINING_ONLY)
     except Exception as error:  # whatever unpickling a foreign file runs into
         raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
-    if not type(model.policy).__module__.startswith("sb3_pvp."):
-        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of sb3_pvp")
+    if not isinstance(model.policy, MaskableActorCriticPolicy):
+        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of MaskablePPO")
     return model
 
 
@@ -48,9 +51,10 @@ def game_of(model: BaseAlgorithm) -> Game:
 
     Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
     """
-    name, policy = getattr(model, "game", None), model.policy
-    if name is None and isinstance(policy, AutoregressivePolicy):
-        contract = policy.contract or find_contract(AUTO, policy.head_sizes, policy.features)
+    name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
+    if name is None:
+        heads = getattr(model.policy, "head_sizes", tuple(getattr(model.action_space, "nvec", ())))
+        contract = contract or find_contract(AUTO, heads, NormalizedFeatures(model.observation_space))
         name = None if contract is None else contract.name
     if name is None:
         raise ValueError("the model does not tell which game it plays: say it with --game module:object")

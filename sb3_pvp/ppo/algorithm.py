@@ -87,6 +87,8 @@ class PvpPPO(ResumablePPO):
         self.frame_ages: tuple[int, ...] | None = None
         #: What is played, as `sb3_pvp.game.find_game` takes it, if the environments tell; persisted.
         self.game: str | None = None
+        #: How fights start there, the game's reset parameters, if the environments tell; persisted.
+        self.reset_params: dict[str, Any] | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
         if _init_setup_model:  # what is loaded has the rules that it was trained with
@@ -102,7 +104,7 @@ class PvpPPO(ResumablePPO):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
         if self.env is not None and self.env.has_attr("kind_of_fights"):
             fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
-            self.game = fights and fights["game"]
+            self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
 
     def _take_contract(self) -> None:
         """Gives the policy the rules of what is played, unless it finds them by itself, in any process."""

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from sb3_contrib import MaskablePPO
 
+from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.game import Outcome, WorldError
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches.evaluation import Score, evaluate_model, wilson_interval
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.selfplay import League, Player
 from tests.rsps.served import logged_in, world_server
 
 
@@ -77,6 +79,58 @@ def test_the_model_knows_its_game(model: Path, dharok_model: Path, capsys: pytes
     assert "accountBuild" in refusal(dharok_model, "--build", "MED", capsys=capsys)
 
 
+MIX = {"randomizeBuild": True, "randomBuildOptions": ["MED", "ZERKER"], "randomizeGear": True}
+
+
+@pytest.fixture(scope="module")
+def trained_on_a_mix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "mixed.zip"
+    PvpPPO(AutoregressivePolicy, NhVecEnv(1, reset_params=MIX), n_steps=2, batch_size=2, seed=0).save(path)
+    return path
+
+
+def test_fights_are_those_of_the_training(trained_on_a_mix: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = trained_on_a_mix
+    result = evaluate(path, "--episodes", "12", capsys=capsys)
+    assert result["start"] == MIX and list(result["groups"]) == ["MED", "ZERKER"]
+    assert list(evaluate(path, "--build", "PURE", capsys=capsys)["groups"]) == ["PURE"]
+    asked = evaluate(path, "--reset-params", '{"accountBuild": "MAXED"}', capsys=capsys)
+    assert list(asked["groups"]) == ["MAXED"] and asked["start"] == {"accountBuild": "MAXED"}
+    assert evaluate(path, "--reset-params", "{}", capsys=capsys)["start"] == {}
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(path), "--episodes", "12"])
+    first, start, med, zerker, other = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{path} against baseline: win rate ")
+    assert start == f"fights of NhEnv with {json.dumps(MIX)}, with the most likely actions"
+    assert med.split()[0] == "MED" and zerker.split()[0] == "ZERKER" and "% of " in med
+    assert other == f"with sampled actions: sb3-pvp evaluate {path} --episodes 12 --stochastic"
+
+
+def test_a_model_that_does_not_tell_fights_as_its_league(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    league = League(tmp_path / "league")
+    league.save()
+    league.set_fights("NhEnv", MIX)
+    path = league.add(Player("main", 0), MaskablePPO.load(model).save)
+    assert evaluate(path, capsys=capsys)["start"] == MIX
+    PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
+    assert evaluate(path, capsys=capsys)["start"] == {}  # which it tells itself
+
+
+def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "stock.zip"
+    MaskablePPO("MultiInputPolicy", NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
+    assert load(path).num_timesteps == 0
+    result = evaluate(path, "--stochastic", capsys=capsys)
+    assert result["game"] == "NhEnv" and result["episodes"] == 6 and result["broken"] == 0
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(path), "--episodes", "2", "--stochastic"])
+    told = capsys.readouterr().out
+    assert "does not tell how those of its training started" in told
+    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in told
+
+
 def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with world_server(SimWorld) as port:
         result = evaluate(model, "--world", f"rsps://127.0.0.1:{port}", capsys=capsys)
@@ -130,7 +184,7 @@ def test_other_arguments_of_the_environment(
     assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
     given: list[Any] = []
     score_model = "sb3_pvp.cli.evaluate.score_model"
-    monkeypatch.setattr(score_model, lambda *_, **arguments: given.append(arguments) or (Score(), {}))
+    monkeypatch.setattr(score_model, lambda *_, **arguments: given.append(arguments) or (Score(), {}, ""))
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
     evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)
     assert given[0] == given[1]

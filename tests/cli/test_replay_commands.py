@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from sb3_contrib import MaskablePPO
 
+from sb3_pvp import PvpPPO
 from sb3_pvp.cli import main
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.replay import load_fight
 from tests.envs.opponent_models import random_model, saved
 
@@ -27,9 +32,32 @@ def test_a_fight_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureFix
     recording = load_fight(fight)
     assert code == 0 and f"mine against noop: {recording.outcomes[0]} after {len(recording.moments) - 1} ticks" in told
     assert (recording.seed, recording.build) == (4, "ZERKER")
+    assert "with sampled actions" in told and "with the most likely actions: sb3-pvp record" in told
+    code, told = run("record", model, *options, "--json", capsys=capsys)
+    figures = json.loads(told)
+    assert (figures["players"], figures["build"], figures["start"]) == (
+        ["mine", "noop"],
+        "ZERKER",
+        {"accountBuild": "ZERKER"},
+    )
+    assert (figures["outcome"], figures["ticks"]) == (recording.outcomes[0], len(recording.moments) - 1)
     code, told = run("replay", str(fight), capsys=capsys)
     assert code == 0 and f"open {tmp_path / 'fight.html'} in a browser" in told
     assert "mine against noop" in (tmp_path / "fight.html").read_text()
+
+
+def test_the_fight_is_one_of_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = NhVecEnv(1, reset_params={"accountBuild": "MAXED"})
+    PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(tmp_path / "maxed.zip")
+    _, told = run("record", str(tmp_path / "maxed"), "-o", str(tmp_path / "fight.json"), "--json", capsys=capsys)
+    assert json.loads(told)["build"] == "MAXED"
+
+
+def test_policies_of_sb3_contrib_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    MaskablePPO("MultiInputPolicy", NhVecEnv(1), n_steps=2, batch_size=2).save(tmp_path / "stock.zip")
+    code, told = run("record", str(tmp_path / "stock.zip"), "-o", str(tmp_path / "fight.json"), capsys=capsys)
+    assert code == 0 and "does not tell how those of its training started" in told
+    assert load_fight(tmp_path / "fight.json").moments[1].decisions[0]
 
 
 def test_a_recording_of_the_wire_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

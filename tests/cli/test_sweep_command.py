@@ -49,12 +49,15 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_studies_are_listed(storage: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", storage) == 0
-    line = capsys.readouterr().out
-    assert line.startswith("study: 7 complete, 1 pruned; best: trial ")
+    first, header, *trials = capsys.readouterr().out.splitlines()
+    assert first.startswith("study: 7 complete, 1 pruned; best: trial ")
+    assert header.split() == ["trial", "state", "value", "took"]
+    assert [trial.split()[:2] for trial in trials][:2] == [["0", "complete"], ["1", "pruned"]] and len(trials) == 8
     assert run("list", storage, "--json") == 0
     (study,) = json.loads(capsys.readouterr().out)["studies"]
     assert study["trials"] == {"running": 0, "complete": 7, "pruned": 1, "fail": 0, "waiting": 0, "abandoned": 0}
     assert study["best"]["value"] == study["best"]["params"]["clip_range"]
+    assert [trial["state"] for trial in study["all"]].count("complete") == 7
 
 
 def test_the_best_configuration_is_a_preset(storage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,16 +67,23 @@ def test_the_best_configuration_is_a_preset(storage: str, tmp_path: Path, capsys
     assert found["clip_range"] == best["value"] and found["n_steps"] == best["params"]["n_steps"]
     assert {key for key in found if found[key] != base.hyperparams().get(key)} <= set(NAMES)
     assert found["ent_coef"]["change_over_time_steps"] == -(-2_000_000 // (128 * found["n_steps"]))
+    assert run("best", storage, "-o", tmp_path / "best.yml") == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'best.yml'}: Trial {best['trial']} of study study")
     assert run("best", storage, "--trial-id", "0", "-n", "1000") == 0
     text = capsys.readouterr().out
     assert text.startswith("# Trial 0 of study study") and yaml.safe_load(text)["NhEnv"]["n_timesteps"] == 1000
 
 
 def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("not of the report")
     assert run("report", storage, "-o", tmp_path) == 0
-    assert capsys.readouterr().out == ""
+    written = capsys.readouterr().out.splitlines()
+    assert run("report", storage, "-o", tmp_path, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["trials"]["complete"] == 7 and (figures["files"], figures["missing"]) == (written, [])
+    (tmp_path / "notes.txt").unlink()
     names = ["best.yml", "courses.png", "history.png", "importances.png", "slices.png", "trials.csv"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == names == [Path(path).name for path in written]
     assert len((tmp_path / "trials.csv").read_text().splitlines()) == 9
     for path in tmp_path.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
@@ -82,7 +92,7 @@ def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys:
 def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
-    assert capsys.readouterr().out == "without importances.png: needs 4 trials that came to their end\n"
+    assert capsys.readouterr().out.endswith("\nwithout importances.png: needs 4 trials that came to their end\n")
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
     assert "without best.yml: no trial of study 'study' has come to its end yet" in capsys.readouterr().out

@@ -25,9 +25,10 @@ def rsps(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until it must listen.")] = 300.0,
     cwd: Annotated[Path | None, typer.Option(help="Where the command runs.", exists=True, file_okay=False)] = None,
 ) -> None:
-    """Run a server of your own until interrupted: set its environment, wait until it listens, stop all of it.
+    """Run a server of your own until interrupted.
 
-    A variable that is set in your environment wins over the options.
+    Sets its environment, waits until it listens, and in the end stops all that it has started. A variable that is
+    set in your environment wins over the options.
     """
     from sb3_pvp.games.osrs.remote import RemoteError
 

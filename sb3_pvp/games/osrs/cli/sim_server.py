@@ -26,7 +26,7 @@ def sim_server(
     tick_rate: Annotated[float | None, typer.Option(help=" ".join(_TICK_RATE.split()))] = None,
     idle_timeout: Annotated[float, typer.Option(help=" ".join(_IDLE_TIMEOUT.split()))] = 600.0,
 ) -> None:
-    """Serve the embedded world on the remote environment protocol, until interrupted.
+    """Serve the embedded world to remote agents, until interrupted.
 
     Any client of the original remote environment can fight here, as NhEnv or as DharokEnv: against the bot ("baseline")
     or against another client's agent, not against "attacker", since no players are in this world.

@@ -1,14 +1,16 @@
-"""``sb3-pvp first-fighter``: what ``make train`` runs."""
+"""``sb3-pvp quickstart``: what ``make train`` runs."""
 
 from __future__ import annotations
 
-import json
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sb3_pvp.cli.evaluate import score_model
+from sb3_pvp.cli.usage import AsJson, tell
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -18,27 +20,51 @@ ALGO = "maskable_ppo"
 EVALUATIONS, EVALUATION_FIGHTS, EVALUATION_ENVS = 15, 128, 64
 
 
-def first_fighter(
-    n_timesteps: Annotated[int, typer.Option("--n-timesteps", "-n", min=0, help="0: as many as the yaml says.")] = 0,
+def quickstart(
+    n_timesteps: Annotated[
+        int, typer.Option("--n-timesteps", "-n", min=0, help="Length of the training; 0: as the preset says.")
+    ] = 0,
     episodes: Annotated[int, typer.Option(min=1, help="Fights before and after, for the win rates.")] = 400,
     log_folder: Annotated[Path, typer.Option("--log-folder", "-f", help="Where runs are saved.")] = Path("logs"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of training and fights.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
-    """Train a fighter with the default hyperparameters; print how often it won before, and how often it wins now."""
+    """Train a first fighter, in a few minutes.
+
+    Prints how often it won before and how often it wins now, draws its learning curve and says how to go on.
+    """
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        run = _train(n_timesteps, log_folder, seed)
+        typer.echo(f"Two times {episodes} fights for the win rates ...")
+        model = run / f"{HOME_GAME}.zip"
+        before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
+    picture = plot_learning_curve(run, before)
+    again = f"sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}"
+    figures = {
+        "model": str(model),
+        "learning_curve": str(picture),
+        "before": before.as_dict(),
+        "after": after.as_dict(),
+    }
+    text = (
+        f"\nBefore training: {before}\nAfter training:  {after}\n\nLearning curve: {picture}\nModel:          {model}"
+    )
+    tell(figures, f"{text}\nFight again:    {again}", as_json)
+
+
+def _train(n_timesteps: int, log_folder: Path, seed: int) -> Path:
+    """Trains with the default hyperparameters; returns the folder of the run."""
     import gymnasium
-    import yaml
     from rl_zoo3 import get_latest_run_id
 
-    from sb3_pvp.zoo import hyperparams_path, train
+    from sb3_pvp.zoo import find_preset, train
 
     typer.echo("Compiling the embedded world (about a minute the first time) ...")
     env = gymnasium.make(HOME_GAME)
     env.reset()
     env.step(env.action_space.sample())
     env.close()
-    path = hyperparams_path(ALGO)
-    assert path is not None, f"this installation lacks hyperparams/{ALGO}.yml"
-    defaults: dict[str, Any] = yaml.safe_load(path.read_text())[HOME_GAME]
+    defaults: dict[str, Any] = find_preset(HOME_GAME).hyperparams()
     n_timesteps = n_timesteps or int(defaults["n_timesteps"])
     options = {
         "--algo": ALGO,
@@ -53,14 +79,7 @@ def first_fighter(
     }
     train(["--progress", *(str(word) for option in options.items() for word in option)])
     folder = log_folder / ALGO
-    run = folder / f"{HOME_GAME}_{get_latest_run_id(str(folder), HOME_GAME)}"
-    typer.echo(f"Two times {episodes} fights for the win rates ...")
-    env_kwargs, model = defaults.get("env_kwargs", {}), run / f"{HOME_GAME}.zip"
-    before, after = (score_model(zip, episodes, seed, **env_kwargs)[0] for zip in (run / "initial_model.zip", model))
-    typer.echo(f"\nBefore training: {before}\nAfter training:  {after}\n")
-    typer.echo(f"Learning curve: {plot_learning_curve(run, before)}\nModel:          {model}")
-    again = f"sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}"
-    typer.echo(f"Fight again:    {again} --env-kwargs '{json.dumps(env_kwargs)}'")
+    return folder / f"{HOME_GAME}_{get_latest_run_id(str(folder), HOME_GAME)}"
 
 
 def plot_learning_curve(run: Path, before: Score) -> Path:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from sb3_pvp.cli import main
 
 def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_info:
-        main(["first-fighter", "-n", "100", "--episodes", "5", "--log-folder", str(tmp_path), "--seed", "1"])
+        main(["quickstart", "-n", "100", "--episodes", "5", "--log-folder", str(tmp_path), "--seed", "1"])
     assert exit_info.value.code == 0
     output = capsys.readouterr().out
     for moment in ("Before", "After"):
@@ -19,3 +20,11 @@ def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (run / "NhEnv.zip").is_file()
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert f"sb3-pvp evaluate {run / 'NhEnv.zip'} --episodes 5 --seed 1" in output
+
+
+def test_it_prints_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["first-fighter", "-n", "100", "--episodes", "5", "--log-folder", str(tmp_path), "--json"])
+    assert exit_info.value.code == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert Path(figures["model"]).is_file() and figures["before"]["episodes"] == figures["after"]["episodes"] == 5
