@@ -97,7 +97,7 @@ def _looked_at(run: Run) -> dict[str, Any]:
     for metric in ("eval_reward", "win_rate"):  # the last one that there is
         with suppress(ValueError):
             curve = read_curve(run, metric)
-            evaluation = {"metric": metric, "value": float(curve.values[-1]), "steps": int(curve.steps[-1])}
+            evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
     begun = datetime.fromtimestamp(config.stat().st_mtime).isoformat(timespec="minutes")
     preset, found = run.label.removeprefix(f"{ALGO}, "), {"evaluation": evaluation, "state": state}
     told = {"run": str(run.folder), "game": env, "preset": preset, "seed": run.seed, "steps": steps}
