@@ -37,10 +37,10 @@ class FightSettings:
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: false: the fight may end in a tie before anybody has lost, in games that know such an end.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
-        noise: what is added to the learner's own observations (`sb3_pvp.opponents.sight.ObservationNoise`), e.g.
+        noise: what is added to the learner's own observations (`sb3_pvp.opponents.seat_views.ObservationNoise`), e.g.
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": [id]}``, or a
-            schedule of arrays (`sb3_pvp.opponents.sight.ActionMaskOverride`).
+            schedule of arrays (`sb3_pvp.opponents.seat_views.ActionMaskOverride`).
         contract: another way to say what is played, by the name of the game's contract; or the contract of a factory's
             worlds, if it does not bring its own.
         episode_statistics: at the end of a fight ``info`` has statistics of all its ticks (`EpisodeStatistics`).
