@@ -172,7 +172,7 @@ class Ticks:
         reasons: `DesyncReason` numbers ``(E,)``.
         last: the records of the last tick of the K fights that were decided.
         lengths: how many ticks of these fights the learner has played, int64 ``(K,)``.
-        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.episode_statistics`.
+        durations: float64 ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
     """
 
     report: NDArray[np.void]

@@ -11,7 +11,7 @@ from typing import Any
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.run_league import path_in_run
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
+from sb3_pvp.envs.metrics import STATISTICS
 
 #: The file in the folder of the run.
 EPISODES = "episodes.jsonl"

@@ -86,17 +86,17 @@ class Contract:
         """The number of sub-actions of each head."""
         return tuple(len(head.actions) for head in self.heads)
 
-    @property
+    @cached_property
     def num_heads(self) -> int:
         """The number of decisions in one action."""
         return len(self.heads)
 
-    @property
+    @cached_property
     def num_observations(self) -> int:
         """The length of the observation vector."""
         return len(self.observations)
 
-    @property
+    @cached_property
     def num_flat_actions(self) -> int:
         """The length of the flat mask: the sub-actions of all heads."""
         return sum(self.head_sizes)

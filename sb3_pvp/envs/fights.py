@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
-from sb3_pvp.common.checks import check_frame_ages, check_trained_rollouts
+from sb3_pvp.common.checks import check_trained_rollouts
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
 from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Transition
+from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
 from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, Seats
@@ -32,9 +32,8 @@ _OWN_OPTIONS = ("seed", "bots")
 
 STATE_VERSION = 2
 #: The arrays of `Fights` that later ticks or infos depend on.
-_STATE = (
-    *("reward", "episode_return", "terminated", "truncated", "components", "episode_components", "length", "actions"),
-)
+_PER_ROW = ("reward", "episode_return", "length", "terminated", "truncated", "actions")
+_STATE = (*_PER_ROW, "components", "episode_components")
 
 
 class Fights:
@@ -70,12 +69,13 @@ class Fights:
         self._seeds: list[int | None] = [None] * num_fights
         #: Seeds for fights that nobody has started since.
         self._unused: dict[int, int] = {}
-        #: Rows whose partner is free to fight them in their next episode.
+        #: Rows that wait for their partner, and who comes in the next episodes; see `_review`.
         self._joining = np.zeros(0, np.int64)
+        self._coming: list[LoadedOpponent] = []
         self._pair()
         self._rewards = settings.scoring
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages = check_frame_ages(settings.frame_ages)
+        self.frame_ages: tuple[int, ...] = settings.frame_ages  # type: ignore[assignment]  # as they were settled
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
         noise, override = settings.noise, settings.action_mask_override
@@ -104,7 +104,7 @@ class Fights:
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Starts new episodes in ``fights``, with a seed and the world's reset options for each of them.
+        """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
         the seed and the options of the first row of the pair. Raises `ValueError` for options that the world does not
@@ -113,12 +113,9 @@ class Fights:
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
         self._start(fights, seeds, options or [{}] * len(fights))
-        self._observations.seed(fights.tolist(), seeds)
-        self._observations.begin(fights)
-        self.opponents.begin(fights)
-        per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
-        for array in (*per_fight, self.terminated, self.truncated):
-            array[fights] = 0
+        self._observations.begin(fights, seeds)
+        for name in _PER_ROW:
+            getattr(self, name)[fights] = 0
         for components in (self.components, self.episode_components):
             components[:, fights] = 0
         for measured in (self._metrics, self._statistics):
@@ -149,14 +146,15 @@ class Fights:
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
-            self._metrics.end_tick(
-                self.tick, self.components, self.terminated | self.truncated, self.length, self._desync_reasons()
-            )
+            told = getattr(self.world, "desync_reason", None)
+            reasons = np.zeros(len(self.length), np.uint8) if told is None else self._seats.own(told)
+            over = self.terminated | self.truncated
+            self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
-        self._is_reviewed = False
+        self._coming = []
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
@@ -182,9 +180,9 @@ class Fights:
         seat, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if opponent.is_self else opponent.name]
         chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
-        order = (seat, 1 - seat)
-        actions = tuple(chosen[each] if played else None for each in order)
-        return int(self._seats.fight[row]), (names[order[0]], names[order[1]]), actions
+        first, second = seat, 1 - seat
+        actions = (chosen[first], chosen[second]) if played else (None, None)
+        return int(self._seats.fight[row]), (names[first], names[second]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
@@ -203,8 +201,7 @@ class Fights:
             "opponent": self.opponent_name(fight),
             "seed": self._seeds[int(self._seats.fight[fight])],
         }
-        build_name = getattr(self.world, "build_name", None)
-        if build_name is not None:
+        if (build_name := getattr(self.world, "build_name", None)) is not None:  # `Grouped`, asked in no time
             info["build"] = build_name(int(self._seats.fight[fight]))
         return info
 
@@ -244,13 +241,12 @@ class Fights:
         `Fights` with the same settings that get it back go on bit for bit. The settings themselves are not in it, nor
         is what was measured (`enable_metrics`). Raises `NotImplementedError` in a world without ``get_state``.
         """
-        world_state = getattr(self.world, "get_state", None)
-        if world_state is None:
+        if not isinstance(self.world, Resumable):
             raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")
         return {
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
-            "world": world_state(),
+            "world": self.world.get_state(),
             "opponents": self.opponents.get_state(),
             "starts": {"seeds": list(self._seeds), "unused": dict(self._unused)},
             **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
@@ -273,7 +269,6 @@ class Fights:
         self.opponents.set_state(state["opponents"], loaded)
         self._seeds, self._unused = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
         self._pair()
-        self._review()
         self.set_trained_rollouts(state["trained_rollouts"])
         # The present one may be in other hands.
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
@@ -315,11 +310,10 @@ class Fights:
         self._review()
         for name in {name for given in options for name in given if name in _OWN_OPTIONS}:
             raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
-        listed = list(zip(rows.tolist(), self.opponents.expected(rows.tolist()), seeds, options, strict=True))
         starting = {
-            row: self._options(opponent, self._unused.get(row) if seed is None else seed, given)
-            for row, opponent, seed, given in listed
-            if not (opponent.is_self and row & 1)  # who plays its partner's fight
+            row: self._options(self._coming[row], self._unused.get(row) if seed is None else seed, given)
+            for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
+            if not (self._coming[row].is_self and row & 1)  # who plays its partner's fight
         }
         idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
         if idle.size and isinstance(self.world, Leavable):
@@ -327,15 +321,14 @@ class Fights:
         first, *others = starting.values()
         alike = "seed" not in first and all(each == first for each in others)
         self.world.reset(np.array(list(starting)), first if alike else [first, *others])
-        for row, _, seed, _ in listed:
+        for row, seed in zip(rows.tolist(), seeds, strict=True):
             if row in starting:
                 self._seeds[row] = starting[row].get("seed")
                 self._unused.pop(row, None)
             elif seed is not None:
                 self._unused[row] = seed  # for when its fight is fought
-        if self.opponents.change(rows, seeds):
+        if self.opponents.begin(rows, seeds):
             self._pair()
-            self._review()
 
     def _options(self, opponent: LoadedOpponent, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """What the world is told when a fight starts."""
@@ -352,13 +345,14 @@ class Fights:
     def _pair(self) -> None:
         """Gives rows their seats."""
         self._seats.pair(np.array([each.is_self for each in self.opponents.current]))
-        self._is_reviewed = False
+        self._coming = []
 
     def _review(self) -> None:
         """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
-        if self._is_reviewed:
+        if self._coming:
             return
-        wants = np.array([each.is_self for each in self.opponents.expected(range(len(self.length)))])
+        coming = self.opponents.expected()
+        wants = np.array([each.is_self for each in coming])
         alone = np.flatnonzero(wants != np.append(wants, False)[np.arange(len(wants)) ^ 1])
         if alone.size:
             row = int(alone[0])
@@ -367,7 +361,7 @@ class Fights:
                 f"pair in a PvpVecEnv, and this environment has {len(wants)}"
             )
         self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
-        self._is_reviewed = True
+        self._coming = coming
 
     def _judge(self) -> None:
         outcome = self._seats.own(self.world.outcome)
@@ -385,13 +379,6 @@ class Fights:
         over, joining = self.terminated | self.truncated, self._joining
         self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
 
-    def _desync_reasons(self) -> NDArray[np.uint8]:
-        """`DesyncReason` numbers ``(N,)``."""
-        reasons = getattr(self.world, "desync_reason", None)
-        return np.zeros(len(self.length), np.uint8) if reasons is None else self._seats.own(reasons)
-
     def _outcome_name(self, fight: int) -> str:
         outcome = Outcome(int(self.tick.outcome[fight]))
-        if outcome == Outcome.RUNNING and self.truncated[fight]:
-            return "timeout"
-        return outcome.name.lower()
+        return "timeout" if outcome == Outcome.RUNNING and self.truncated[fight] else outcome.name.lower()

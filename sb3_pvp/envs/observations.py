@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,8 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
 class SeatObservations(SeatHistory):
     """The observations of one seat for each row of an environment; its history is empty if the newest is enough.
 
-    Args:
-        world: where the fights take place.
-        seats: which seats.
-        frame_ages: which frames are shown, in ticks before the newest one, ascending.
-        noise: what is added to the seat's own observation of a tick, before it becomes a frame.
-        override: what the masks are reduced by.
-
-    Attributes:
-        hidden: float32 ``(N, depth, P)``, what only the other seat saw at the same time as `own`.
+    Frames of ``frame_ages`` (ascending, in ticks before the newest one) are shown. ``hidden``, float32 ``(N, depth,
+    P)``, is what only the other seat saw at the same time as `own`.
     """
 
     def __init__(
@@ -63,11 +57,11 @@ class SeatObservations(SeatHistory):
         self._partial = world.contract.partial_indices
         self.hidden = np.zeros((*self.own.shape[:2], len(self._partial)), np.float32)
 
-    def begin(self, rows: NDArray[np.int64]) -> None:
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
         """See `SeatHistory.begin`."""
         if self._remembers:
             self.hidden[rows] = 0.0
-            super().begin(rows)
+            super().begin(rows, seeds)
 
     def advance(self, rows: NDArray[np.int64] | None = None) -> None:
         """See `SeatHistory.advance`; of all rows."""

@@ -26,12 +26,11 @@ class FightSettings:
     """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
 
     Attributes:
-        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game
-            (`sb3_pvp.game.Game.scripts`); the path of a model's zip file, or a model of MaskablePPO as it is now;
-            ``"league:FOLDER"``: in each episode another player of a league, by chance; in `PvpVecEnv` also ``"self"``;
-            an `Opponent`; or an `OpponentChoice`, which also says how it plays.
-        world: ``"sim"``, the embedded world; another place that the game knows, such as a server's address; or a
-            factory (`sb3_pvp.game.make_world`).
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the path of a model's
+            zip file, or a model of MaskablePPO as it is now; ``"league:FOLDER"``: in each episode another player of a
+            league; in `PvpVecEnv` also ``"self"``; an `Opponent`; or an `OpponentChoice`, which also says how it plays.
+        world: ``"sim"``; another place that the game knows, such as a server's address; or a factory
+            (`sb3_pvp.game.make_world`).
         reset_params: how fights start, under the game's own names.
         rewards: changes to the weights of the game's rewards (`sb3_pvp.game.Rewards.weights`), numbers or schedules.
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
@@ -64,8 +63,8 @@ class FightSettings:
     def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
         """Those of an environment; ``home`` is its game if nobody says another one.
 
-        A factory of worlds may be all that is told: its worlds are those of the first edition. Raises `ValueError` for
-        unknown arguments, and if there is no game.
+        A factory of worlds without a game makes those of the first edition. Raises `ValueError` for unknown arguments,
+        and if there is no game.
         """
         require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
         given = dict(arguments)
@@ -77,21 +76,15 @@ class FightSettings:
 
     def __post_init__(self) -> None:
         game, contract = game_and_contract(self.game, self.contract)
-        self._settle(game=game, contract=contract)
+        vars(self).update(game=game, contract=contract)  # past the lock of a frozen dataclass
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
         MAPPING.check(reset_params=self.reset_params)
         _LIMIT.check(max_episode_ticks=self.max_episode_ticks)
         if not callable(self.world):
             game.check_place(self.world)
         make_opponent(as_choice(self.opponent).opponent, self.played, game)
-        self._settle(
-            reset_params=dict(self.reset_params or {}),
-            rewards=self.scoring.weights(self.rewards),
-            frame_ages=check_frame_ages(self.frame_ages),
-        )
-
-    def _settle(self, **values: Any) -> None:
-        vars(self).update(values)  # past the lock of a frozen dataclass
+        rewards, frame_ages = self.scoring.weights(self.rewards), check_frame_ages(self.frame_ages)
+        vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 
     @property
     def played(self) -> Contract:

@@ -71,8 +71,7 @@ class Duels:
             options.append({"bots": bots, **rules, "seed": seed})
         self._world.reset(which, options)
         for pool, stream in zip(self._pools, (_FIRST_SEAT, 0), strict=True):
-            pool.change(which, [seed + stream for seed in seeds])
-            pool.begin(which)
+            pool.begin(which, [seed + stream for seed in seeds])
         self._length[which], self._seeds[which], self._is_played[which] = 0, seeds, True
 
     def step(self) -> dict[int, Result]:
@@ -108,6 +107,6 @@ class Duels:
         for pool in self._pools:
             for fight in ended.tolist():
                 pool.choose(fight, _NOBODY)
-            pool.change(ended, [None] * len(ended))
+            pool.begin(ended, [None] * len(ended))
         if isinstance(self._world, Leavable):
             self._world.leave(ended)

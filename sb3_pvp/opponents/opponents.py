@@ -40,6 +40,8 @@ LEAGUE_OF = "league:"
 #: So many models in files stay in memory although nobody fights them just now.
 CACHED_MODELS = 64
 
+#: Kinds of opponents that need no actions.
+_UNSEATED = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
 
@@ -109,7 +111,7 @@ class OpponentChoice:
         SHARE.check(delay_chance=self.delay_chance)
         MAPPING.check(reset_params=self.reset_params)
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
-            if self.kind in ("bot", "self") and getattr(self, name):
+            if self.kind in _UNSEATED and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
         if self.kind == "self" and self.reset_params is not None:
             raise ValueError("in self-play both seats have the reset_params of the environment")
@@ -142,7 +144,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     contract, and `FileNotFoundError` for a file that does not exist.
     """
     kind = kind_of(opponent)
-    if kind in ("bot", "self"):
+    if kind in _UNSEATED:
         return None
     if kind == "script":
         require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
@@ -199,12 +201,7 @@ def _league(folder: str) -> League:
 
 
 class RandomOpponent:
-    """An opponent that remembers nothing but its random numbers, one word for each fight.
-
-    Args:
-        stream: of a fight's seed; the world itself draws from another generator.
-        num_choices: A.
-    """
+    """An opponent that remembers nothing but its random numbers, one word for each fight, of a stream of its own."""
 
     def __init__(self, stream: int, num_choices: int) -> None:
         self._stream, self._num_choices = stream, num_choices
@@ -235,19 +232,14 @@ class RandomOpponent:
 
 
 class ScriptedOpponent(RandomOpponent):
-    """An opponent that follows a script, and plays through the agents' own actions.
+    """An opponent that follows a script of a game (``None``: that with this contract).
 
-    Args:
-        name: of the script.
-        contract: the ids that the script uses; `ValueError` if it has not all of them.
-        game: whose script; ``None``: that with this contract.
+    Raises `ValueError` if the contract has not all ids that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
         super().__init__(1, contract.num_flat_actions)
-        self._script = _scripts_of(contract, game)[name]
-        self.name = name
-        self.contract = contract
+        self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
         try:  # a turn touches all ids, whatever it sees
             self.predict(np.zeros((1, contract.num_observations), np.float32), np.zeros(1, np.uint64))
         except ContractError as error:
@@ -263,13 +255,9 @@ class ScriptedOpponent(RandomOpponent):
 
 
 class ModelOpponent(RandomOpponent):
-    """A frozen policy that sits in the other seat.
+    """A frozen policy that sits in the other seat; equal ones have the same ``content_hash``.
 
-    Args:
-        actor: what it decides with.
-        content_hash: equal for equal actors.
-        frame_ages: the frames that it sees, in ticks before the newest one.
-        game: what it was trained to play, if that is known.
+    ``frame_ages``: the frames that it sees. ``game``: what it was trained to play, if that is known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
@@ -328,11 +316,8 @@ def load_opponent(path: str | Path) -> ModelOpponent:
     """The model in that file as an opponent; only its weights are read, and the global random generators left alone.
 
     Files with the same policy share one copy; a file is read again only if it has changed. A model of `PvpPPO` tells
-    which frames it was trained with; of another one it is assumed that it saw the newest ones.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is no model of MaskablePPO, or one that sees no frames of features.
+    which frames it was trained with; of another one it is assumed that it saw the newest ones. Raises
+    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
     """
     from sb3_pvp.policies.model_files import find_model
 

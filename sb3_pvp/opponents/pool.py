@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import fspath
 from typing import Any, NamedTuple, TypeVar
@@ -28,11 +28,9 @@ class LoadedOpponent:
     """An `OpponentChoice` with all that it stands for.
 
     Attributes:
-        choice: what was chosen.
         name: what it is called in ``info``.
         opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
-        noise: on what it sees.
-        override: of its masks.
+        noise, override: of what it sees, and may do.
     """
 
     choice: OpponentChoice
@@ -55,13 +53,10 @@ class LoadedOpponent:
 
 
 class _Group(NamedTuple):
-    """Opponents who are asked in one call.
+    """Opponents who are asked in one call, each with its fights, and their states in all fights.
 
-    Attributes:
-        ask: `Opponent.predict` of several opponents, with a list of them and of the frames of each in front; what they
-            have in common holds for all their fights, one opponent after the other.
-        asked: each with its fights.
-        states: of all fights.
+    ``ask`` is `Opponent.predict` of several opponents: with lists of them and of the frames of each; all other arrays
+    hold the rows of one opponent after the other.
     """
 
     ask: Callable[..., Decision]
@@ -70,13 +65,9 @@ class _Group(NamedTuple):
 
 
 class OpponentPool:
-    """Who sits in one seat of each fight, by default the second one, and what they decide.
+    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``.
 
-    Args:
-        world: where the fights take place.
-        choice: everybody's opponent at first.
-        seat: 0 or 1, the same in all fights.
-        game: what is played; ``None``: the game with the world's contract.
+    ``game`` is what is played; ``None``: the game with the world's contract.
 
     Attributes:
         current: who is there in each fight.
@@ -101,24 +92,23 @@ class OpponentPool:
         self.following: list[LoadedOpponent | None] = [None] * count
         self._divide()
 
-    def expected(self, fights: Iterable[int]) -> list[LoadedOpponent]:
-        """Who comes in the next episodes of these fights."""
-        return [self.following[fight] or self.current[fight] for fight in fights]
+    def expected(self) -> list[LoadedOpponent]:
+        """Who comes in the next episode of each fight."""
+        return [follower or present for follower, present in zip(self.following, self.current, strict=True)]
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Says who comes in the next episode; raises `ValueError`, and `FileNotFoundError`, if nobody can."""
         known = (each for each in self._present if each.choice is choice)
         self.following[fight] = next(known, None) or self._load(choice)
 
-    def change(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
-        """New episodes are about to begin: those who were chosen come. Returns whether there were any.
+    def begin(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
+        """New episodes have begun: those who were chosen come. Returns whether there were any.
 
         An opponent's random numbers follow from the seed of its fight. Whoever comes to a fight that goes on without a
         new seed gets those that follow from the last one.
         """
         changed = False
         leagues: dict[str, dict[str, str]] = {}  # each is looked at once
-        self._seen.seed(fights.tolist(), seeds)
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
             follower = self.following[fight]
             loaded = follower or self.current[fight]
@@ -140,12 +130,9 @@ class OpponentPool:
                 self._states_like(state)[fight] = state[0]
         if changed:
             self._divide()
-        return changed
-
-    def begin(self, fights: NDArray[np.int64]) -> None:
-        """New episodes have begun."""
         self._starts[fights], self._stale[fights] = True, False
-        self._seen.begin(fights)
+        self._seen.begin(fights, seeds)
+        return changed
 
     def advance(self) -> None:
         """A tick was played."""
@@ -167,21 +154,17 @@ class OpponentPool:
     def get_state(self) -> Snapshot:
         """A snapshot, plain values and copied arrays; of opponents that are objects it has the names only."""
         loaded = list(dict.fromkeys(self._present))
-        return {
+        sight = {"own": self._seen.own, "kept": self._kept, "stale": self._stale}
+        state = {
             "rivals": [each.get_state() for each in loaded],
             "current": [loaded.index(each) for each in self.current],
             "following": [None if each is None else loaded.index(each) for each in self.following],
-            "seeds": list(self._seeds),
-            "starts": self._starts.copy(),
-            "states": copy.deepcopy(self._states),
-            "sight": {
-                "own": self._seen.own.copy(),
-                "kept": self._kept.copy(),
-                "stale": self._stale.copy(),
-                "delay_words": self._delay_words.copy(),
-                "noise_words": self._seen.words.copy(),
-            },
+            "seeds": self._seeds,
+            "starts": self._starts,
+            "states": self._states,
+            "sight": {**sight, "delay_words": self._delay_words, "noise_words": self._seen.words},
         }
+        return copy.deepcopy(state)
 
     def restored(self, state: Mapping[str, Any]) -> list[LoadedOpponent]:
         """The opponents of a snapshot, for `set_state`; `ValueError`, and nothing changed, if one is not to be had."""
@@ -191,17 +174,15 @@ class OpponentPool:
         """Goes back to the moment of `get_state`, with the opponents that `restored` gave."""
         self.current = [loaded[index] for index in state["current"]]
         self.following = [None if index is None else loaded[index] for index in state["following"]]
-        self._seeds = list(state["seeds"])
-        self._starts[:] = state["starts"]
-        self._states = copy.deepcopy(dict(state["states"]))
-        sight = {name: array.copy() for name, array in state["sight"].items()}
+        own = copy.deepcopy({name: state[name] for name in ("seeds", "starts", "states", "sight")})
+        self._seeds, self._starts, self._states, sight = own.values()
         self._seen.own, self._seen.words = sight["own"], sight["noise_words"]
         self._kept, self._stale, self._delay_words = sight["kept"], sight["stale"], sight["delay_words"]
         self._divide()
 
     @property
-    def _present(self) -> list[LoadedOpponent]:
-        return [each for each in (*self.current, *self.following) if each is not None]
+    def _present(self) -> Iterator[LoadedOpponent]:
+        return filter(None, (*self.following, *self.current))
 
     def _load(self, choice: OpponentChoice) -> LoadedOpponent:
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
@@ -284,9 +265,8 @@ class OpponentPool:
 
     def _frames(self, fights: NDArray[np.int64], ages: Sequence[int]) -> NDArray[np.float32]:
         """What the opponents in these fights decide by, ``(n, frames, D)``, a new array."""
-        rows, which = fights[:, np.newaxis], list(ages)
+        rows, which, stale = fights[:, np.newaxis], list(ages), self._stale[fights]
         frames: NDArray[np.float32] = self._seen.own[rows, which]
-        stale = self._stale[fights]
         if stale.any():
             frames[stale] = self._kept[rows[stale], which]
         return frames

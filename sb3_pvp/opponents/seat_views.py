@@ -40,13 +40,9 @@ class ObservationNoise:
     A schedule without chance is evaluated when `set_trained_rollouts` moves its time. One that draws, such as
     ``{"type": "expression", "expression": "normal(0, 0.01)"}``, is evaluated in every tick for all fights at once.
 
-    Args:
-        config: ``{"adders": [{"indices": [...], "value": schedule}, ...]}``; indices are positions, half-open ranges
-            ``"a:b"`` or ids of observations. The same number is added to all indices of an adder.
-        contract: what the observations are called.
-
-    Raises:
-        ValueError: for another form, an unknown observation, or a value that is no finite number.
+    ``config`` is ``{"adders": [{"indices": [...], "value": schedule}, ...]}``; indices are positions, half-open ranges
+    ``"a:b"`` or ids of observations. The same number is added to all indices of an adder. Raises `ValueError` for
+    another form, an unknown observation, or a value that is no finite number.
     """
 
     def __init__(self, config: Mapping[str, Any], contract: Contract) -> None:
@@ -106,17 +102,12 @@ def _positions(index: int | str, contract: Contract) -> Sequence[int]:
 class ActionMaskOverride:
     """Takes sub-actions out of action masks, for good or for a while; it can only forbid.
 
-    Args:
-        config: a schedule of arrays with one boolean per sub-action, such as an ``npboolarray`` or a ``jump`` of them.
-            Ids of sub-actions may stand for their positions, ``size`` may be left out, and ``{"forbid": [ids]}`` is
-            short for an ``npboolarray`` with these ``false-indices``.
-        contract: what the sub-actions are called.
+    ``config`` is a schedule of arrays with one boolean per sub-action, such as an ``npboolarray`` or a ``jump`` of
+    them. Ids of sub-actions may stand for their positions, ``size`` may be left out, and ``{"forbid": [ids]}`` is short
+    for an ``npboolarray`` with these ``false-indices``. Raises `ValueError` for anything else, and for unknown ids.
 
     Attributes:
         allowed: bool ``(A,)``, what the schedule gives at its present time.
-
-    Raises:
-        ValueError: for anything that is no such schedule, and for an unknown sub-action.
     """
 
     def __init__(self, config: Any, contract: Contract) -> None:
@@ -164,14 +155,9 @@ class Seats:
     Rows ``2j`` and ``2j + 1`` are a pair. When they play each other, they have seats 0 and 1 of fight ``2j``, and fight
     ``2j + 1`` is idle. Any other row ``r`` has seat 0 of fight ``r``.
 
-    Args:
-        num_rows: N, also the number of fights.
-
     Attributes:
-        fight: int64 ``(N,)``, the fight of each row.
-        seat: int64 ``(N,)``, its seat there.
-        paired: int64, the rows that play their partner.
-        partner: int64, the partners of these.
+        fight, seat: int64 ``(N,)``, the fight of each row, and its seat there.
+        paired, partner: int64, the rows that play their partner, and the partners of these.
         playing: int64, the fights that are played; ``None``: all of them.
     """
 
@@ -195,13 +181,9 @@ class Seats:
 
 
 class SeatHistory:
-    """What N rows saw of late from their seats, with noise.
+    """What N rows saw of late from their seats, with noise: so many frames as ``depth`` says, which may be none.
 
-    Args:
-        world: where the fights take place.
-        seats: which seats; after `Seats.pair` the rows concerned begin anew.
-        depth: how many frames are kept; 0: none.
-        stream: of a fight's seed, for the noise.
+    After `Seats.pair` the rows concerned begin anew. ``stream``: of a fight's seed, for the noise.
 
     Attributes:
         own: float32 ``(N, depth, D)``, newest first; zeros stand for what was before the start of the episode
@@ -216,14 +198,14 @@ class SeatHistory:
         self.words = words_from_seeds(range(world.num_fights), stream)
         self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
 
-    def seed(self, rows: Sequence[int], seeds: Sequence[int | None]) -> None:
-        """Seeds the noise of these rows; without a seed a row goes on with its random numbers."""
-        for row, seed in zip(rows, seeds, strict=True):
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        """Forgets what these rows saw and takes up their first observation.
+
+        Without a seed a row goes on with its random numbers.
+        """
+        for row, seed in zip(rows.tolist(), seeds, strict=True):
             if seed is not None:
                 self.words[row] = words_from_seeds([seed], self._stream)[0]
-
-    def begin(self, rows: NDArray[np.int64]) -> None:
-        """Forgets what these rows saw and takes up their first observation."""
         self.own[rows] = 0.0
         self._take_up(rows)
 
