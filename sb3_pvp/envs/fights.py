@@ -55,7 +55,7 @@ class Fights:
         components: float32 ``(terms, N)``, the parts of `reward`.
         episode_components: the same, summed over the episode.
         length: int64 ``(N,)``, ticks that were played in the episode.
-        trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; 0 at first.
+        trained_rollouts: how many rollouts the learner was trained on, the time of all schedules; 0 at first.
         opponents: who fights the rows that do not fight each other.
         actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
     """

@@ -1,4 +1,4 @@
-"""What happened in the learners' fights, as numbers: per roll-out (self-play.md §11.5, §11.6) and per fight (§10)."""
+"""What happened in the learners' fights, as numbers: per rollout (self-play.md §11.5, §11.6) and per fight (§10)."""
 
 from __future__ import annotations
 

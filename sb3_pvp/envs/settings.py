@@ -67,9 +67,7 @@ class FightSettings:
         and if there is no game.
         """
         require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
-        given = dict(arguments)
-        if given.get("game") is None:
-            given["game"] = home
+        given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
             raise ValueError("which game is played? Say game=, a name or module:object")
         return cls(**given)
@@ -94,8 +92,7 @@ class FightSettings:
     @property
     def scoring(self) -> Rewards:
         """What computes rewards."""
-        rewards: Rewards | None = self.game.rewards
-        return rewards or OutcomeRewards()
+        return self.game.rewards or OutcomeRewards()
 
     def make_world(self, num_fights: int) -> World:
         """A world for so many fights."""
@@ -107,6 +104,5 @@ class FightSettings:
 
         ``None`` if the world is the user's own, of which that says too little.
         """
-        if not isinstance(self.world, str):
-            return None
-        return {"game": game_reference(self.game), "reset_params": self.reset_params}
+        known = isinstance(self.world, str)
+        return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None

@@ -143,7 +143,7 @@ class PvpVecEnv(VecEnv):
         return self.fights.action_masks()
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
+        """Says how many rollouts the learner was trained on: the time of all schedules (training.md §9)."""
         self.fights.set_trained_rollouts(trained_rollouts)
 
     def get_state(self) -> Snapshot:
