@@ -64,7 +64,7 @@ class SeatObservations(SeatHistory):
             super().begin(rows, seeds)
 
     def advance(self, rows: NDArray[np.int64] | None = None) -> None:
-        """See `SeatHistory.advance`; of all rows."""
+        """See `SeatHistory.advance`; all rows are meant."""
         if self._remembers:
             self.hidden[:, 1:] = self.hidden[:, :-1]
             super().advance(self._rows)

@@ -63,8 +63,7 @@ class FightSettings:
     def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
         """Those of an environment; ``home`` is its game if nobody says another one.
 
-        A factory of worlds without a game makes those of the first edition. Raises `ValueError` for unknown arguments,
-        and if there is no game.
+        Raises `ValueError` for unknown arguments, and if there is no game, which only a factory of worlds does without.
         """
         require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
         given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.random_words import RandomWords, words_from_seeds
@@ -20,14 +20,12 @@ Selection = NDArray[np.int64] | slice
 _RANGE = re.compile(r"(\d+):(\d+)")
 
 
-class _Adder(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Adder(BaseModel, extra="forbid"):
     indices: Annotated[list[int | str], Field(min_length=1)]
     value: Any
 
 
-class _Adders(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Adders(BaseModel, extra="forbid"):
     adders: list[_Adder]
 
 
