@@ -192,7 +192,8 @@ class SeatHistory:
 
     def __init__(self, world: World, seats: Seats, depth: int, stream: int) -> None:
         self._world, self._seats, self._stream = world, seats, stream
-        self.own = np.zeros((world.num_fights if depth else 0, depth, world.contract.num_observations), np.float32)
+        shape = (world.num_fights, depth) if depth else (0, 1)  # as snapshots have it
+        self.own = np.zeros((*shape, world.contract.num_observations), np.float32)
         self.words = words_from_seeds(range(world.num_fights), stream)
         self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
 
