@@ -21,7 +21,6 @@ from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_r
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
-_MODES = ", ".join(map(repr, RENDER_MODES))
 _ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
 
@@ -195,7 +194,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         the ticks before it were: ``DummyVecEnv`` and ``SubprocVecEnv`` reset before anybody can see it.
         """
         if self.render_mode is None:
-            gym.logger.warn(f"nothing to render: give a render_mode ({_MODES}) when the environment is made")
+            gym.logger.warn(f"nothing to render: give a render_mode {RENDER_MODES} when the environment is made")
         return None if self.render_mode == "human" else super().render()
 
     def close(self) -> None:
