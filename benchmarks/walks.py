@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from unittest.mock import patch
 
 import typer
@@ -32,7 +32,7 @@ def bench_walks(
 ) -> None:
     """Count the files of sb3_pvp that calls run through on three walks, and the switches from one file to another.
 
-    Calls of Python functions are counted, those of imports are not.
+    Calls of Python functions are counted, those of imports are not; "plug-in": nor those of games, and what they call.
     """
     with tempfile.TemporaryDirectory() as folder:
         walked = {
@@ -43,11 +43,13 @@ def bench_walks(
     rows: list[Row] = [
         {
             "case": name,
-            "files": len(set(files)),
-            "switches": sum(one != other for one, other in pairwise(files)),
-            "walked": sorted(set(files)),
+            "files": len(set(walk.files)),
+            "switches": _switches(walk.files),
+            "plug-in files": len(set(walk.plugin)),
+            "plug-in switches": _switches(walk.plugin),
+            "walked": sorted(set(walk.files)),
         }
-        for name, files in walked.items()
+        for name, walk in walked.items()
     ]
     if not as_json:
         for row in rows:
@@ -55,35 +57,47 @@ def bench_walks(
     print_report("walks", rows, (), as_json)
 
 
-@contextmanager
-def walking(last: str = "") -> Iterator[list[str]]:
-    """Within the ``with`` block: the file of each call, relative to the package, in their order.
+class Walk(NamedTuple):
+    """The file of each call, relative to the package, in their order; `plugin`: while no code of a game was running."""
 
-    The block is left with the first call of a function named ``last``, wherever it is.
-    """
-    files: list[str] = []
-    imports = 0
+    files: list[str]
+    plugin: list[str]
+
+
+def _switches(files: list[str]) -> int:
+    return sum(one != other for one, other in pairwise(files))
+
+
+@contextmanager
+def walking(last: str = "") -> Iterator[Walk]:
+    """Notes the calls within the ``with`` block, which ends with the first one of a function ``last``."""
+    walk = Walk([], [])
+    imports = games = 0
 
     def see(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal imports
-        code = frame.f_code
+        nonlocal imports, games
+        code, step = frame.f_code, {"call": 1, "return": -1}.get(event, 0)
         if (code.co_filename, code.co_name) == _IMPORT:
-            imports += {"call": 1, "return": -1}.get(event, 0)
-        elif event == "call" and not imports and code.co_filename.startswith(_PACKAGE):
-            files.append(code.co_filename.removeprefix(_PACKAGE)[1:])
+            imports += step
+        elif step and not imports and code.co_filename.startswith(_PACKAGE):
+            file = code.co_filename.removeprefix(_PACKAGE)[1:]
+            games += step * file.startswith("games")
+            if event == "call":
+                walk.files.append(file)
+                walk.plugin.extend([file] * (not games))
         if event == "call" and code.co_name == last:
             raise _Arrived
 
     sys.setprofile(see)
     try:
-        yield files
+        yield walk
     except _Arrived:
         pass
     finally:
         sys.setprofile(None)
 
 
-def _opponent_acts(folder: Path) -> list[str]:
+def _opponent_acts(folder: Path) -> Walk:
     """A file is chosen as an opponent, its row is reset, and it acts for the first time."""
     from sb3_pvp.envs import NhVecEnv
     from sb3_pvp.policies import AutoregressivePolicy
@@ -92,29 +106,29 @@ def _opponent_acts(folder: Path) -> list[str]:
     env = NhVecEnv(2)
     PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(folder / "snapshot")
     env.reset()
-    with walking() as files:
+    with walking() as walk:
         env.env_method("set_opponent", str(folder / "snapshot.zip"), indices=[0])
         env.fights.reset([0])
         env.fights.opponents.act(env.fights.actions)
-    return files
+    return walk
 
 
-def _step() -> list[str]:
+def _step() -> Walk:
     """From the actions to the observations, in the middle of fights."""
     from sb3_pvp.envs import NhVecEnv
 
     env = NhVecEnv(2)
     env.reset()
     actions = env.fights.actions[:, 0].copy()
-    with walking() as files:
+    with walking() as walk:
         env.step(actions)
-    return files
+    return walk
 
 
-def _train(folder: Path) -> list[str]:
+def _train(folder: Path) -> Walk:
     from sb3_pvp.zoo import train
 
     line = [*_LINE.split(), "--log-folder", str(folder / "logs")]
-    with patch.object(sys, "argv", line), walking(last="learn") as files:
+    with patch.object(sys, "argv", line), walking(last="learn") as walk:
         train()
-    return files
+    return walk

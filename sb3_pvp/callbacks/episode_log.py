@@ -10,7 +10,7 @@ from typing import Any
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.envs.metrics.episode_statistics import STATISTICS
+from sb3_pvp.envs.metrics import STATISTICS
 
 #: The file in the folder of the run.
 EPISODES = "episodes.jsonl"

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,22 +21,15 @@ from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_r
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 
-_MODES = ", ".join(map(repr, RENDER_MODES))
 _ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
 
 
 class FightFace:
-    """What an environment offers besides ``reset`` and ``step``, for one of its fights.
+    """What an environment offers besides ``reset`` and ``step``, for the fight of one row (``index``).
 
-    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here.
-
-    Args:
-        fights: all fights.
-        index: the row.
-        viewer: of all fights.
-        render_mode: how `render` shows this one.
-        spec: how `gymnasium.make` made its environment, if it did.
+    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here. ``spec`` is how `gymnasium.make`
+    made the environment, if it did.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}
@@ -45,6 +37,9 @@ class FightFace:
     def __init__(self, fights: Fights, index: int, viewer: Viewer, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
         self._viewer = viewer
+        self.contract: Contract = fights.contract
+        self.frame_ages = fights.frame_ages
+        self.observation_space, self.action_space = fights.observation_space, fights.action_space
 
     @property
     def settings(self) -> FightSettings:
@@ -52,29 +47,9 @@ class FightFace:
         return self.fights.settings
 
     @property
-    def contract(self) -> Contract:
-        """What is seen and may be done."""
-        return self.fights.contract
-
-    @property
     def kind_of_fights(self) -> dict[str, Any] | None:
         """See `FightSettings.kind_of_fights`; plain values, which any worker process can send."""
         return self.settings.kind_of_fights
-
-    @property
-    def frame_ages(self) -> tuple[int, ...]:
-        """The frames in an observation, in ticks before the newest one."""
-        return self.fights.frame_ages
-
-    @property
-    def observation_space(self) -> spaces.Dict:
-        """The space of one fight."""
-        return self.fights.observation_space
-
-    @property
-    def action_space(self) -> spaces.MultiDiscrete:
-        """The space of one fight."""
-        return self.fights.action_space
 
     def action_masks(self) -> NDArray[np.bool_]:
         """What each head may choose, bool ``(A,)``, the heads one after the other."""
@@ -84,18 +59,15 @@ class FightFace:
         """Says whom to fight from the next episode on, and how that one plays.
 
         Vectorised environments reset inside ``step``, so an opponent is chosen one episode ahead, through
-        ``env_method("set_opponent", choice, indices=[...])``, which is the same for `PvpVecEnv`, ``DummyVecEnv`` and
-        ``SubprocVecEnv``; workers of the latter are best told models by path.
+        ``env_method("set_opponent", choice, indices=[...])``; give workers of a ``SubprocVecEnv`` models by path.
 
-        Raises:
-            ValueError: if there is no such opponent, or it cannot play this contract; nothing has changed then.
-            FileNotFoundError: if the model's file does not exist.
+        Raises `ValueError`, and changes nothing, if there is no such opponent, or it cannot play this contract, and
+        `FileNotFoundError` if the model's file does not exist.
         """
         self.fights.set_opponent(self.index, choice)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9), for all
-        fights of the environment."""
+        """Says how many rollouts the learner was trained on, the time of all schedules (training.md §9)."""
         self.fights.set_trained_rollouts(trained_rollouts)
 
     def enable_metrics(self) -> None:
@@ -127,8 +99,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
     choice for each head; a choice that is masked does nothing. The sizes are those of the game's contract.
 
     Args:
-        opponent: whom to fight, see `FightSettings`, and `set_opponent`.
-        world: where, see `FightSettings`.
+        opponent: whom to fight, see `FightSettings`, and `set_opponent`; ``world``: where.
         render_mode: ``None``; ``"ansi"``: `render` returns a text (without colours if the environment variable
             ``NO_COLOR`` is set); ``"rgb_array"``: a picture, uint8 ``(height, width, 3)``; ``"human"``: a window shows
             every tick (its keys: `sb3_pvp.envs.window.Window`; without a display, ticks are printed). Pictures need the
@@ -153,8 +124,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         check_render_mode(render_mode)
         fights = Fights(1, FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings}))
         super().__init__(fights, 0, Viewer(fights), render_mode)
-        self._seeded = False
-        self._running = False
+        self._seeded = self._running = False
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -191,9 +161,8 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
             ``mean``, ``min``, ``max`` and ``std``, each of the game's `sb3_pvp.game.Metrics.values` by
             name) and, unless the fight broke off, ``is_success`` (won).
 
-        Raises:
-            ValueError: for an action of wrong shape, kind or range; the fight stays as it was.
-            ResetNeeded: before the first reset and after the end of a fight.
+        Raises `ValueError` for an action of wrong shape, kind or range, and changes nothing; `ResetNeeded` before the
+        first reset and after the end of a fight.
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")
@@ -207,13 +176,8 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
 
     def get_state(self) -> Snapshot:
         """A snapshot (`Fights.get_state`), with which another environment or process may go on."""
-        return {
-            **_IDENTITY,
-            "fights": self.fights.get_state(),
-            "seeded": self._seeded,
-            "running": self._running,
-            "np_random": self.np_random.bit_generator.state,
-        }
+        own = {"seeded": self._seeded, "running": self._running, "np_random": self.np_random.bit_generator.state}
+        return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
@@ -228,11 +192,9 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
 
         After a `reset` without seed and options it is the end of the last fight if it was not rendered before, though
         the ticks before it were: ``DummyVecEnv`` and ``SubprocVecEnv`` reset before anybody can see it.
-
-        Raises as `Viewer.frame` does.
         """
         if self.render_mode is None:
-            gym.logger.warn(f"nothing to render: give a render_mode ({_MODES}) when the environment is made")
+            gym.logger.warn(f"nothing to render: give a render_mode {RENDER_MODES} when the environment is made")
         return None if self.render_mode == "human" else super().render()
 
     def close(self) -> None:

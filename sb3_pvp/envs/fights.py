@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
-from sb3_pvp.common.checks import check_frame_ages, check_trained_rollouts
+from sb3_pvp.common.checks import check_trained_rollouts
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
-from sb3_pvp.envs.fight_starts import FightStarts
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
-from sb3_pvp.envs.observations import Observation, SeatObservations, Seats, observation_space
+from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Outcome, Transition
-from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice
-from sb3_pvp.opponents.pool import OpponentPool
-from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
+from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
+from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
+from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
+from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, Seats
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
@@ -28,15 +27,20 @@ LEARNER, OPPONENT = range(NUM_SEATS)
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 
+#: What ``reset(options=...)`` must not tell a world: the environment does.
+_OWN_OPTIONS = ("seed", "bots")
+
 STATE_VERSION = 2
 #: The arrays of `Fights` that later ticks or infos depend on.
-_STATE = (
-    *("reward", "episode_return", "terminated", "truncated", "components", "episode_components", "length", "actions"),
-)
+_PER_ROW = ("reward", "episode_return", "length", "terminated", "truncated", "actions")
+_STATE = (*_PER_ROW, "components", "episode_components")
 
 
 class Fights:
     """N fights, their opponents, the learner's observations and rewards.
+
+    A fight is between a row and its opponent, or between the partners of a pair (`Seats`): the seats of the rows change
+    with their opponents.
 
     Args:
         num_fights: N.
@@ -51,7 +55,7 @@ class Fights:
         components: float32 ``(terms, N)``, the parts of `reward`.
         episode_components: the same, summed over the episode.
         length: int64 ``(N,)``, ticks that were played in the episode.
-        trained_rollouts: how many roll-outs the learner was trained on, the time of all schedules; 0 at first.
+        trained_rollouts: how many rollouts the learner was trained on, the time of all schedules; 0 at first.
         opponents: who fights the rows that do not fight each other.
         actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
     """
@@ -62,14 +66,20 @@ class Fights:
         self.contract = self.world.contract
         self._seats = Seats(num_fights)
         self.opponents = OpponentPool(self.world, as_choice(settings.opponent), game=settings.game)
-        self._starts = FightStarts(self.world, settings, self._seats, self.opponents)
+        self._seeds: list[int | None] = [None] * num_fights
+        #: Seeds for fights that nobody has started since.
+        self._unused: dict[int, int] = {}
+        #: Rows that wait for their partner, and who comes in the next episodes; see `_review`.
+        self._joining = np.zeros(0, np.int64)
+        self._coming: list[LoadedOpponent] = []
+        self._pair()
         self._rewards = settings.scoring
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages = check_frame_ages(settings.frame_ages)
+        self.frame_ages: tuple[int, ...] = settings.frame_ages  # type: ignore[assignment]  # as they were settled
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
         noise, override = settings.noise, settings.action_mask_override
-        self._noise = None if noise is None else ObservationNoise(noise, self.contract, num_fights)
+        self._noise = None if noise is None else ObservationNoise(noise, self.contract)
         self._override = None if override is None else ActionMaskOverride(override, self.contract)
         self._observations = SeatObservations(self.world, self._seats, self.frame_ages, self._noise, self._override)
         self.trained_rollouts = 0
@@ -94,20 +104,18 @@ class Fights:
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Starts new episodes in ``fights``, with a seed and the world's reset options for each of them.
+        """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
 
-        Without a seed a fight goes on with its random numbers; the first reset of a fight needs one.
+        Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
+        the seed and the options of the first row of the pair. Raises `ValueError` for options that the world does not
+        know and for half a pair; nothing has changed then.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
-        self._starts.start(fights, seeds, options or [{}] * len(fights))
-        if self._noise is not None:
-            self._noise.seed(fights, seeds)
-        self._observations.begin(fights)
-        self.opponents.begin(fights)
-        per_fight: tuple[NDArray[Any], ...] = (self.reward, self.episode_return, self.length, self.actions)
-        for array in (*per_fight, self.terminated, self.truncated):
-            array[fights] = 0
+        self._start(fights, seeds, options or [{}] * len(fights))
+        self._observations.begin(fights, seeds)
+        for name in _PER_ROW:
+            getattr(self, name)[fights] = 0
         for components in (self.components, self.episode_components):
             components[:, fights] = 0
         for measured in (self._metrics, self._statistics):
@@ -120,7 +128,7 @@ class Fights:
         Raises `ValueError` (see `check_actions`) before anything has changed.
         """
         checked = check_actions(actions, self.contract, self.world.num_fights)
-        self._starts.review()
+        self._review()
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -138,14 +146,15 @@ class Fights:
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
-            self._metrics.end_tick(
-                self.tick, self.components, self.terminated | self.truncated, self.length, self._desync_reasons()
-            )
+            told = getattr(self.world, "desync_reason", None)
+            reasons = np.zeros(len(self.length), np.uint8) if told is None else self._seats.own(told)
+            over = self.terminated | self.truncated
+            self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
-        self._starts.opponents_changed()
+        self._coming = []
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
@@ -168,12 +177,12 @@ class Fights:
 
     def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
-        seat, rival, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
-        names = ["learner", "learner" if rival.is_self else rival.name]
-        chosen = [self.actions[row, LEARNER], None if rival.is_bot else self.actions[row, OPPONENT]]
-        order = (seat, 1 - seat)
-        actions = tuple(chosen[each] if played else None for each in order)
-        return int(self._seats.fight[row]), (names[order[0]], names[order[1]]), actions
+        seat, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
+        names = ["learner", "learner" if opponent.is_self else opponent.name]
+        chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
+        first, second = seat, 1 - seat
+        actions = (chosen[first], chosen[second]) if played else (None, None)
+        return int(self._seats.fight[row]), (names[first], names[second]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
@@ -188,9 +197,11 @@ class Fights:
     def reset_info(self, fight: int) -> dict[str, Any]:
         """What is known about an episode from its start: who the opponent is, the seed of the fight (``None`` if it
         goes on with the random numbers of the one before) and, if the world tells it, the build."""
-        info: dict[str, Any] = {"opponent": self.opponent_name(fight), "seed": self._starts.seed(fight)}
-        build_name = getattr(self.world, "build_name", None)
-        if build_name is not None:
+        info: dict[str, Any] = {
+            "opponent": self.opponent_name(fight),
+            "seed": self._seeds[int(self._seats.fight[fight])],
+        }
+        if (build_name := getattr(self.world, "build_name", None)) is not None:  # `Grouped`, asked in no time
             info["build"] = build_name(int(self._seats.fight[fight]))
         return info
 
@@ -230,15 +241,14 @@ class Fights:
         `Fights` with the same settings that get it back go on bit for bit. The settings themselves are not in it, nor
         is what was measured (`enable_metrics`). Raises `NotImplementedError` in a world without ``get_state``.
         """
-        world_state = getattr(self.world, "get_state", None)
-        if world_state is None:
+        if not isinstance(self.world, Resumable):
             raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")
         return {
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
-            "world": world_state(),
+            "world": self.world.get_state(),
             "opponents": self.opponents.get_state(),
-            "starts": self._starts.get_state(),
+            "starts": {"seeds": list(self._seeds), "unused": dict(self._unused)},
             **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
         }
 
@@ -254,10 +264,11 @@ class Fights:
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
-        rivals = self.opponents.restored_rivals(state["opponents"])
+        loaded = self.opponents.restored(state["opponents"])
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
-        self.opponents.set_state(state["opponents"], rivals)
-        self._starts.set_state(state["starts"])
+        self.opponents.set_state(state["opponents"], loaded)
+        self._seeds, self._unused = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
+        self._pair()
         self.set_trained_rollouts(state["trained_rollouts"])
         # The present one may be in other hands.
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
@@ -287,10 +298,70 @@ class Fights:
             "observations": (self._observations, ("own", "hidden")),
         }
         if self._noise is not None:
-            arrays["noise"] = (self._noise, ("words",))
+            arrays["noise"] = (self._observations, ("words",))
         if self._statistics is not None:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays
+
+    def _start(
+        self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Starts these fights in the world; the opponents that were chosen come."""
+        self._review()
+        for name in {name for given in options for name in given if name in _OWN_OPTIONS}:
+            raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
+        starting = {
+            row: self._options(self._coming[row], self._unused.get(row) if seed is None else seed, given)
+            for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
+            if not (self._coming[row].is_self and row & 1)  # who plays its partner's fight
+        }
+        idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
+        if idle.size and isinstance(self.world, Leavable):
+            self.world.leave(idle)
+        first, *others = starting.values()
+        alike = "seed" not in first and all(each == first for each in others)
+        self.world.reset(np.array(list(starting)), first if alike else [first, *others])
+        for row, seed in zip(rows.tolist(), seeds, strict=True):
+            if row in starting:
+                self._seeds[row] = starting[row].get("seed")
+                self._unused.pop(row, None)
+            elif seed is not None:
+                self._unused[row] = seed  # for when its fight is fought
+        if self.opponents.begin(rows, seeds):
+            self._pair()
+
+    def _options(self, opponent: LoadedOpponent, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What the world is told when a fight starts."""
+        options: dict[str, Any] = {"bots": (None, WORLD_BOT if opponent.is_bot else None)}
+        if not self.settings.death_match:  # worlds that know nothing of it need not
+            options["death_match"] = False
+        changes = opponent.choice.reset_params
+        if changes:
+            shared = given.get("reset_params", self.settings.reset_params)
+            first, second = given.get("seat_reset_params") or (shared, shared)
+            given = {**given, "seat_reset_params": (first, {**second, **changes})}
+        return {**options, **given, **({} if seed is None else {"seed": seed})}
+
+    def _pair(self) -> None:
+        """Gives rows their seats."""
+        self._seats.pair(np.array([each.is_self for each in self.opponents.current]))
+        self._coming = []
+
+    def _review(self) -> None:
+        """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
+        if self._coming:
+            return
+        coming = self.opponents.expected()
+        wants = np.array([each.is_self for each in coming])
+        alone = np.flatnonzero(wants != np.append(wants, False)[np.arange(len(wants)) ^ 1])
+        if alone.size:
+            row = int(alone[0])
+            raise ValueError(
+                f'rows {row & ~1} and {row | 1} play each other or neither of them does: "self" is for both rows of a '
+                f"pair in a PvpVecEnv, and this environment has {len(wants)}"
+            )
+        self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
+        self._coming = coming
 
     def _judge(self) -> None:
         outcome = self._seats.own(self.world.outcome)
@@ -305,15 +376,9 @@ class Fights:
         limit = self.settings.max_episode_ticks
         if limit is not None:
             self.truncated |= ~self.terminated & (self.length >= limit)
-        self.truncated[self._starts.cut_short(self.terminated | self.truncated)] = True
-
-    def _desync_reasons(self) -> NDArray[np.uint8]:
-        """`DesyncReason` numbers ``(N,)``."""
-        reasons = getattr(self.world, "desync_reason", None)
-        return np.zeros(len(self.length), np.uint8) if reasons is None else self._seats.own(reasons)
+        over, joining = self.terminated | self.truncated, self._joining
+        self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
 
     def _outcome_name(self, fight: int) -> str:
         outcome = Outcome(int(self.tick.outcome[fight]))
-        if outcome == Outcome.RUNNING and self.truncated[fight]:
-            return "timeout"
-        return outcome.name.lower()
+        return "timeout" if outcome == Outcome.RUNNING and self.truncated[fight] else outcome.name.lower()

@@ -16,12 +16,7 @@ from sb3_pvp.envs.observations import Observation
 class HiddenKeys(VecEnvWrapper):
     """Removes keys from Dict observations; without ``"privileged"`` the critic sees no more than the actor.
 
-    Args:
-        venv: the vectorised environment.
-        keys: what to remove.
-
-    Raises:
-        ValueError: if the environment has no Dict observations, or not these keys.
+    Raises `ValueError` if the environment has no Dict observations, or not these keys.
     """
 
     def __init__(self, venv: VecEnv, keys: tuple[str, ...] = ("privileged",)) -> None:

@@ -1,7 +1,8 @@
-"""Which seats learners have, and what they see: frames of their own, the hidden part of the opponent's, the masks."""
+"""What learners see: frames of their own, the hidden part of the opponent's, and the masks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import World
-from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise
+from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, SeatHistory, Seats, Selection
 
 Observation = dict[str, NDArray[Any]]
-Selection = NDArray[np.int64] | slice
+_NOISE = 2  # stream of a fight's seed
 
 
 def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
@@ -32,56 +33,11 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
     return spaces.Dict(parts)
 
 
-class Seats:
-    """The seat of each row of an environment: a seat of a fight of its own, or one of a pair's common fight.
+class SeatObservations(SeatHistory):
+    """The observations of one seat for each row of an environment; its history is empty if the newest is enough.
 
-    Rows ``2j`` and ``2j + 1`` are a pair. When they play each other, they have seats 0 and 1 of fight ``2j``, and fight
-    ``2j + 1`` is idle. Any other row ``r`` has seat 0 of fight ``r``.
-
-    Args:
-        num_rows: N, also the number of fights.
-
-    Attributes:
-        fight: int64 ``(N,)``, the fight of each row.
-        seat: int64 ``(N,)``, its seat there.
-        paired: int64, the rows that play their partner.
-        partner: int64, the partners of these.
-        playing: int64, the fights that are played; ``None``: all of them.
-    """
-
-    def __init__(self, num_rows: int) -> None:
-        self.fight, self.seat = np.arange(num_rows), np.zeros(num_rows, np.int64)
-        self.pair(np.zeros(num_rows, bool))
-
-    def pair(self, paired: NDArray[np.bool_]) -> None:
-        """Says which rows play their partner, bool ``(N,)``, equal for the rows of a pair."""
-        rows = np.arange(len(paired))
-        self.fight[:] = np.where(paired, rows & ~1, rows)
-        self.seat[:] = np.where(paired, rows & 1, 0)
-        self.paired = np.flatnonzero(paired)
-        self.partner = self.paired ^ 1
-        self.playing = np.unique(self.fight) if self.paired.size else None
-
-    def own(self, array: NDArray[Any], rows: Selection | int = slice(None)) -> NDArray[Any]:
-        """What an array ``(N, 2, ...)`` holds of the rows' seats."""
-        own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
-        return own
-
-
-class SeatObservations:
-    """The observations of one seat for each row of an environment, with their history.
-
-    Args:
-        world: where the fights take place.
-        seats: which seats; after `Seats.pair` the rows concerned begin anew.
-        frame_ages: which frames are shown, in ticks before the newest one, ascending. Frames from before the start of
-            the episode are zero (contract.md §5).
-        noise: what is added to the seat's own observation of a tick, before it becomes a frame.
-        override: what the masks are reduced by.
-
-    Attributes:
-        own: float32 ``(N, depth, D)``, what the seat saw of late, newest first; empty if the world's newest is enough.
-        hidden: float32 ``(N, depth, P)``, what only the other seat saw at the same time.
+    Frames of ``frame_ages`` (ascending, in ticks before the newest one) are shown. ``hidden``, float32 ``(N, depth,
+    P)``, is what only the other seat saw at the same time as `own`.
     """
 
     def __init__(
@@ -92,31 +48,26 @@ class SeatObservations:
         noise: ObservationNoise | None = None,
         override: ActionMaskOverride | None = None,
     ) -> None:
-        self._world = world
-        self._seats = seats
-        self._ages = list(frame_ages)
-        self._noise = noise
-        self._override = override
+        self._remembers = frame_ages != (0,) or noise is not None
+        super().__init__(world, seats, max(frame_ages) + 1 if self._remembers else 0, _NOISE)
+        self._rows = np.arange(world.num_fights)
+        if noise is not None:
+            self.noises = [(noise, self._rows)]
+        self._ages, self._override = list(frame_ages), override
         self._partial = world.contract.partial_indices
-        depth = max(frame_ages) + 1
-        self._remembers = depth > 1 or noise is not None
-        frames = (world.num_fights, depth) if self._remembers else (0, depth)
-        self.own = np.zeros((*frames, world.contract.num_observations), np.float32)
-        self.hidden = np.zeros((*frames, len(self._partial)), np.float32)
+        self.hidden = np.zeros((*self.own.shape[:2], len(self._partial)), np.float32)
 
-    def begin(self, rows: NDArray[np.int64]) -> None:
-        """Forgets the history of these rows and takes up their first observation."""
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        """See `SeatHistory.begin`."""
         if self._remembers:
-            self.own[rows] = 0.0
             self.hidden[rows] = 0.0
-            self._take_up(rows)
+            super().begin(rows, seeds)
 
-    def advance(self) -> None:
-        """Takes up the observations after a tick of all rows."""
+    def advance(self, rows: NDArray[np.int64] | None = None) -> None:
+        """See `SeatHistory.advance`; all rows are meant."""
         if self._remembers:
-            for frames in (self.own, self.hidden):
-                frames[:, 1:] = frames[:, :-1]
-            self._take_up(slice(None))
+            self.hidden[:, 1:] = self.hidden[:, :-1]
+            super().advance(self._rows)
 
     def stacked(self, rows: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
@@ -134,9 +85,8 @@ class SeatObservations:
         masks = self._seats.own(self._world.masks, rows)
         return masks.copy() if self._override is None else self._override.applied(masks)
 
-    def _take_up(self, rows: Selection) -> None:
-        newest = self._seats.own(self._world.obs, rows)
-        self.own[rows, 0] = newest if self._noise is None else self._noise.add(newest, rows)
+    def _take_up(self, rows: NDArray[np.int64]) -> None:
+        super()._take_up(rows)
         self.hidden[rows, 0] = self._fresh_hidden(rows)
 
     def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:

@@ -46,9 +46,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     Observations, actions, rewards and the keys of ``info`` are those of `PvpEnv`, for each agent: they are the two rows
     of a pair that plays itself. Both agents leave in the tick in which the fight ends.
 
-    Args:
-        render_mode: see `PvpEnv`.
-        settings: fields of `FightSettings`, without the opponent; schedules stay at their first value.
+    For ``render_mode`` see `PvpEnv`; ``settings`` are the fields of `FightSettings`, without the opponent. Schedules
+    stay at their first value.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -98,10 +97,9 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     def step(
         self, actions: dict[str, NDArray[np.int64]]
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Plays one tick with the action of each agent, ints ``(heads,)``.
+        """Plays one tick with the action of each agent, ints ``(heads,)``; after the fight there is nothing to return.
 
-        Returns observations, rewards, terminations, truncations and infos, by agent; all empty after the end of the
-        fight. Raises `ValueError` for missing or wrong actions; the fight stays as it was.
+        Raises `ValueError` for missing or wrong actions; the fight stays as it was.
         """
         if not self.agents:
             return {}, {}, {}, {}, {}

@@ -26,21 +26,20 @@ class FightSettings:
     """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
 
     Attributes:
-        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game
-            (`sb3_pvp.game.Game.scripts`); the path of a model's zip file, or a model of MaskablePPO as it is now;
-            ``"league:FOLDER"``: in each episode another player of a league, by chance; in `PvpVecEnv` also ``"self"``;
-            an `Opponent`; or an `OpponentChoice`, which also says how it plays.
-        world: ``"sim"``, the embedded world; another place that the game knows, such as a server's address; or a
-            factory (`sb3_pvp.game.make_world`).
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the path of a model's
+            zip file, or a model of MaskablePPO as it is now; ``"league:FOLDER"``: in each episode another player of a
+            league; in `PvpVecEnv` also ``"self"``; an `Opponent`; or an `OpponentChoice`, which also says how it plays.
+        world: ``"sim"``; another place that the game knows, such as a server's address; or a factory
+            (`sb3_pvp.game.make_world`).
         reset_params: how fights start, under the game's own names.
         rewards: changes to the weights of the game's rewards (`sb3_pvp.game.Rewards.weights`), numbers or schedules.
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: false: the fight may end in a tie before anybody has lost, in games that know such an end.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: never.
-        noise: what is added to the learner's own observations (`sb3_pvp.opponents.sight.ObservationNoise`), e.g.
+        noise: what is added to the learner's own observations (`sb3_pvp.opponents.seat_views.ObservationNoise`), e.g.
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: what the learner may not do whatever the world says, e.g. ``{"forbid": [id]}``, or a
-            schedule of arrays (`sb3_pvp.opponents.sight.ActionMaskOverride`).
+            schedule of arrays (`sb3_pvp.opponents.seat_views.ActionMaskOverride`).
         contract: another way to say what is played, by the name of the game's contract; or the contract of a factory's
             worlds, if it does not bring its own.
         episode_statistics: at the end of a fight ``info`` has statistics of all its ticks (`EpisodeStatistics`).
@@ -64,34 +63,25 @@ class FightSettings:
     def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
         """Those of an environment; ``home`` is its game if nobody says another one.
 
-        A factory of worlds may be all that is told: its worlds are those of the first edition. Raises `ValueError` for
-        unknown arguments, and if there is no game.
+        Raises `ValueError` for unknown arguments, and if there is no game, which only a factory of worlds does without.
         """
         require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
-        given = dict(arguments)
-        if given.get("game") is None:
-            given["game"] = home
+        given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
             raise ValueError("which game is played? Say game=, a name or module:object")
         return cls(**given)
 
     def __post_init__(self) -> None:
         game, contract = game_and_contract(self.game, self.contract)
-        self._settle(game=game, contract=contract)
+        vars(self).update(game=game, contract=contract)  # past the lock of a frozen dataclass
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
         MAPPING.check(reset_params=self.reset_params)
         _LIMIT.check(max_episode_ticks=self.max_episode_ticks)
         if not callable(self.world):
             game.check_place(self.world)
         make_opponent(as_choice(self.opponent).opponent, self.played, game)
-        self._settle(
-            reset_params=dict(self.reset_params or {}),
-            rewards=self.scoring.weights(self.rewards),
-            frame_ages=check_frame_ages(self.frame_ages),
-        )
-
-    def _settle(self, **values: Any) -> None:
-        vars(self).update(values)  # past the lock of a frozen dataclass
+        rewards, frame_ages = self.scoring.weights(self.rewards), check_frame_ages(self.frame_ages)
+        vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 
     @property
     def played(self) -> Contract:
@@ -101,8 +91,7 @@ class FightSettings:
     @property
     def scoring(self) -> Rewards:
         """What computes rewards."""
-        rewards: Rewards | None = self.game.rewards
-        return rewards or OutcomeRewards()
+        return self.game.rewards or OutcomeRewards()
 
     def make_world(self, num_fights: int) -> World:
         """A world for so many fights."""
@@ -114,6 +103,5 @@ class FightSettings:
 
         ``None`` if the world is the user's own, of which that says too little.
         """
-        if not isinstance(self.world, str):
-            return None
-        return {"game": game_reference(self.game), "reset_params": self.reset_params}
+        known = isinstance(self.world, str)
+        return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 from stable_baselines3.common.monitor import Monitor
@@ -18,8 +20,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.envs.env import FightFace
-from sb3_pvp.envs.env_functions import EnvFunction, EnvTemplate, read_env_functions
+from sb3_pvp.envs.env import FightFace, PvpEnv
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
@@ -31,6 +32,17 @@ _COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}
 #: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.
 _STATE = ("_started", "_seeds", "_options", "reset_infos")
+
+EnvFunction = Callable[[], gym.Env[Any, Any]]
+
+
+class _Template(NamedTuple):
+    """What a row takes over from an environment that SB3's ``make_vec_env`` or rl-zoo3 made."""
+
+    settings: FightSettings
+    render_mode: str | None
+    spec: Any = None
+    monitor: Monitor[Any, Any] | None = None
 
 
 class PvpVecEnv(VecEnv):
@@ -48,12 +60,10 @@ class PvpVecEnv(VecEnv):
     one's is then truncated (outcome ``"timeout"``). It parts when its fight ends.
 
     Args:
-        num_envs: the number of rows, each with a fight of its own or the common one of a pair; or a list of functions
-            that make a `PvpEnv` each, as ``make_vec_env(..., vec_env_cls=PvpVecEnv)`` gives it. Their settings, which
-            must agree, then replace the other arguments except ``seed``; their ``Monitor`` logs are written; any
-            wrapper that changes what an environment does is refused.
-        opponent: see `FightSettings`.
-        world: see `FightSettings`.
+        num_envs: the number of rows; or a list of functions that make a `PvpEnv` each, as ``make_vec_env(...,
+            vec_env_cls=PvpVecEnv)`` gives it. Their settings, which must agree, then replace the other arguments except
+            ``seed``; their ``Monitor`` logs are written; wrappers that change what an environment does are refused.
+        opponent, world: see `FightSettings`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: by chance.
         render_mode: see `PvpEnv`.
         settings: the other fields of `FightSettings`, such as ``game``.
@@ -79,7 +89,7 @@ class PvpVecEnv(VecEnv):
         else:
             own = FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings})
             count = _COUNT.read("num_envs", num_envs)
-            templates = [EnvTemplate(own, check_render_mode(render_mode))] * count
+            templates = [_Template(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
         self._viewer = Viewer(self.fights)
         self._faces = [
@@ -133,26 +143,16 @@ class PvpVecEnv(VecEnv):
         return self.fights.action_masks()
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many roll-outs the learner was trained on: the time of all schedules (training.md §9)."""
+        """Says how many rollouts the learner was trained on: the time of all schedules (training.md §9)."""
         self.fights.set_trained_rollouts(trained_rollouts)
 
     def get_state(self) -> Snapshot:
-        """A snapshot (`Fights.get_state`), with which another `PvpVecEnv` or process may go on.
-
-        Take it between steps. Raises `NotImplementedError` in a world without ``get_state``.
-        """
-        return {
-            **_IDENTITY,
-            "fights": self.fights.get_state(),
-            **{name: copy.deepcopy(getattr(self, name)) for name in _STATE},
-        }
+        """A snapshot (`Fights.get_state`), with which another process may go on; take it between steps."""
+        own = {name: copy.deepcopy(getattr(self, name)) for name in _STATE}
+        return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`; `fights` then has the observations of that moment.
-
-        Raises `ValueError` if another kind of environment or another version made the snapshot, or one with another
-        contract, opponent, number of fights or choice of frames; nothing is changed then.
-        """
+        """Goes back to the moment of `get_state` (`Fights.set_state`), whose observations `fights` has then."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
         self._viewer.start_new(over=True)
@@ -167,8 +167,7 @@ class PvpVecEnv(VecEnv):
         """The last tick of all fights: one picture of all of them side by side in mode ``"rgb_array"``, uint8.
 
         In mode ``"human"``, which an environment of mode ``"rgb_array"`` is capable of as well, a window shows it.
-        Texts are had by ``env_method("render")``. In the tick in which a fight ends, its end is seen: the new fight,
-        which has begun already, is seen from its first tick on. So whoever renders after every step sees every tick.
+        Texts are had by ``env_method("render")``. Of a fight that has just ended the end is seen, not the new one.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
             self._viewer.show(range(self.num_envs))
@@ -238,3 +237,43 @@ class NhVecEnv(PvpVecEnv):
     """A `PvpVecEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one."""
 
     home = HOME_GAME
+
+
+def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
+    """What `PvpVecEnv` takes over from the environments that these functions make.
+
+    Raises `ValueError` unless each is a `PvpEnv` in wrappers that change nothing, and all have the same settings.
+    """
+    if not functions:
+        raise ValueError("PvpVecEnv needs at least one environment function")
+    first, *others = templates = [_read(function()) for function in functions]
+    for index, other in enumerate(others, start=1):
+        for field in fields(FightSettings):
+            expected, found = (getattr(each.settings, field.name) for each in (first, other))
+            if expected != found:
+                raise ValueError(
+                    f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} in environment 0 "
+                    f"and {found!r} in environment {index}"
+                )
+    return templates
+
+
+def _read(env: gym.Env[Any, Any]) -> _Template:
+    monitor, limit, layer = None, None, env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, Monitor):
+            monitor = layer
+        elif isinstance(layer, TimeLimit):
+            limit = layer._max_episode_steps
+        elif not isinstance(layer, (OrderEnforcing, PassiveEnvChecker)):  # which only check how it is used
+            raise ValueError(
+                f"PvpVecEnv cannot apply the wrapper {type(layer).__name__} to fights that share one world; "
+                "use DummyVecEnv, or a VecEnv wrapper"
+            )
+        layer = layer.env
+    if not isinstance(layer, PvpEnv):
+        raise ValueError(f"PvpVecEnv is made of PvpEnv environments, got {type(layer).__name__}")
+    settings = layer.settings
+    if limit is not None:
+        settings = replace(settings, max_episode_ticks=min(limit, settings.max_episode_ticks or limit))
+    return _Template(settings, layer.render_mode, env.spec, monitor)

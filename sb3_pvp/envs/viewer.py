@@ -41,19 +41,14 @@ class Viewer:
     """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
 
     It only looks while somebody asks: for a tick that nobody looked at, the next one costs nothing, and of the one
-    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to.
-
-    Args:
-        fights: to watch.
-        names: of the players; ``None``: those that the fights have.
+    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to. ``names``
+    are those of the players; ``None``: those that the fights have.
     """
 
     def __init__(self, fights: Fights, names: tuple[str, str] | None = None) -> None:
         self._fights, self._names = fights, names
         self._window: Window | None = None
-        self._no_display = False
-        self._started = False
-        self._asked = False
+        self._no_display = self._started = self._asked = False
         self._masks: NDArray[np.bool_] | None = None
         self._ends: dict[int, Any] = {}
         self._seen: set[int] = set()
@@ -71,8 +66,7 @@ class Viewer:
             self._ends = {row: self._look(row) for row in rows}
 
     def start_new(self, over: bool = False) -> None:
-        """Call it when new fights have begun: in the course of things, or ``over`` again, so that nobody shall see the
-        ends of those before."""
+        """Call it when new fights have begun; ``over`` again: nobody shall see the ends of those before."""
         self._started = True
         self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not over}
         self._masks = None
@@ -80,8 +74,7 @@ class Viewer:
     def frame(self, row: int, render_mode: str | None) -> Frame:
         """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
 
-        It is the last tick; if the fight has ended in it, its end and not the new fight. That is so after `start_new`
-        as well, but only if nobody has seen the end before.
+        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before.
 
         Raises `ResetNeeded` before the first fight, `DependencyNotInstalled` if pygame is missing (but for texts), and
         `ValueError` for a game that nobody knows how to draw.
@@ -120,8 +113,7 @@ class Viewer:
 
     @property
     def _looks(self) -> Any:
-        looks = self._fights.settings.game.viewer
-        if looks is None:
+        if (looks := self._fights.settings.game.viewer) is None:
             raise ValueError("this game has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
         return looks
 
@@ -143,8 +135,7 @@ class Viewer:
         return replace(scene, outcome="timeout") if timeout else scene
 
     def _text(self, scene: Any) -> str:
-        text: str = self._looks.text(scene, color="NO_COLOR" not in os.environ)
-        return text
+        return str(self._looks.text(scene, color="NO_COLOR" not in os.environ))
 
     def _picture(self, scene: Any) -> NDArray[np.uint8]:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

@@ -29,21 +29,14 @@ def has_display() -> bool:
 
 
 class Window:
-    """A window that opens with the first picture. Whoever closes it has seen enough: all later pictures are dropped.
+    """A window that opens with the first picture, for ``pace`` pictures per second; once closed it drops all others.
 
     Keys: space pauses and goes on, the right arrow shows one tick, up and down double and halve the pace, escape closes
     the window.
-
-    Args:
-        title: of the window.
-        pace: pictures per second.
     """
 
     def __init__(self, title: str, pace: float) -> None:
-        self._title = title
-        self.pace = pace
-        self.paused = False
-        self.closed = False
+        self._title, self.pace, self.paused, self.closed = title, pace, False, False
         self._screen: pygame.Surface | None = None
         self._clock = pygame.time.Clock()
 

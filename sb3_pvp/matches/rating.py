@@ -196,14 +196,13 @@ def _begin(
     starts = [(None, WORLD_BOT if bot else None) for bot in bots]
     world.reset(rows, [{"bots": start, **rules, "seed": own} for start, own in zip(starts, seeds, strict=True)])
     for pool, stream in zip(pools, (_FIRST_SEAT, 0), strict=True):
-        pool.change(rows, [own + stream for own in seeds])
-        pool.begin(rows)
+        pool.begin(rows, [own + stream for own in seeds])
 
 
 def _end(world: World, pools: Sequence[OpponentPool], rows: NDArray[np.int64]) -> None:
     for pool in pools:
         for row in rows.tolist():
             pool.choose(row, _NOBODY)
-        pool.change(rows, [None] * len(rows))
+        pool.begin(rows, [None] * len(rows))
     if isinstance(world, Leavable):
         world.leave(rows)

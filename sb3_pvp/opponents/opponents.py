@@ -1,4 +1,4 @@
-"""Whom a learner fights and how that one plays: opponents by name, and what every opponent can do."""
+"""Whom a learner fights and how that one plays: bots, scripts, models and leagues, by name, file or object."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
+from functools import cache, cached_property, lru_cache
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,17 @@ from pydantic import Field
 
 from sb3_pvp.common.arguments import FLAG, MAPPING, SHARE, Kind
 from sb3_pvp.common.names import require_known
-from sb3_pvp.common.random_words import uniform, words_from_seeds
+from sb3_pvp.common.random_words import gumbel, uniform, words_from_seeds
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.errors import ContractError
+from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.contract.turn import Turn
 from sb3_pvp.game import Game, game_and_contract
 
+# Environments that nothing learns in do without torch, which takes seconds to import: who needs it here imports it.
 if TYPE_CHECKING:
+    from sb3_pvp.policies.actors import Actor
+    from sb3_pvp.policies.model_files import PolicyFile
     from sb3_pvp.selfplay.league import League
 
 #: The opponent that the world itself plays; it is no agent and obeys no masks.
@@ -32,6 +37,11 @@ SELF_PLAY = "self"
 #: Before the folder of a league, or of a run with one: in each episode another of its players, by chance.
 LEAGUE_OF = "league:"
 
+#: So many models in files stay in memory although nobody fights them just now.
+CACHED_MODELS = 64
+
+#: Kinds of opponents that need no actions.
+_UNSEATED = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
 
@@ -65,6 +75,8 @@ class Opponent(Protocol):
 #: What ``opponent=`` accepts: one of `known_opponents`, in `PvpVecEnv` also `SELF_PLAY`, the path of a model's zip
 #: file, `LEAGUE_OF` with a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
+#: What that can be: the world's bot, `SELF_PLAY`, the name of a script, a model's file, a league, or an object.
+OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 
 
 @dataclass(frozen=True)
@@ -98,13 +110,16 @@ class OpponentChoice:
         FLAG.check(deterministic=self.deterministic)
         SHARE.check(delay_chance=self.delay_chance)
         MAPPING.check(reset_params=self.reset_params)
-        if not isinstance(self.opponent, str) or self.opponent not in (SELF_PLAY, WORLD_BOT):
-            return
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
-            if getattr(self, name):
+            if self.kind in _UNSEATED and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
-        if self.opponent == SELF_PLAY and self.reset_params is not None:
+        if self.kind == "self" and self.reset_params is not None:
             raise ValueError("in self-play both seats have the reset_params of the environment")
+
+    @cached_property
+    def kind(self) -> OpponentKind:
+        """What the opponent is given as."""
+        return kind_of(self.opponent)
 
     @property
     def label(self) -> str:
@@ -128,20 +143,35 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     Of a league it is the first player. Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this
     contract, and `FileNotFoundError` for a file that does not exist.
     """
-    if isinstance(opponent, str) and opponent in (WORLD_BOT, SELF_PLAY):
+    kind = kind_of(opponent)
+    if kind in _UNSEATED:
         return None
-    if isinstance(opponent, str) and not is_path(opponent) and not is_league(opponent):
+    if kind == "script":
         require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
-    if is_league(opponent):
+    if kind == "league":
         opponent = next(iter(league_players(opponent).values()))
-    from sb3_pvp.opponents import models  # here, because it imports torch
-
-    made = models.load_opponent(opponent) if is_path(opponent) else models.model_opponent(opponent)
+    made = model_opponent(opponent) if kind == "object" else load_opponent(opponent)
     made.check(contract)
     return made
+
+
+def kind_of(opponent: OpponentLike) -> OpponentKind:
+    """What the opponent is given as."""
+    if not isinstance(opponent, str):
+        return "file" if isinstance(opponent, PurePath) else "object"
+    if opponent in (WORLD_BOT, SELF_PLAY):
+        return "bot" if opponent == WORLD_BOT else "self"
+    if opponent.startswith(LEAGUE_OF):
+        return "league"
+    return "file" if opponent.endswith(".zip") or "/" in opponent or os.sep in opponent else "script"
+
+
+def is_path(opponent: OpponentLike) -> bool:
+    """Whether it is the path of a model's file."""
+    return kind_of(opponent) == "file"
 
 
 def opponent_name(opponent: OpponentLike) -> str:
@@ -149,18 +179,6 @@ def opponent_name(opponent: OpponentLike) -> str:
     if is_path(opponent):
         return PurePath(opponent).name.removesuffix(".zip")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
-
-
-def is_path(opponent: OpponentLike) -> bool:
-    """Whether it is the path of a model's file."""
-    if isinstance(opponent, str):
-        return not is_league(opponent) and (opponent.endswith(".zip") or "/" in opponent or os.sep in opponent)
-    return isinstance(opponent, PurePath)
-
-
-def is_league(opponent: OpponentLike) -> bool:
-    """Whether it stands for the players of a league."""
-    return isinstance(opponent, str) and opponent.startswith(LEAGUE_OF)
 
 
 def league_players(opponent: str) -> dict[str, str]:
@@ -183,12 +201,7 @@ def _league(folder: str) -> League:
 
 
 class RandomOpponent:
-    """An opponent that remembers nothing but its random numbers, one word for each fight.
-
-    Args:
-        stream: of a fight's seed; the world itself draws from another generator.
-        num_choices: A.
-    """
+    """An opponent that remembers nothing but its random numbers, one word for each fight, of a stream of its own."""
 
     def __init__(self, stream: int, num_choices: int) -> None:
         self._stream, self._num_choices = stream, num_choices
@@ -219,19 +232,14 @@ class RandomOpponent:
 
 
 class ScriptedOpponent(RandomOpponent):
-    """An opponent that follows a script, and plays through the agents' own actions.
+    """An opponent that follows a script of a game (``None``: that with this contract).
 
-    Args:
-        name: of the script.
-        contract: the ids that the script uses; `ValueError` if it has not all of them.
-        game: whose script; ``None``: that with this contract.
+    Raises `ValueError` if the contract has not all ids that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
         super().__init__(1, contract.num_flat_actions)
-        self._script = _scripts_of(contract, game)[name]
-        self.name = name
-        self.contract = contract
+        self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
         try:  # a turn touches all ids, whatever it sees
             self.predict(np.zeros((1, contract.num_observations), np.float32), np.zeros(1, np.uint64))
         except ContractError as error:
@@ -244,6 +252,115 @@ class ScriptedOpponent(RandomOpponent):
         turn = Turn(self.contract, observation, masks, np.zeros_like(chance) if deterministic else chance)
         self._script(turn)
         return turn.actions(), state
+
+
+class ModelOpponent(RandomOpponent):
+    """A frozen policy that sits in the other seat; equal ones have the same ``content_hash``.
+
+    ``frame_ages``: the frames that it sees. ``game``: what it was trained to play, if that is known.
+    """
+
+    def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
+        super().__init__(3, sum(actor.head_sizes))
+        self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
+
+    def check(self, contract: Contract) -> None:
+        """Raises `ValueError` unless the model was trained in that contract's fights."""
+        own = self.actor.frame_shape[1], self.actor.head_sizes
+        asked = contract.num_observations, contract.head_sizes
+        if own != asked:
+            known = loadable_contracts()
+            fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
+            game = self.game or " or ".join(fitting) or "which nobody knows here"
+            raise ValueError(
+                f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
+                f"but {contract.name} has {asked[0]} and {asked[1]}"
+            )
+
+    def _choose(
+        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        flags = np.full(len(observation), deterministic)
+        return self.predict_together([self], [observation], state, None, flags, masks)
+
+    @staticmethod
+    def predict_together(
+        opponents: Sequence[ModelOpponent],
+        observations: Sequence[NDArray[np.float32]],
+        state: NDArray[np.uint64],
+        episode_start: NDArray[np.bool_] | None,
+        deterministic: NDArray[np.bool_],
+        action_masks: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
+        import torch as th
+
+        from sb3_pvp.policies.actors import act_together
+
+        noise, state = gumbel(state, action_masks.shape[1])
+        noise[deterministic] = 0.0
+        actors = [opponent.actor for opponent in opponents]
+        frames = [
+            th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *actor.frame_shape))
+            for actor, seen in zip(actors, observations, strict=True)
+        ]
+        masks = th.from_numpy(np.ascontiguousarray(action_masks))
+        return act_together(actors, frames, masks, th.from_numpy(noise)).numpy(), state
+
+
+#: Models that somebody uses, by their content: however many fights and files share one, it is there once.
+_models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
+
+
+def load_opponent(path: str | Path) -> ModelOpponent:
+    """The model in that file as an opponent; only its weights are read, and the global random generators left alone.
+
+    Files with the same policy share one copy; a file is read again only if it has changed. A model of `PvpPPO` tells
+    which frames it was trained with; of another one it is assumed that it saw the newest ones. Raises
+    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
+    """
+    from sb3_pvp.policies.model_files import find_model
+
+    path = find_model(path)
+    status = path.stat()
+    return _read_opponent(path, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(CACHED_MODELS)
+def _read_opponent(path: Path, *version: int) -> ModelOpponent:
+    from sb3_pvp.policies.model_files import read_policy_file
+
+    return _opponent_of(read_policy_file(path))
+
+
+def model_opponent(model: Any) -> ModelOpponent:
+    """A model as an opponent, as it is now: what it learns later changes nothing.
+
+    Raises `ValueError` unless it is a model of MaskablePPO that sees frames of features.
+    """
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    from sb3_pvp.policies.model_files import policy_file_of
+
+    if not isinstance(model, BaseAlgorithm):
+        raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
+    return _opponent_of(policy_file_of(model))
+
+
+def _opponent_of(file: PolicyFile) -> ModelOpponent:
+    from sb3_pvp.policies.actors import make_actor
+
+    known = _models.get(file.content_hash)
+    if known is None:
+        try:
+            actor = make_actor(file)
+            ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
+            if len(ages) != actor.frame_shape[0]:
+                raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
+        except ValueError as error:
+            raise ValueError(f"{file.name} cannot be an opponent: {error}") from error
+        known = _models[file.content_hash] = ModelOpponent(actor, file.content_hash, ages, file.game)
+    return known
 
 
 def _noop(turn: Turn) -> None:

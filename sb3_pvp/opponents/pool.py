@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import fspath
-from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common import snapshots
-from sb3_pvp.common.random_words import words_from_seeds
+from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import Game, World
-from sb3_pvp.opponents.opponents import (
-    SELF_PLAY,
-    WORLD_BOT,
-    Opponent,
-    OpponentChoice,
-    OpponentLike,
-    is_league,
-    is_path,
-    league_players,
-    make_opponent,
-)
-from sb3_pvp.opponents.sight import ActionMaskOverride, ObservationNoise, OpponentSight
+from sb3_pvp.opponents.opponents import WORLD_BOT, Opponent, OpponentChoice, league_players, make_opponent
+from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
 
-_CHANGES, _DRAWS = 6, 7  # streams of a fight's seed
+_DELAYS, _NOISE, _CHANGES, _DRAWS = 4, 5, 6, 7  # streams of a fight's seed
 
 Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class Rival:
+class LoadedOpponent:
     """An `OpponentChoice` with all that it stands for.
 
     Attributes:
-        choice: what was chosen.
         name: what it is called in ``info``.
         opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
-        noise: on what it sees.
-        override: of its masks.
-        is_self: the learner has the other seat, too.
-        is_bot: the world itself plays.
-        is_drawn: each episode has another player of a league.
-        frame_ages: the frames that it sees.
+        noise, override: of what it sees, and may do.
     """
 
     choice: OpponentChoice
@@ -58,28 +40,23 @@ class Rival:
     override: ActionMaskOverride | None
 
     def __post_init__(self) -> None:
-        self.is_self = isinstance(self.choice.opponent, str) and self.choice.opponent == SELF_PLAY
-        self.is_bot = self.opponent is None and not self.is_self
-        self.is_drawn = is_league(self.choice.opponent)
+        self.is_self, self.is_bot = self.choice.kind == "self", self.choice.kind == "bot"
+        self.is_drawn = self.choice.kind == "league"  # each episode has another player
         self.frame_ages: tuple[int, ...] = tuple(getattr(self.opponent, "frame_ages", (0,)))
 
     def get_state(self) -> Snapshot:
         """Plain values, of which `OpponentPool` makes it again; an object among opponents is only told by its name."""
         plain: Snapshot = {field.name: getattr(self.choice, field.name) for field in fields(OpponentChoice)}
-        opponent = self.choice.opponent
-        plain["opponent"] = fspath(opponent) if isinstance(opponent, (str, PurePath)) else None
+        plain["opponent"] = None if self.choice.kind == "object" else fspath(self.choice.opponent)
         plain |= {"label": self.choice.label, "player": self.name if self.is_drawn else None}
         return {**plain, "content_hash": getattr(self.opponent, "content_hash", None)}
 
 
 class _Group(NamedTuple):
-    """Opponents who are asked in one call.
+    """Opponents who are asked in one call, each with its fights, and their states in all fights.
 
-    Attributes:
-        ask: `Opponent.predict` of several opponents, with a list of them and of the frames of each in front; what they
-            have in common holds for all their fights, one opponent after the other.
-        asked: each with its fights.
-        states: of all fights.
+    ``ask`` is `Opponent.predict` of several opponents: with lists of them and of the frames of each; all other arrays
+    hold the rows of one opponent after the other.
     """
 
     ask: Callable[..., Decision]
@@ -88,45 +65,44 @@ class _Group(NamedTuple):
 
 
 class OpponentPool:
-    """Who sits in one seat of each fight, by default the second one, and what they decide.
+    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``.
 
-    Args:
-        world: where the fights take place.
-        choice: everybody's opponent at first.
-        seat: 0 or 1, the same in all fights.
-        game: what is played; ``None``: the game with the world's contract.
+    ``game`` is what is played; ``None``: the game with the world's contract.
 
     Attributes:
-        current: the rival in each fight.
+        current: who is there in each fight.
         following: who comes in its next episode; ``None``: the same.
     """
 
     def __init__(self, world: World, choice: OpponentChoice, seat: int = 1, game: Game | None = None) -> None:
         count = world.num_fights
-        self._seat, self._sight = seat, OpponentSight(world, seat)
-        self._contract, self._game = world.contract, game
-        self._bot_name = getattr(world, "bot_name", WORLD_BOT)
-        #: What rivals share that is equal, so that they can be asked together.
+        self._world, self._seat, self._game, seats = world, seat, game, Seats(count)
+        seats.seat[:] = seat
+        self._seen = SeatHistory(world, seats, 1, _NOISE)
+        #: What those who are late saw when they last were in time, and who decides next by that.
+        self._kept, self._stale = self._seen.own.copy(), np.zeros(count, bool)
+        self._delay_words = words_from_seeds(range(count), _DELAYS)
+        #: What opponents share that is equal, so that they can be asked together.
         self._made: dict[tuple[Any, str], Any] = {}
         self._seeds = [0] * count
         self._starts = np.ones(count, bool)
         #: Of each layout that states of opponents have, the states in all fights.
         self._states: dict[str, NDArray[Any]] = {}
-        self.current = [self._rival(choice)] * count
-        self.following: list[Rival | None] = [None] * count
+        self.current = [self._load(choice)] * count
+        self.following: list[LoadedOpponent | None] = [None] * count
         self._divide()
 
-    def expected(self, fights: Iterable[int]) -> list[Rival]:
-        """The rivals in the next episodes of these fights."""
-        return [self.following[fight] or self.current[fight] for fight in fights]
+    def expected(self) -> list[LoadedOpponent]:
+        """Who comes in the next episode of each fight."""
+        return [follower or present for follower, present in zip(self.following, self.current, strict=True)]
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Says who comes in the next episode; raises `ValueError`, and `FileNotFoundError`, if nobody can."""
-        known = (rival for rival in (*self.following, *self.current) if rival is not None and rival.choice is choice)
-        self.following[fight] = next(known, None) or self._rival(choice)
+        known = (each for each in self._present if each.choice is choice)
+        self.following[fight] = next(known, None) or self._load(choice)
 
-    def change(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
-        """New episodes are about to begin: those who were chosen come. Returns whether there were any.
+    def begin(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
+        """New episodes have begun: those who were chosen come. Returns whether there were any.
 
         An opponent's random numbers follow from the seed of its fight. Whoever comes to a fight that goes on without a
         new seed gets those that follow from the last one.
@@ -135,143 +111,140 @@ class OpponentPool:
         leagues: dict[str, dict[str, str]] = {}  # each is looked at once
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
             follower = self.following[fight]
-            rival = follower or self.current[fight]
-            comes = follower is not None or rival.is_drawn
+            loaded = follower or self.current[fight]
+            comes = follower is not None or loaded.is_drawn
             changed |= comes
             if seed is not None:
                 self._seeds[fight] = seed
-                self._sight.seed(fight, seed)
+                self._delay_words[fight] = words_from_seeds([seed], _DELAYS)[0]
             elif comes:
                 self._seeds[fight] = int(words_from_seeds([self._seeds[fight]], _CHANGES)[0] >> 1)  # fits into int64
-            if rival.is_drawn:
-                league = rival.choice.opponent
+            if loaded.is_drawn:
+                league = loaded.choice.opponent
                 paths = leagues[league] = leagues.get(league) or league_players(league)
                 number = int(words_from_seeds([self._seeds[fight]], _DRAWS)[0] % len(paths))
-                rival = self._player(rival, paths, list(paths)[number])
-            self.current[fight], self.following[fight] = rival, None
-            if comes or seed is not None:
-                self._begin_state(fight)
+                loaded = self._player(loaded, paths, list(paths)[number])
+            self.current[fight], self.following[fight] = loaded, None
+            if loaded.opponent is not None and (comes or seed is not None):
+                state = np.asarray(loaded.opponent.initial_state([self._seeds[fight]]))
+                self._states_like(state)[fight] = state[0]
         if changed:
             self._divide()
+        self._starts[fights], self._stale[fights] = True, False
+        self._seen.begin(fights, seeds)
         return changed
-
-    def begin(self, fights: NDArray[np.int64]) -> None:
-        """New episodes have begun."""
-        self._starts[fights] = True
-        self._sight.begin(fights)
 
     def advance(self) -> None:
         """A tick was played."""
-        self._sight.advance()
+        if self._agents.size:
+            self._seen.advance(self._agents)
 
     def act(self, actions: NDArray[np.int64]) -> None:
         """Chooses for all opponents that act; ``actions`` ``(N, 2, heads)`` are changed in their seat."""
         if not self._groups:
             return
-        masks, late = self._sight.masks(), self._sight.draw_delays()
+        masks, late = self._world.masks[:, self._seat].copy(), self._draw_delays()
+        for override, fights in self._restricted:
+            masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0
         for group in self._groups:
             self._decide(group, masks, late, actions)
-        self._sight.stale = late
+        self._stale = late
 
     def get_state(self) -> Snapshot:
         """A snapshot, plain values and copied arrays; of opponents that are objects it has the names only."""
-        rivals: list[Rival] = []
-        for rival in (*self.current, *self.following):
-            if rival is not None and rival not in rivals:
-                rivals.append(rival)
-        return {
-            "rivals": [rival.get_state() for rival in rivals],
-            "current": [rivals.index(rival) for rival in self.current],
-            "following": [None if rival is None else rivals.index(rival) for rival in self.following],
-            "seeds": list(self._seeds),
-            "starts": self._starts.copy(),
-            "states": copy.deepcopy(self._states),
-            "sight": snapshots.copies(self._sight, self._sight.ARRAYS),
+        loaded = list(dict.fromkeys(self._present))
+        sight = {"own": self._seen.own, "kept": self._kept, "stale": self._stale}
+        state = {
+            "rivals": [each.get_state() for each in loaded],
+            "current": [loaded.index(each) for each in self.current],
+            "following": [None if each is None else loaded.index(each) for each in self.following],
+            "seeds": self._seeds,
+            "starts": self._starts,
+            "states": self._states,
+            "sight": {**sight, "delay_words": self._delay_words, "noise_words": self._seen.words},
         }
+        return copy.deepcopy(state)
 
-    def restored_rivals(self, state: Mapping[str, Any]) -> list[Rival]:
-        """The rivals of a snapshot, for `set_state`; raises `ValueError` if one is not to be had; changes nothing."""
-        present = [rival for rival in (*self.current, *self.following) if rival is not None]
-        return [self._restored(rival, present) for rival in state["rivals"]]
+    def restored(self, state: Mapping[str, Any]) -> list[LoadedOpponent]:
+        """The opponents of a snapshot, for `set_state`; `ValueError`, and nothing changed, if one is not to be had."""
+        return [self._restored(each) for each in state["rivals"]]
 
-    def set_state(self, state: Mapping[str, Any], rivals: Sequence[Rival]) -> None:
-        """Goes back to the moment of `get_state`, with the rivals that `restored_rivals` gave."""
-        self.current = [rivals[index] for index in state["current"]]
-        self.following = [None if index is None else rivals[index] for index in state["following"]]
-        self._seeds = list(state["seeds"])
-        self._starts[:] = state["starts"]
-        self._states = copy.deepcopy(dict(state["states"]))
-        self._sight.put_back(state["sight"])
+    def set_state(self, state: Mapping[str, Any], loaded: Sequence[LoadedOpponent]) -> None:
+        """Goes back to the moment of `get_state`, with the opponents that `restored` gave."""
+        self.current = [loaded[index] for index in state["current"]]
+        self.following = [None if index is None else loaded[index] for index in state["following"]]
+        own = copy.deepcopy({name: state[name] for name in ("seeds", "starts", "states", "sight")})
+        self._seeds, self._starts, self._states, sight = own.values()
+        self._seen.own, self._seen.words = sight["own"], sight["noise_words"]
+        self._kept, self._stale, self._delay_words = sight["kept"], sight["stale"], sight["delay_words"]
         self._divide()
 
-    def _rival(self, choice: OpponentChoice) -> Rival:
-        opponent = choice.opponent
-        # Models have a cache of their own, which knows when files have changed.
-        named = isinstance(opponent, str) and not is_path(opponent) and not is_league(opponent)
-        made = self._shared(self._opponent, opponent) if named else self._opponent(opponent)
-        noise = self._shared(self._noise, choice.noise)
-        rival = Rival(choice, choice.label, made, noise, self._shared(self._override, choice.action_mask_override))
-        return replace(rival, name=self._bot_name) if rival.is_bot and choice.name is None else rival
+    @property
+    def _present(self) -> Iterator[LoadedOpponent]:
+        return filter(None, (*self.following, *self.current))
 
-    def _player(self, rival: Rival, paths: Mapping[str, str], name: str) -> Rival:
+    def _load(self, choice: OpponentChoice) -> LoadedOpponent:
+        contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
+        if choice.kind in ("file", "league", "object"):  # models have a cache, which knows when files have changed
+            opponent = make_opponent(given, contract, self._game)
+        else:
+            opponent = self._shared(make_opponent, given, contract, self._game)
+        name = getattr(self._world, "bot_name", WORLD_BOT) if is_bot else choice.label
+        noise = self._shared(ObservationNoise, choice.noise, contract)
+        override = self._shared(ActionMaskOverride, choice.action_mask_override, contract)
+        return LoadedOpponent(choice, name, opponent, noise, override)
+
+    def _player(self, loaded: LoadedOpponent, paths: Mapping[str, str], name: str) -> LoadedOpponent:
         """The same with that player of its league."""
         if name not in paths:
-            raise ValueError(f"{name} has left the league {rival.choice.opponent}")
-        return replace(rival, name=name, opponent=self._opponent(paths[name]))
+            raise ValueError(f"{name} has left the league {loaded.choice.opponent}")
+        return replace(loaded, name=name, opponent=make_opponent(paths[name], self._world.contract, self._game))
 
-    def _shared(self, make: Callable[[Any], _T], config: Any) -> _T | None:
+    def _shared(self, make: Callable[..., T], config: Any, *more: Any) -> T | None:
         """What is made of it, once for all who have the same."""
-        key = make.__name__, repr(config)
+        key = make, repr(config)
         if config is not None and key not in self._made:
-            self._made[key] = make(config)
+            self._made[key] = make(config, *more)
         return self._made.get(key)
 
-    def _opponent(self, opponent: OpponentLike) -> Opponent | None:
-        return make_opponent(opponent, self._contract, self._game)
-
-    def _noise(self, config: Any) -> ObservationNoise:
-        noise = ObservationNoise(config, self._contract, len(self._seeds))
-        noise.words = self._sight.noise_words
-        return noise
-
-    def _override(self, config: Any) -> ActionMaskOverride:
-        return ActionMaskOverride(config, self._contract)
-
-    def _restored(self, state: Mapping[str, Any], present: Sequence[Rival]) -> Rival:
-        """The rival whose state it is; an object must be that of somebody who is present."""
+    def _restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
+        """The opponent whose state it is; an object must be that of somebody who is present."""
         given = {field.name: state[field.name] for field in fields(OpponentChoice)}
         if given["opponent"] is None:
-            objects = [each.choice.opponent for each in present if each.get_state()["opponent"] is None]
+            objects = [each.choice.opponent for each in self._present if each.choice.kind == "object"]
             named = [each for each in objects if OpponentChoice(each, given["name"]).label == state["label"]]
             if not named:
                 raise ValueError(f"the snapshot has the opponent {state['label']!r}, an object that is not here")
             given["opponent"] = named[0]
         try:
-            rival = self._rival(OpponentChoice(**given))
-            if rival.is_drawn:
-                rival = self._player(rival, league_players(given["opponent"]), state["player"])
+            loaded = self._load(OpponentChoice(**given))
+            if loaded.is_drawn:
+                loaded = self._player(loaded, league_players(given["opponent"]), state["player"])
         except OSError as error:
             raise ValueError(f"an opponent of the snapshot is gone: {error}") from error
-        if getattr(rival.opponent, "content_hash", None) != state["content_hash"]:
+        if getattr(loaded.opponent, "content_hash", None) != state["content_hash"]:
             raise ValueError(f"the opponent {state['label']!r} is not what it was when the snapshot was taken")
-        return rival
+        return loaded
 
     def _divide(self) -> None:
-        """Finds out who can be asked together."""
-        rivals = self.current
-        agents: dict[int, tuple[Opponent, list[int]]] = {}
-        for fight, rival in enumerate(rivals):
-            if rival.opponent is not None:
-                agents.setdefault(id(rival.opponent), (rival.opponent, []))[1].append(fight)
+        """Finds out who can be asked together, and what each of them sees and may do."""
         groups: dict[object, _Group] = {}
-        for key, (opponent, fights) in agents.items():
+        for opponent, fights in _users([each.opponent for each in self.current]):
             ask = getattr(opponent, "predict_together", None)
             new = _Group(ask or _ask_alone, [], self._states_like(np.asarray(opponent.initial_state([0]))))
-            groups.setdefault(ask or key, new).asked.append((opponent, np.array(fights)))
+            groups.setdefault(ask or id(opponent), new).asked.append((opponent, fights))
         self._groups = list(groups.values())
-        self._deterministic = np.array([rival.choice.deterministic for rival in rivals])
-        self._sight.follow(rivals)
+        self._agents = np.flatnonzero([each.opponent is not None for each in self.current])
+        self._seen.noises = _users([each.noise for each in self.current])
+        self._restricted = _users([each.override for each in self.current])
+        self._deterministic = np.array([each.choice.deterministic for each in self.current])
+        self._chances = np.array([each.choice.delay_chance for each in self.current], np.float64)
+        self._slow = np.flatnonzero(self._chances)
+        missing = 1 + max(max(each.frame_ages) for each in self.current) - self._kept.shape[1]
+        if missing > 0:  # frames that nobody saw are zero, as before the start of an episode
+            padding = ((0, 0), (0, missing), (0, 0))
+            self._seen.own, self._kept = np.pad(self._seen.own, padding), np.pad(self._kept, padding)
 
     def _states_like(self, state: NDArray[Any]) -> NDArray[Any]:
         """The array in which opponents with such states have theirs; nobody else uses a fight's place in it."""
@@ -280,11 +253,23 @@ class OpponentPool:
             self._states[layout] = np.repeat(state, len(self.current), axis=0)
         return self._states[layout]
 
-    def _begin_state(self, fight: int) -> None:
-        opponent = self.current[fight].opponent
-        if opponent is not None:
-            state = np.asarray(opponent.initial_state([self._seeds[fight]]))
-            self._states_like(state)[fight] = state[0]
+    def _draw_delays(self) -> NDArray[np.bool_]:
+        """Who does nothing in this tick, bool ``(N,)``; whoever is late keeps what was seen when the delay began."""
+        late = np.zeros(len(self._stale), bool)
+        if self._slow.size:
+            chance, self._delay_words[self._slow] = uniform(self._delay_words[self._slow])
+            late[self._slow] = chance < self._chances[self._slow]
+            fresh = late & ~self._stale
+            self._kept[fresh] = self._seen.own[fresh]
+        return late
+
+    def _frames(self, fights: NDArray[np.int64], ages: Sequence[int]) -> NDArray[np.float32]:
+        """What the opponents in these fights decide by, ``(n, frames, D)``, a new array."""
+        rows, which, stale = fights[:, np.newaxis], list(ages), self._stale[fights]
+        frames: NDArray[np.float32] = self._seen.own[rows, which]
+        if stale.any():
+            frames[stale] = self._kept[rows[stale], which]
+        return frames
 
     def _decide(
         self, group: _Group, masks: NDArray[np.bool_], late: NDArray[np.bool_], actions: NDArray[np.int64]
@@ -294,7 +279,7 @@ class OpponentPool:
             asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
         if not asked:
             return
-        frames = [self._sight.frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
+        frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
         opponents, fights = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
         actions[fights, self._seat], states = group.ask(
             opponents, frames, group.states[fights], self._starts[fights], self._deterministic[fights], masks[fights]
@@ -326,3 +311,12 @@ def _ask_alone(
     joint = np.concatenate(chosen)
     joint[np.concatenate([rows for _, rows in calls])] = joint.copy()
     return joint, following
+
+
+def _users(owners: Sequence[T | None]) -> list[tuple[T, NDArray[np.int64]]]:
+    """Everybody who is there, with the fights that have them, ascending."""
+    users: dict[int, tuple[T, list[int]]] = {}
+    for fight, owner in enumerate(owners):
+        if owner is not None:
+            users.setdefault(id(owner), (owner, []))[1].append(fight)
+    return [(owner, np.array(fights)) for owner, fights in users.values()]

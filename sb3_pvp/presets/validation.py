@@ -132,7 +132,7 @@ def _check_wrappers(
     hyperparams: Mapping[str, Any], env_id: str, env_kwargs: Mapping[str, Any], one_world: bool
 ) -> None:
     """Whether they exist, and can be put around an environment; those of a server are not made for that."""
-    from sb3_pvp.envs.env_functions import read_env_functions
+    from sb3_pvp.envs.vec_env import read_env_functions
 
     try:
         get_wrapper_class({**hyperparams}, "vec_env_wrapper")

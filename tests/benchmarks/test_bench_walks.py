@@ -17,6 +17,8 @@ def test_walks_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["case"] for row in rows] == ["snapshot -> opponent's act", "step_async -> observation"]
     for row in rows:
         assert row["files"] == len(row["walked"]) <= row["switches"]
+        alone = [file for file in row["walked"] if not file.startswith("games/")]
+        assert len(alone) >= row["plug-in files"] <= row["plug-in switches"] < row["switches"]
         assert "envs/vec_env.py" in row["walked"]
 
 
@@ -24,9 +26,20 @@ def test_a_walk_ends_where_it_is_told_to_and_imports_are_no_part_of_it() -> None
     def stop() -> None:
         raise AssertionError("nobody comes here")
 
-    with walking(last="stop") as files:
+    with walking(last="stop") as walk:
         require_known("letter", "a", "abc")
         import sb3_pvp.games.osrs.cli.rsps  # noqa: F401
 
         stop()
-    assert files == ["common/names.py"]
+    assert walk == (["common/names.py"], ["common/names.py"])
+
+
+def test_what_a_game_calls_is_not_the_plug_in_s() -> None:
+    from sb3_pvp.games.osrs.sim import SimWorld
+
+    world = SimWorld(1)
+    with walking() as walk:
+        world.reset([0])
+        require_known("letter", "a", "abc")
+    assert {"contract/actions.py", "games/osrs/sim/world.py"} < set(walk.files)
+    assert walk.plugin == ["common/names.py"]

@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.envs import metrics as fight_metrics
-from sb3_pvp.envs.metrics import accumulator, episode_statistics, measures_of, metrics_of
+from sb3_pvp.envs.metrics import measures_of, metrics_of
 from sb3_pvp.game import DesyncReason, Outcome, Transition
 from sb3_pvp.games.osrs import NH
 from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style, camel_case
@@ -169,7 +169,7 @@ def test_every_tag_of_the_original_is_there() -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("chunk", [1, 37, 2048])
 def test_metrics_are_those_of_the_table(seed: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accumulator, "CHUNK", chunk)
+    monkeypatch.setattr(fight_metrics, "CHUNK", chunk)
     story = Story(seed)
     story.play(40)
     summary = summarize(story.metrics.pop())
@@ -219,7 +219,7 @@ def test_without_an_end_there_is_nothing_to_tell_of_ends() -> None:
 def test_times_are_of_each_fight_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight begins anew after the second tick."""
     clock = [0.0]
-    monkeypatch.setattr(episode_statistics, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(fight_metrics, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     metrics = fight_metrics.FightMetrics(2, NH, META_DTYPE)
     lengths, ends = [(1, 1), (2, 2), (1, 3), (2, 4)], [(0, 0), (1, 0), (0, 0), (0, 1)]
     for power, (length, outcome) in enumerate(zip(lengths, ends, strict=True)):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.observations import SeatObservations, Seats, observation_space
+from sb3_pvp.envs.observations import SeatObservations, observation_space
+from sb3_pvp.opponents.seat_views import Seats
 from tests.envs.fake_world import FakeWorld
 
 FIGHTS = np.arange(2)
@@ -19,7 +20,7 @@ def played(frame_ages: tuple[int, ...], ticks: int, seat: int = 0) -> tuple[Fake
     seats = Seats(world.num_fights)
     seats.seat[:] = seat
     seen = SeatObservations(world, seats, frame_ages)
-    seen.begin(FIGHTS)
+    seen.begin(FIGHTS, [0, 1])
     for _ in range(ticks):
         world.step(np.zeros((2, 2, world.contract.num_heads), np.int64))
         seen.advance()
@@ -46,7 +47,7 @@ def test_frames_are_stacked_newest_first(ages: tuple[int, ...], expected: list[f
 def test_frames_before_the_start_are_zero_and_a_reset_forgets() -> None:
     world, seen = played((0, 1, 2), 5)
     world.reset([1])
-    seen.begin(np.array([1]))
+    seen.begin(np.array([1]), [None])
     world.step(np.zeros((2, 2, world.contract.num_heads), np.int64))
     seen.advance()
     assert ticks_shown(world, seen) == [[6.0, 5.0, 4.0], [1.0, 0.0, 0.0]]

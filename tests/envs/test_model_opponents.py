@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -22,8 +21,8 @@ from sb3_pvp.common.random_words import gumbel, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.opponents.models import ModelCache, load_opponent, model_opponent
-from sb3_pvp.opponents.opponents import opponent_name
+from sb3_pvp.opponents import opponents
+from sb3_pvp.opponents.opponents import load_opponent, model_opponent, opponent_name
 from tests.envs.opponent_models import plain_model, random_model, saved
 from tests.envs.test_env_state import play
 from tests.rsps.served import logged_in, world_server
@@ -109,7 +108,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(tmp_path: Path, monkeypatch
     path = saved(random_model(0), tmp_path, "model")
     first = load_opponent(path)
     with monkeypatch.context() as patch:
-        patch.setattr("sb3_pvp.opponents.models.read_policy_file", None)
+        patch.setattr("sb3_pvp.policies.model_files.read_policy_file", None)
         assert load_opponent(path) is first
     saved(random_model(1), tmp_path, "model")
     assert load_opponent(path) is not first
@@ -137,22 +136,11 @@ def test_a_model_object_is_taken_as_it_is() -> None:
     assert play(changed, 60) != play(same, 60)
 
 
-def test_the_cache_keeps_what_is_used_and_what_was_used_of_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-
-    def make(file: Any) -> Any:
-        made.append(file.content_hash)
-        return type("Made", (), {})()
-
-    def get(name: str) -> Any:
-        return cache.of_policy(SimpleNamespace(content_hash=name))  # type: ignore[arg-type]
-
-    monkeypatch.setattr("sb3_pvp.opponents.models._made_of", make)
-    cache = ModelCache(capacity=2)
-    used = get("a")
-    for name in ("b", "c", "b", "d", "a", "c"):
-        get(name)
-    assert made == ["a", "b", "c", "d", "c"] and get("a") is used
+def test_models_that_somebody_uses_are_there_once(tmp_path: Path) -> None:
+    path = saved(random_model(0), tmp_path, "model")
+    used = load_opponent(path)
+    opponents._read_opponent.cache_clear()  # as if many others had been read since
+    assert load_opponent(path) is used
 
 
 @pytest.mark.parametrize("opponent", ["path", "object"])

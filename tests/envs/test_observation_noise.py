@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import RandomWords, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.opponents.sight import ObservationNoise
+from sb3_pvp.opponents.seat_views import ObservationNoise
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("NhEnv")
@@ -23,15 +23,17 @@ def adders(*pairs: tuple[list[Any], Any]) -> dict[str, Any]:
     return {"adders": [{"indices": indices, "value": value} for indices, value in pairs]}
 
 
-def added(noise: ObservationNoise, num_fights: int = 2) -> NDArray[np.float32]:
-    zeros = np.zeros((num_fights, CONTRACT.num_observations), np.float32)
-    result = noise.add(zeros, slice(None))
+def added(noise: ObservationNoise, words: NDArray[np.uint64] | None = None) -> NDArray[np.float32]:
+    """What is added in two fights; ``words`` are overwritten by those that come next."""
+    zeros, given = np.zeros((2, CONTRACT.num_observations), np.float32), words_from_seeds(range(2), 2)
+    words = given if words is None else words
+    result, words[:] = noise.add(zeros, words)
     assert not zeros.any()
     return result
 
 
 def test_positions_ranges_and_ids_get_the_number_once() -> None:
-    noise = ObservationNoise(adders(([3, "2:5", "player_health_percent"], 0.5), ([4], 1)), CONTRACT, 2)
+    noise = ObservationNoise(adders(([3, "2:5", "player_health_percent"], 0.5), ([4], 1)), CONTRACT)
     expected = np.zeros(CONTRACT.num_observations)
     expected[[2, 3, 4, CONTRACT.observation_index("player_health_percent")]] = [0.5, 0.5, 1.5, 0.5]
     assert np.array_equal(added(noise), [expected, expected])
@@ -39,15 +41,16 @@ def test_positions_ranges_and_ids_get_the_number_once() -> None:
 
 def test_schedules_follow_the_trained_rollouts() -> None:
     linear = {"type": "linear", "initial-value": 0.0, "final-value": 1.0, "change-over-time-steps": 10}
-    noise = ObservationNoise(adders(([0], linear)), CONTRACT, 2)
+    noise = ObservationNoise(adders(([0], linear)), CONTRACT)
     assert added(noise)[:, 0].tolist() == [0, 0]
     noise.set_trained_rollouts(5)
     assert added(noise)[:, 0].tolist() == [0.5, 0.5]
 
 
 def test_an_adder_draws_one_number_per_tick_and_fight() -> None:
-    noise = ObservationNoise(adders((["0:10"], GAUSSIAN), ([20], GAUSSIAN)), CONTRACT, 2)
-    first, second = added(noise), added(noise)
+    noise = ObservationNoise(adders((["0:10"], GAUSSIAN), ([20], GAUSSIAN)), CONTRACT)
+    words = words_from_seeds(range(2), 2)
+    first, second = added(noise, words), added(noise, words)
     assert (first[:, :10] == first[:, :1]).all()
     assert len({*first[:, 0], *first[:, 20], *second[:, 0], *second[:, 20]}) == 8
     assert not first[:, 10:20].any()
@@ -55,10 +58,10 @@ def test_an_adder_draws_one_number_per_tick_and_fight() -> None:
 
 
 def test_chance_may_come_and_go_with_time() -> None:
-    noise = ObservationNoise(adders(([0], {"type": "jump", "jumps": {0: 0.5, 10: GAUSSIAN, 20: 1}})), CONTRACT, 2)
-    before = noise.words.copy()
-    assert added(noise)[:, 0].tolist() == [0.5, 0.5]
-    assert np.array_equal(noise.words, before)  # what does not draw leaves the random numbers alone
+    noise = ObservationNoise(adders(([0], {"type": "jump", "jumps": {0: 0.5, 10: GAUSSIAN, 20: 1}})), CONTRACT)
+    words = words_from_seeds(range(2), 2)
+    assert added(noise, words)[:, 0].tolist() == [0.5, 0.5]
+    assert np.array_equal(words, words_from_seeds(range(2), 2))  # what does not draw leaves the random numbers alone
     noise.set_trained_rollouts(10)
     assert len(set(added(noise)[:, 0])) == 2
     noise.set_trained_rollouts(20)

@@ -1,8 +1,9 @@
-"""What is measured in the fights of every game and in those of one, summed up per roll-out (self-play.md §11.6)."""
+"""What happened in the learners' fights, as numbers: per rollout (self-play.md §11.5, §11.6) and per fight (§10)."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -11,10 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.metrics.episode_statistics import DURATION_STATISTICS, DURATIONS, EpisodeDurations
-from sb3_pvp.game import DesyncReason, Game, Outcome, Transition
-from sb3_pvp.simple_game import Metric, OutcomeRewards, Series, Ticks
+from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
+from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Series, Ticks
 
+STATISTICS = ("count", "sum", "mean", "min", "max", "std")
+#: What takes time, in seconds, and what is told of it.
+DURATIONS = ("process_step_times", "time_between_steps")
+DURATION_STATISTICS = ("min", "max", "mean", "std")
 NUM_DURATIONS = len(DURATIONS) * len(DURATION_STATISTICS)
 #: So many ticks of one fight are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
 CHUNK = 2048
@@ -24,12 +28,7 @@ _NONE, _TICK, _TIME, _CONNECTION, _IDLE = map(int, DesyncReason)
 
 
 class Measures(NamedTuple):
-    """What sums stand for, in their order; plain values, which any worker process can send.
-
-    Attributes:
-        metrics: tag and statistic of each.
-        terms: the names of the rewards.
-    """
+    """What sums stand for, in their order, as plain values: tag and statistic of metrics, names of rewards' terms."""
 
     metrics: tuple[tuple[str, str], ...]
     terms: tuple[str, ...]
@@ -84,7 +83,8 @@ class FightMetrics:
         self._report, self._previous = np.zeros(shape, self._bytes), np.zeros(shape, self._previous_dtype)
         self._has_previous, self._outcome = np.zeros(shape, bool), np.zeros(shape, np.uint8)
         self._components = np.zeros((self._num_terms, *shape), np.float32)
-        self._clear()
+        self._sums = np.zeros((len(self._table) + self._num_terms, 3))
+        self._forget()
 
     def begin(self, fights: NDArray[np.int64]) -> None:
         """New episodes have begun in these fights."""
@@ -104,12 +104,8 @@ class FightMetrics:
     ) -> None:
         """Takes in the tick of all fights.
 
-        Args:
-            tick: what happened to the learners.
-            components: the rewards ``(terms, N)``.
-            over: bool ``(N,)``, which fights have ended.
-            length: ticks of each episode so far ``(N,)``.
-            reasons: why fights broke off, `DesyncReason` numbers ``(N,)``.
+        Rewards ``components`` are ``(terms, N)``; ``over`` says which fights have ended, ``length`` after how many
+        ticks, and ``reasons`` (`DesyncReason` numbers) why some broke off, ``(N,)`` each.
         """
         self._durations.end_tick()
         row = self._filled
@@ -131,13 +127,8 @@ class FightMetrics:
         """
         if self._filled:
             self._reduce()
-        sums = self._sums
-        self._clear()
+        sums, self._sums = self._sums, np.zeros_like(self._sums)
         return sums
-
-    def _clear(self) -> None:
-        self._sums = np.zeros((len(self._table) + self._num_terms, 3))
-        self._forget()
 
     def _forget(self) -> None:
         self._filled = 0
@@ -190,18 +181,14 @@ def _summary(statistic: str, count: float, total: float, squares: float) -> floa
 
 
 def _terminal_metrics() -> Iterator[Metric]:
-    meaning = "How many fights ended, in whatever way."
+    meaning, aside = "How many fights ended, in whatever way.", "`idle` and `connection_lost` aside"
     yield Metric("terminal/terminal_state_count", "count", lambda ticks: ticks.endings, meaning)
     for name, (first, last), meaning in (
         ("win", (_WON, _WON), "that the learner won"),
         ("lose", (_LOST, _LOST), "that the learner lost"),
         ("tie", (_TIED, _TIED), "that were tied"),
         ("timeout", (_RUNNING, _RUNNING), "that reached the limit of ticks"),
-        (
-            "desync",
-            (_TARGET_LOST, _DESYNC),
-            "that broke off; training stops at 0.05 (`idle` and `connection_lost` aside)",
-        ),
+        ("desync", (_TARGET_LOST, _DESYNC), f"that broke off; training stops at 0.05 ({aside})"),
     ):
         share = f"Share of the ended fights {meaning}."
         yield Metric(f"terminal/{name}_percentage", "mean", _ended_by(first, last), share)
@@ -225,8 +212,7 @@ def _time_metrics() -> Iterator[Metric]:
 
 
 def _durations(row: int, ticks: Ticks) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = ticks.durations[row]
-    return values
+    return np.asarray(ticks.durations[row])
 
 
 def _ended_by(first: int, last: int) -> Series:
@@ -237,3 +223,110 @@ def _ended_by(first: int, last: int) -> Series:
 def _broken_by(reason: int) -> Series:
     """Which endings have this `DesyncReason`."""
     return lambda ticks: ticks.reasons == reason
+
+
+class RunningStatistics:
+    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``.
+
+    ``low`` and ``high`` are infinite where there was no value.
+    """
+
+    ARRAYS = ("count", "total", "squares", "low", "high")
+
+    def __init__(self, num_values: int, num_fights: int) -> None:
+        shape = (num_values, num_fights)
+        self.count, self.total, self.squares, self.low, self.high = (np.zeros(shape) for _ in self.ARRAYS)
+        self.begin(slice(None))
+
+    def begin(self, fights: NDArray[np.int64] | slice) -> None:
+        """New episodes have begun in these fights."""
+        for array in (self.count, self.total, self.squares):
+            array[:, fights] = 0.0
+        self.low[:, fights], self.high[:, fights] = np.inf, -np.inf
+
+    def add(self, values: NDArray[np.float64], told: NDArray[np.bool_] | bool = True) -> None:
+        """Takes in values that can be broadcast to ``(V, N)``; those that are not told must be 0."""
+        self.count += told
+        np.minimum(self.low, values, out=self.low, where=told)
+        np.maximum(self.high, values, out=self.high, where=told)
+        self.total += values
+        self.squares += values * values
+
+    def moments(self, which: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation (that of the population) of a part of the values."""
+        mean = self.total[which] / self.count[which]
+        return mean, np.sqrt(np.maximum(self.squares[which] / self.count[which] - mean * mean, 0.0))
+
+
+class EpisodeStatistics(RunningStatistics):
+    """Statistics of the values that the game's metrics name, and of the reward of the tick.
+
+    Ticks in which a fight broke off are left out: nobody knows what was reported of them (rewards.md §5).
+    """
+
+    def __init__(self, num_fights: int, metrics: Metrics | None) -> None:
+        metrics = metrics or ReportMetrics()
+        self.names = (*metrics.values, "reward")
+        super().__init__(len(self.names), num_fights)
+        columns = {name: column for column, name in enumerate(self.names)}
+        #: By the column of a flag: the columns of the values that only a tick with that flag has.
+        self._optional = [
+            (columns[flag], [columns[name] for name in names if name in columns])
+            for flag, names in metrics.optional.items()
+        ]
+        self._values = np.zeros((len(self.names), num_fights))
+
+    def end_tick(self, tick: Transition, reward: NDArray[np.float32]) -> None:
+        """Takes in a tick of all fights; rewards ``(N,)``."""
+        values = self._values
+        for row, name in zip(values, self.names[:-1], strict=False):
+            row[:] = tick.report[name]
+        values[-1] = reward
+        told = np.broadcast_to(tick.outcome < _TARGET_LOST, values.shape).copy()
+        for flag, columns in self._optional:
+            told[columns] &= values[flag] != 0
+        values[~told] = 0.0
+        self.add(values, told)
+
+    def of(self, fight: int) -> dict[str, dict[str, float]]:
+        """`STATISTICS` of the episode of a fight: of each the values by name, without those that no tick had."""
+        told = np.flatnonzero(self.count[:, fight])
+        mean, deviation = self.moments((told, fight))
+        count, total, low, high = (each[told, fight] for each in (self.count, self.total, self.low, self.high))
+        names = [self.names[column] for column in told.tolist()]
+        return {
+            statistic: dict(zip(names, column.tolist(), strict=True))
+            for statistic, column in zip(STATISTICS, (count, total, mean, low, high, deviation), strict=True)
+        }
+
+
+class EpisodeDurations(RunningStatistics):
+    """Statistics of `DURATIONS`: how long the ticks of an episode took, and the pauses between them.
+
+    The fights of an environment share its clock: a tick takes as long for every one of them.
+    """
+
+    def __init__(self, num_fights: int) -> None:
+        self._started = 0.0
+        super().__init__(len(DURATIONS), num_fights)
+
+    def begin(self, fights: NDArray[np.int64] | slice) -> None:
+        """New episodes have begun in these fights; the learner's time starts."""
+        super().begin(fights)
+        self._ended = time.perf_counter()
+
+    def start_tick(self) -> None:
+        """The learner has acted; the environment's time starts."""
+        self._started = time.perf_counter()
+
+    def end_tick(self) -> None:
+        """A tick of all fights is over; the learner's time starts."""
+        now = time.perf_counter()
+        self.add(np.array([[now - self._started], [self._started - self._ended]]))
+        self._ended = now
+
+    def of(self, fights: NDArray[np.int64]) -> NDArray[np.float64]:
+        """`DURATION_STATISTICS` of each of `DURATIONS` in the episodes of K fights, ``(8, K)``."""
+        which = (slice(None), fights)
+        statistics = np.stack((self.low[which], self.high[which], *self.moments(which)), axis=1)
+        return statistics.reshape(len(DURATIONS) * len(DURATION_STATISTICS), len(fights))
