@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.callbacks import rollouts
 from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.policies.normalization import FrameStatistics
+from sb3_pvp.policies.networks import FrameStatistics
 from sb3_pvp.schedules import parse_schedule
 
 METRICS = {

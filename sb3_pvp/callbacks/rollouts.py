@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
+from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 
 #: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
 TABLES = ("stdout", "log", "csv")

@@ -17,7 +17,7 @@ from sb3_pvp.common.random_words import gumbel
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.opponents.opponents import RandomOpponent
-from sb3_pvp.policies.actors import Actor, act_together, make_actor
+from sb3_pvp.policies.actors import Actor, act_together
 from sb3_pvp.policies.model_files import PolicyFile, find_model, policy_file_of, read_policy_file
 
 #: So many models stay in memory although nobody fights them just now.
@@ -146,7 +146,7 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _made_of(file: PolicyFile) -> ModelOpponent:
-    actor = make_actor(file)
+    actor = file.actor()
     ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
     if len(ages) != actor.frame_shape[0]:
         raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")

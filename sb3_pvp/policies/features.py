@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.networks import RunningNormalizer
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
 

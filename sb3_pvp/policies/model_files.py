@@ -13,12 +13,15 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch as th
-from gymnasium import Space
+from gymnasium import Space, spaces
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -101,6 +104,32 @@ class PolicyFile:
             raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
         policy.set_training_mode(False)
         return policy
+
+    def actor(self) -> Actor:
+        """What the policy acts with.
+
+        Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
+        ``"observation"``, and chooses a MultiDiscrete action.
+        """
+        policy = None if issubclass(self.policy_class, AutoregressivePolicy) else self.policy()
+        if not isinstance(self.action_space, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
+        frame_shape, head_sizes = _frame_shape(self.observation_space), tuple(self.action_space.nvec.tolist())
+        if policy is not None:
+            return PlainActor(policy, frame_shape, head_sizes)
+        with self.making():
+            arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
+            return AutoregressiveActor(frame_shape, head_sizes, arguments, self.weights())
+
+
+def _frame_shape(space: Space[Any]) -> tuple[int, int]:
+    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    own = parts.pop(OBSERVATION, None)
+    shape = getattr(own, "shape", None) or ()
+    if parts.keys() - {PRIVILEGED, ACTION_MASK} or len(shape) not in (1, 2):
+        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
+    frames, features = shape if len(shape) == 2 else (1, *shape)
+    return int(frames), int(features)
 
 
 def find_model(path: str | Path) -> Path:
