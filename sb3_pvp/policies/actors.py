@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch as th
@@ -20,7 +20,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.heads import FORBIDDEN, HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import Architectures, RunningNormalizer, make_network, output_size
 
 # From this share of rows on, picking rows costs more than it saves.
@@ -85,22 +85,21 @@ class _Network:
 
         ``chosen`` has the one-hot encodings of the heads before it.
         """
-        rows = np.flatnonzero((scores == 0).sum(1) > 1)
+        rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
         if not len(rows):
             return
-        picked: Any = slice(None)
-        if len(rows) <= DENSE_SHARE * len(scores):
-            scores_of_rows, picked = rows, th.from_numpy(rows).to(latent.device)
-            chosen = chosen[rows]
+        if len(rows) > DENSE_SHARE * len(scores):
+            rows = slice(None)
         else:
-            scores_of_rows = picked
-        hidden = self.first.start(latent[picked], masks if self.first.masks is None else masks[picked])
+            picked = th.from_numpy(rows).to(latent.device)
+            latent, masks = latent[picked], masks if self.first.masks is None else masks[picked]
+        hidden = self.first.start(latent, masks)
         if self.first.choices is not None:
-            encoded = th.from_numpy(chosen).to(latent.device)
+            encoded = th.from_numpy(chosen[rows]).to(latent.device)
             hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
         for step in self.steps:
             hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
-        scores[scores_of_rows] += hidden.cpu().numpy()
+        scores[rows] += hidden.cpu().numpy()
 
 
 class HeadTables:
@@ -220,12 +219,9 @@ class HeadSampler:
         self._follow_weights()
         chosen, logits = choose([self._tables], [latent], masks, noise)
         actions, scores = (th.from_numpy(part).to(latent.device) for part in (chosen, logits))
-        rules = self._heads.rules
-        # Only those heads add to the log-probability that had a choice.
-        heads, rows = rules.open_choices(rules.num_legal(rules.penalty(masks, rules.one_hot(actions))))
-        log_probs = rules.pick(scores, heads, rows).log_softmax(-1)
-        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
-        return actions, scores.new_zeros(len(scores)).index_add_(0, rows, picked)
+        by_head = nn.functional.pad(scores, (0, 1), value=FORBIDDEN)[:, self._heads.rules.columns]
+        log_probs = by_head.log_softmax(-1)
+        return actions, log_probs.gather(2, actions[:, :, None]).sum((1, 2))
 
     def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
         """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
@@ -252,32 +248,12 @@ class HeadSampler:
             self._tables, self._key = HeadTables(self._heads), key
 
 
-class Actor(Protocol):
-    """Chooses legal actions for a batch of observations; frozen, without critic and optimiser.
-
-    Attributes:
-        frame_shape: ``(frames, features)`` of one observation.
-        head_sizes: sub-actions of each head.
-    """
-
-    frame_shape: tuple[int, int]
-    head_sizes: tuple[int, ...]
-
-    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """Actions, int64 ``(batch, heads)``.
-
-        Args:
-            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
-            masks: bool ``(batch, A)``.
-            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
-        """
-
-
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with, on the CPU.
+    """What an `AutoregressivePolicy` acts with, on the CPU; frozen, without critic and optimiser.
 
     Args:
-        frame_shape, head_sizes: as `Actor` has them.
+        frame_shape: ``(frames, features)`` of one observation.
+        head_sizes: sub-actions of each head.
         arguments: all keyword arguments of the policy.
         weights: its parameters and statistics.
     """
@@ -320,7 +296,13 @@ class AutoregressiveActor:
         return latent
 
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """See `Actor.act`."""
+        """Legal actions, int64 ``(batch, heads)``.
+
+        Args:
+            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
+            masks: bool ``(batch, A)``.
+            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+        """
         return act_together([self], [observations], masks, noise)
 
 
@@ -334,7 +316,7 @@ class PlainActor:
 
     @th.inference_mode()
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """See `Actor.act`."""
+        """As `AutoregressiveActor.act`."""
         # A normalised log-probability plus Gumbel noise is largest where a sample is.
         joint = self._policy.get_distribution(self._complete(observations, masks), masks.numpy())
         heads = joint.distributions  # type: ignore[attr-defined]
@@ -352,11 +334,14 @@ class PlainActor:
         return {key: parts[key] for key in space.spaces}
 
 
+Actor = AutoregressiveActor | PlainActor
+
+
 @th.inference_mode()
 def act_together(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
 ) -> th.Tensor:
-    """`Actor.act` of several actors: each has observations of its own, masks and noise have the rows of all in turn."""
+    """Several actors at once: each has observations of its own, masks and noise have the rows of all in turn."""
     counts = [len(part) for part in observations]
     rows = th.split(th.arange(len(masks)), counts)
     actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)

@@ -91,33 +91,9 @@ class DependencyRules(nn.Module):
             chosen: one-hot encodings ``(batch, A)`` of all heads' choices; rules name earlier heads only.
         """
         legal = masks & (chosen @ self.forbids == 0)
-        if self.has_any:
+        if self.asks_any.any():
             legal &= (chosen @ self.permits > 0) | ~self.asks_any
         return th.where(legal, 0.0, self.penalties)
-
-    def num_legal(self, penalty: th.Tensor) -> th.Tensor:
-        """How many legal entries each head has, float ``(batch, heads)``, given the penalties ``(batch, A)``."""
-        return (penalty == 0).float() @ self.membership
-
-    def log_probs_without_choice(self, penalty: th.Tensor, num_legal: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """Log-probabilities ``(batch, heads)`` of actions where heads have no choice: 0, or hugely negative."""
-        own = penalty.gather(1, actions + self.offsets)
-        return own - FORBIDDEN_FIRST * (num_legal == 0)
-
-    def pick(self, flat: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
-        """The flat values ``(batch, A)`` of these choices, ``(choices, widest head)``; what pads is forbidden."""
-        return nn.functional.pad(flat, (0, 1), value=FORBIDDEN)[rows[:, None], self.columns[heads]]
-
-    @staticmethod
-    def open_choices(num_legal: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """Where a head has more than one legal entry: heads and rows, ints ``(choices,)`` each, in order of heads."""
-        heads, rows = (num_legal.T > 1).nonzero().unbind(1)
-        return heads, rows
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there are rules that ask for one of several choices."""
-        return bool(self.asks_any.any())
 
 
 class AutoregressiveHeads(nn.Module):
@@ -153,11 +129,14 @@ class AutoregressiveHeads(nn.Module):
         self.normalizer = RunningNormalizer(rules.num_flat)
         self.register_buffer("visible", self._visible(), persistent=False)
         total = num_inputs + self.visible.shape[1]
-        self.group_modules = nn.ModuleList(
-            HeadGroup(heads, total, layers, rules.widest) for layers, heads in _by_architecture(architectures).items()
-        )
-        direct = [head for head, layers in enumerate(architectures) if not layers]
-        self.direct = JointLogits(direct, total, rules)
+        members: dict[tuple[Layer, ...], list[int]] = {}
+        for head, layers in enumerate(architectures):
+            if layers and not layers[0].size:
+                raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
+            members.setdefault(layers, []).append(head)
+        direct = members.pop((), [])
+        groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
+        self.group_modules, self.direct = nn.ModuleList(groups), JointLogits(direct, total, rules)
 
     @property
     def groups(self) -> list[HeadGroup]:
@@ -179,7 +158,8 @@ class AutoregressiveHeads(nn.Module):
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
-        certain = self.rules.log_probs_without_choice(penalty, num_legal, actions)
+        # Where there is no choice, the log-probability is 0, or hugely negative.
+        certain = penalty.gather(1, actions + self.rules.offsets) - FORBIDDEN_FIRST * (num_legal == 0)
         none = latent.new_zeros(actions.shape)
         return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
 
@@ -201,7 +181,7 @@ class AutoregressiveHeads(nn.Module):
         encoded: th.Tensor = self.normalizer(chosen) if self.normalize_actions else chosen
         return encoded
 
-    def extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
         """What heads may see besides the trunk's output: encodings, then masks; ``(batch, extra inputs)``."""
         parts = [self.encode(chosen)] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
@@ -219,17 +199,12 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def set_layers(self, head: int, layers: Sequence[LinearLayer]) -> None:
-        """Puts weights into one head, in the shapes that `layers` gives; raises ``ValueError`` for other shapes."""
-        shapes = [[tuple(tensor.shape) for tensor in layer] for layer in self.layers(head)]
-        given = [[tuple(tensor.shape) for tensor in layer] for layer in layers]
-        if shapes != given:
-            raise ValueError(f"head {head} has layers of the shapes {shapes}, got {given}")
-        first, *rest = self._parameters_of(head)
-        first[0][:, self._inputs_of(head)] = layers[0][0]
-        first[1].copy_(layers[0][1])
-        for (own_weight, own_bias), (weight, bias) in zip(rest, layers[1:], strict=True):
-            own_weight.copy_(weight)
+        """Puts weights into one head, in the shapes that `layers` gives."""
+        inputs: th.Tensor | slice = self._inputs_of(head)
+        for (own_weight, own_bias), (weight, bias) in zip(self._parameters_of(head), layers, strict=True):
+            own_weight[:, inputs] = weight
             own_bias.copy_(bias)
+            inputs = slice(None)
 
     def _conditionals(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
@@ -238,11 +213,11 @@ class AutoregressiveHeads(nn.Module):
         heads and rows ``(choices,)``, and the log-probabilities ``(choices, widest head)`` given earlier actions."""
         chosen = self.rules.one_hot(actions)
         penalty = self.rules.penalty(masks, chosen)
-        num_legal = self.rules.num_legal(penalty)
-        heads, rows = self.rules.open_choices(num_legal)
-        logits = self._logits(latent, self.extra_inputs(masks, chosen), heads, rows)
-        log_probs = (logits + self.rules.pick(penalty, heads, rows)).log_softmax(-1)
-        return penalty, num_legal, heads, rows, log_probs
+        num_legal = (penalty == 0).float() @ self.rules.membership
+        heads, rows = (num_legal.T > 1).nonzero().unbind(1)
+        logits = self._logits(latent, self._extra_inputs(masks, chosen), heads, rows)
+        own = nn.functional.pad(penalty, (0, 1), value=FORBIDDEN)[rows[:, None], self.rules.columns[heads]]
+        return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
 
     def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
         """Logits ``(choices, widest head)`` of single choices, given their heads, ascending, and their rows."""
@@ -289,17 +264,6 @@ class AutoregressiveHeads(nn.Module):
         index, linear = group.heads.index(head), group.linear_layers()
         *views, (weight, bias) = [(layer.weight[index].T, layer.bias[index, 0]) for layer in linear]
         return [*views, (weight[:size], bias[:size])]
-
-
-def _by_architecture(architectures: Sequence[tuple[Layer, ...]]) -> dict[tuple[Layer, ...], list[int]]:
-    """The heads of each architecture that has hidden layers."""
-    members: dict[tuple[Layer, ...], list[int]] = {}
-    for head, layers in enumerate(architectures):
-        if layers and not layers[0].size:
-            raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
-        if layers:
-            members.setdefault(layers, []).append(head)
-    return members
 
 
 class BatchedLinear(nn.Module):

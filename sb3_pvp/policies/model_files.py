@@ -10,17 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch as th
 from gymnasium import Space, spaces
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
@@ -36,6 +38,17 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
+
+
+# What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
+# global random generators back to where they were when that fighter's training began.
+_NOT_FOR_ACTING = {
+    "learning_rate": 0.0,
+    "lr_schedule": lambda _: 0.0,
+    "clip_range": lambda _: 0.0,
+    "seed": None,
+    "training_state": None,
+}
 
 
 class PolicyFile:
@@ -211,3 +224,44 @@ def _data(path: Path) -> dict[str, Any]:
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     state: dict[str, Any] = th.load(io.BytesIO(optimizer), weights_only=True, map_location="cpu")
     return state
+
+
+def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
+    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
+
+    The global random generators are left alone. Loading unpickles: only load files that you trust. Raises
+    ``FileNotFoundError``, or ``ValueError`` if the file is no model of this package.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no model file {path}")
+    if not is_zipfile(path):
+        raise ValueError(f"{path} is not a model: models are zip files written by model.save()")
+    try:
+        with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
+            model = MaskablePPO.load(path, device=device, custom_objects=_NOT_FOR_ACTING)
+    except Exception as error:  # whatever unpickling a foreign file runs into
+        raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
+    if not type(model.policy).__module__.startswith("sb3_pvp."):
+        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of sb3_pvp")
+    return model
+
+
+def game_of(model: BaseAlgorithm) -> Game:
+    """What a model was trained to play, imported if need be: the game that its file names, else that of its contract.
+
+    Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
+    """
+    name, policy = getattr(model, "game", None), model.policy
+    if name is None and isinstance(policy, AutoregressivePolicy):
+        contract = policy.contract or find_contract(AUTO, policy.head_sizes, policy.features)
+        name = None if contract is None else contract.name
+    if name is None:
+        raise ValueError("the model does not tell which game it plays: say it with --game module:object")
+    return named_game(name)
+
+
+def named_game(name: str) -> Game:
+    """The game that a file names; raises `ValueError`, which tells how to say it, if nobody knows it here."""
+    if ":" not in name and name not in game_names():
+        raise ValueError(f"{name!r} is a game that nobody knows here: say where it is with --game module:object")
+    return find_game(name)

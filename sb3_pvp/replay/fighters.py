@@ -16,8 +16,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.game import Game
 from sb3_pvp.opponents.opponents import Opponent, OpponentLike, is_path, make_opponent, opponent_name
-from sb3_pvp.policies.loading import load
-from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.policies.model_files import find_model, load
 from sb3_pvp.policies.probabilities import head_probabilities, state_values
 from sb3_pvp.replay.recording import Decision, HeadChoices, Outlook, Player, decision_of, per_head
 

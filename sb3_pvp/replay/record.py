@@ -16,7 +16,7 @@ from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike
-from sb3_pvp.policies.loading import game_of
+from sb3_pvp.policies.model_files import game_of
 from sb3_pvp.replay.fighters import Fighter, make_fighters, model_of
 from sb3_pvp.replay.recording import Moment, Recording, heads_of, viewer_of
 
