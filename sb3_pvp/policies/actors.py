@@ -167,6 +167,7 @@ def choose(
     table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
     first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
     asks, has_networks = bool(like.wishes.any()), any(any(each.networks) for each in tables)
+    parts = list(zip(tables, latents, spans, masks_of, strict=True))
     matters = np.any([each.matters for each in tables], 0)
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
     actions = np.empty((len(scores), len(like.head_sizes)), np.int64)
@@ -175,7 +176,7 @@ def choose(
         own = scores[:, entries]
         if asks:
             own += like.wishes[entries] * (granted[:, entries] == 0)
-        for each, latent, span, allowed in zip(tables, latents, spans, masks_of, strict=True) if has_networks else ():
+        for each, latent, span, allowed in parts if has_networks else []:
             network = each.networks[head]
             if network is not None:
                 network.add_to(own[span], latent, encoded[span, :start], allowed)

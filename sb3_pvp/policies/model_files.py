@@ -38,8 +38,6 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
-
-
 # What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
 # global random generators back to where they were when that fighter's training began.
 _NOT_FOR_ACTING = {

@@ -165,7 +165,7 @@ class ResumablePPO(MaskablePPO):
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
         with nullcontext() if env is not None else kept_random_state():
-            return super().load(path, env, *args, **kwargs)  # type: ignore[arg-type]
+            return super().load(path, env, *args, **kwargs)
 
 
 def _unpack(packed: bytes) -> State:
