@@ -61,7 +61,7 @@ def parse_layers(architecture: Architecture | None, activation: str) -> tuple[La
     items = architecture.get("layers") if isinstance(architecture, Mapping) else architecture
     layers: list[Layer] = []
     for item in items or ():
-        given = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
+        given: dict[str, Any] = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
         repeat = given.pop("repeat", 1)
         layers += [Layer(**given)] * repeat
     return tuple(layers)
