@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sb3_pvp.game import register_environments, register_game
 
 if TYPE_CHECKING:
-    from sb3_pvp.policies.loading import load
+    from sb3_pvp.policies.model_files import load
     from sb3_pvp.ppo import PvpPPO
 
 __all__ = ["PvpPPO", "__version__", "load", "register_game"]
@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 register_environments()
 
 # These need torch, and ``import sb3_pvp`` shall not: they are imported when they are first asked for.
-_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.policies.loading"}
+_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.policies.model_files"}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from sb3_pvp.common.arguments import POSITIVE, Kind
 from sb3_pvp.matches.evaluation import EvaluationFights, Finished
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
+from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
 from sb3_pvp.selfplay.league import LEAGUE

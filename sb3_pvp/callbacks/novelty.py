@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import NUMBER
-from sb3_pvp.policies.normalization import FrameStatistics
+from sb3_pvp.policies.networks import FrameStatistics
 
 METRICS = {
     "rollout/novelty_reward_scale": "What one unit of novelty is worth.",

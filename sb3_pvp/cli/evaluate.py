@@ -101,7 +101,7 @@ def score_model(
 
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.matches.evaluation import evaluate_model
-    from sb3_pvp.policies.loading import game_of, load
+    from sb3_pvp.policies.model_files import game_of, load
 
     model = load(path)
     played = game_of(model) if game is None else find_game(game)

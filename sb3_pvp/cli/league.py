@@ -198,7 +198,7 @@ def settings_of(opened: League, world: str, name: str | None, reset_params: str 
     use_one_thread()
     given = json_object(reset_params, "--reset-params")
     from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.policies.loading import game_of, load, named_game
+    from sb3_pvp.policies.model_files import game_of, load, named_game
 
     kept, models = opened.fights, opened.players()
     if name is not None:

@@ -52,8 +52,7 @@ def record(
     """
     use_one_thread()
     from sb3_pvp.opponents.opponents import is_path
-    from sb3_pvp.policies.loading import game_of, load
-    from sb3_pvp.policies.model_files import find_model
+    from sb3_pvp.policies.model_files import find_model, game_of, load
     from sb3_pvp.replay import record_fight, save_fight
 
     params, unsure = json_object(reset_params, "--reset-params"), ""

@@ -19,7 +19,7 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
-from sb3_pvp.ppo.training_state import kept_random_state
+from sb3_pvp.ppo.resumable import kept_random_state
 
 #: Fight i of an evaluation starts from this plus i, far from the seeds of training.
 EVALUATION_SEED = 1_000_000_007

@@ -348,12 +348,10 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _opponent_of(file: PolicyFile) -> ModelOpponent:
-    from sb3_pvp.policies.actors import make_actor
-
     known = _models.get(file.content_hash)
     if known is None:
         try:
-            actor = make_actor(file)
+            actor = file.actor()
             ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
             if len(ages) != actor.frame_shape[0]:
                 raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")

@@ -1,9 +1,16 @@
-"""Policies that only act: frozen, without critic and optimiser, and with random numbers that are handed in."""
+"""Acting: head after head, with as little work per head as possible; and policies that do nothing else.
+
+All that does not change while a policy acts is computed once: what the choice of an entry means for the heads after it
+is one row of a table. Networks of heads run only for the rows of the batch where the head has a choice. The loop over
+heads is NumPy's, whose calls cost half of PyTorch's where there is so little to do in each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any
 
 import numpy as np
 import torch as th
@@ -12,65 +19,244 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.dependencies import DependencyRules
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
-from sb3_pvp.policies.layers import Architectures, make_network, output_size
-from sb3_pvp.policies.model_files import PolicyFile
-from sb3_pvp.policies.normalization import RunningNormalizer
-from sb3_pvp.policies.sampling import FirstLayer, HeadSampler
+from sb3_pvp.policies.heads import FORBIDDEN, HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.networks import Architectures, RunningNormalizer, make_network, output_size
+
+# From this share of rows on, picking rows costs more than it saves.
+DENSE_SHARE = 0.75
 
 
-class Actor(Protocol):
-    """Chooses legal actions for a batch of observations.
+@dataclass(frozen=True)
+class _FirstLayer:
+    """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
+
+    Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
+    """
+
+    weight: th.Tensor
+    bias: th.Tensor
+    choices: th.Tensor | None
+    masks: th.Tensor | None
+
+    @classmethod
+    def of(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
+        """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
+        flat = heads.rules.num_flat
+        of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
+        masks = of_extra[-flat:].contiguous() if heads.future_masks else None
+        if not heads.autoregressive:
+            return cls(of_latent, bias.clone(), None, masks)
+        # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
+        nothing, everything = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
+        choices = of_extra[:flat] * (everything - nothing)[:, None]
+        return cls(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
+
+    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """All but the choices, ``(batch, outputs)``."""
+        outputs = th.addmm(self.bias, latent, self.weight)
+        return outputs if self.masks is None else outputs.addmm_(masks.float(), self.masks)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A head with hidden layers: its first layer, and those after it, weights and biases of linear ones."""
+
+    first: _FirstLayer
+    steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
+
+    @classmethod
+    def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
+        index, linear = group.heads.index(head), group.linear_layers()
+        weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
+        steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
+        for module in group.network[1:]:
+            if isinstance(module, BatchedLinear):
+                width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
+                steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
+            elif not isinstance(module, nn.Dropout):  # acting leaves none out
+                steps.append(module)
+        return cls(_FirstLayer.of(heads, weight, bias, visible), steps)
+
+    def add_to(
+        self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
+    ) -> None:
+        """Adds the logits to the penalties of this head, ``(batch, size)``, where more than one entry has none.
+
+        ``chosen`` has the one-hot encodings of the heads before it.
+        """
+        rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
+        if not len(rows):
+            return
+        if len(rows) > DENSE_SHARE * len(scores):
+            rows = slice(None)
+        else:
+            picked = th.from_numpy(rows).to(latent.device)
+            latent, masks = latent[picked], masks if self.first.masks is None else masks[picked]
+        hidden = self.first.start(latent, masks)
+        if self.first.choices is not None:
+            encoded = th.from_numpy(chosen[rows]).to(latent.device)
+            hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
+        for step in self.steps:
+            hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
+        scores[rows] += hidden.cpu().numpy()
+
+
+class HeadTables:
+    """What `AutoregressiveHeads` act with, as long as their weights and statistics stay what they are.
 
     Attributes:
-        frame_shape: ``(frames, features)`` of one observation.
-        head_sizes: sub-actions of each head.
+        key: equal for heads with the same actions and rules, which `choose` takes together.
+        table: float ``(A, A)``, what choosing the entry of a row adds to the logits of later heads.
+        permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
+        wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
+        networks: of the heads with hidden layers; ``None`` for the others.
+        matters: bool ``(heads,)``: whether the choice of a head changes anything for later ones.
     """
 
-    frame_shape: tuple[int, int]
-    head_sizes: tuple[int, ...]
+    @th.no_grad()
+    def __init__(self, heads: AutoregressiveHeads) -> None:
+        rules, direct = heads.rules, heads.direct
+        self._direct: _FirstLayer | None = None
+        table = rules.forbids * rules.penalties
+        if direct.heads:
+            # As if they had all entries.
+            weight = direct.weight.new_zeros(rules.num_flat, direct.weight.shape[1])
+            bias = direct.bias.new_zeros(rules.num_flat)
+            weight[direct.entries], bias[direct.entries] = direct.weight, direct.bias
+            self._direct = _FirstLayer.of(heads, weight.T, bias, (rules.membership @ heads.visible).T)
+            table = table if self._direct.choices is None else table + self._direct.choices
+        groups = {head: group for group in heads.groups for head in group.heads}
+        self.head_sizes, self.starts = rules.head_sizes, rules.starts
+        self.networks = [
+            _Network.of(heads, head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
+        ]
+        parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
+        self.table, self.penalties, self.permits, self.wishes = (part.cpu().numpy() for part in parts)
+        self.matters = np.logical_or.reduceat(self.table.any(1), self.starts)
+        self.key = (self.head_sizes, self.permits.tobytes(), self.wishes.tobytes())
 
-    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """Actions, int64 ``(batch, heads)``.
+    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Logits ``(batch, A)`` of the heads without hidden layers before anything is chosen or forbidden; else 0."""
+        if self._direct is None:
+            return latent.new_zeros(len(latent), len(self.table))
+        return self._direct.start(latent, masks)
+
+
+@th.no_grad()
+def choose(
+    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor | None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Joint actions, int64 ``(batch, heads)``, and what was chosen from: logits with penalties ``(batch, A)``.
+
+    Head by head it is the best entry that masks and rules allow.
+
+    Args:
+        tables: of one or several policies; their keys are equal.
+        latents: the output of each policy's trunk ``(its rows, inputs)``.
+        masks: bool ``(batch, A)``, the rows of one policy after the other.
+        noise: Gumbel noise ``(batch, A)``; without it, or where it is 0, the most likely entries are taken.
+    """
+    like, ends = tables[0], [*accumulate(map(len, latents))]
+    spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    masks_of = [masks[span] for span in spans]
+    scores = th.cat([each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]).cpu().numpy()
+    scores += np.where(masks.cpu().numpy(), np.float32(0.0), like.penalties)
+    noises = None if noise is None else noise.cpu().numpy()
+    # All tables as one: the rows of policy k begin at k * A.
+    table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
+    first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
+    asks, has_networks = bool(like.wishes.any()), any(any(each.networks) for each in tables)
+    parts = list(zip(tables, latents, spans, masks_of, strict=True))
+    matters = np.any([each.matters for each in tables], 0)
+    granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
+    actions = np.empty((len(scores), len(like.head_sizes)), np.int64)
+    for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
+        entries = slice(start, start + size)
+        own = scores[:, entries]
+        if asks:
+            own += like.wishes[entries] * (granted[:, entries] == 0)
+        for each, latent, span, allowed in parts if has_networks else []:
+            network = each.networks[head]
+            if network is not None:
+                network.add_to(own[span], latent, encoded[span, :start], allowed)
+        actions[:, head] = chosen = (own if noises is None else own + noises[:, entries]).argmax(1)
+        chosen += start
+        if asks:
+            granted += like.permits.take(chosen, 0)
+        if has_networks:
+            encoded[rows, chosen] = 1.0
+        if matters[head]:
+            scores += table.take(chosen + first, 0)
+    return actions, scores
+
+
+class HeadSampler:
+    """Samples joint actions from `AutoregressiveHeads`, with tables that follow their weights."""
+
+    def __init__(self, heads: AutoregressiveHeads) -> None:
+        self._heads = heads
+        self._key: tuple[int, ...] = ()
+
+    def forget(self, *_: object) -> None:
+        """Makes the tables anew at the next use; fused optimisers change weights without a trace."""
+        self._key = ()
+
+    @th.no_grad()
+    def act(
+        self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Chooses joint actions.
 
         Args:
-            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
+            latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
-            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+            deterministic: take the most likely entry of all heads, or (a sequence) of some.
+
+        Returns:
+            Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
         """
+        noise = self._noise(latent.new_empty(masks.shape), deterministic)
+        self._follow_weights()
+        chosen, logits = choose([self._tables], [latent], masks, noise)
+        actions, scores = (th.from_numpy(part).to(latent.device) for part in (chosen, logits))
+        by_head = nn.functional.pad(scores, (0, 1), value=FORBIDDEN)[:, self._heads.rules.columns]
+        log_probs = by_head.log_softmax(-1)
+        return actions, log_probs.gather(2, actions[:, :, None]).sum((1, 2))
 
+    def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
+        """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
+        sizes = self._heads.rules.head_sizes
+        flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
+        if len(flags) != len(sizes):
+            raise ValueError(
+                f"deterministic must be a bool or one bool for each of {len(sizes)} heads, got {len(flags)}"
+            )
+        if all(flags):
+            return None
+        noise = empty.exponential_().log_().neg_()
+        for flag, own in zip(flags, th.split(noise, list(sizes), 1), strict=True):
+            if flag:
+                own.zero_()
+        return noise
 
-def make_actor(file: PolicyFile) -> Actor:
-    """What the policy in a file acts with.
-
-    Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
-    ``"observation"``, and chooses a MultiDiscrete action.
-    """
-    policy = None if issubclass(file.policy_class, AutoregressivePolicy) else file.policy()
-    if not isinstance(file.action_space, spaces.MultiDiscrete):
-        raise ValueError(f"the model has the actions {file.action_space}, not one choice for each of several heads")
-    frame_shape = _frame_shape(file.observation_space)
-    head_sizes = tuple(file.action_space.nvec.tolist())
-    if policy is not None:
-        return PlainActor(policy, frame_shape, head_sizes)
-    with file.making():
-        return AutoregressiveActor(frame_shape, head_sizes, file.arguments, file.weights())
+    def _follow_weights(self) -> None:
+        """Makes the tables anew if a weight or a statistic has changed, or might have."""
+        normalizer = self._heads.normalizer
+        tensors = (*self._heads.parameters(), normalizer.mean, normalizer.variance, *self._heads.rules.buffers())
+        key = tuple(chain.from_iterable((tensor._version, tensor.data_ptr()) for tensor in tensors))
+        if key != self._key or self._heads.training:
+            self._tables, self._key = HeadTables(self._heads), key
 
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with, without its critic and its optimiser.
+    """What an `AutoregressivePolicy` acts with, on the CPU; frozen, without critic and optimiser.
 
     Args:
-        frame_shape: see `Actor`.
-        head_sizes: see `Actor`.
-        arguments: what the policy was made with.
+        frame_shape: ``(frames, features)`` of one observation.
+        head_sizes: sub-actions of each head.
+        arguments: all keyword arguments of the policy.
         weights: its parameters and statistics.
-
-    Attributes:
-        direct: its heads, if none has hidden layers.
     """
 
     def __init__(
@@ -81,43 +267,44 @@ class AutoregressiveActor:
         weights: Mapping[str, th.Tensor],
     ) -> None:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
-        given = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | dict(arguments)
-        layers = Architectures.of(given, len(head_sizes))
-        flags = [bool(given[flag]) for flag in HEAD_FLAGS]
+        layers = Architectures.of(arguments, len(head_sizes))
         widths = [frame_shape[0] * frame_shape[1]]
         for part in (layers.features, layers.actor):
             widths.append(output_size(widths[-1], part))
         normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
         extractor, actor = make_network(widths[0], layers.features), make_network(widths[1], layers.actor)
+        flags = [bool(arguments[flag]) for flag in HEAD_FLAGS]
         heads = AutoregressiveHeads(widths[2], DependencyRules(head_sizes), layers.heads, *flags)
         # Named as in the policy whose weights they get.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
         network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
-        self.normalize, self.clip = bool(given["normalize_observations"]), normalizer.clip
-        self.mean, self.scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
+        self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
+        self._mean, self._scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
         # What acts on few rows at a time spends much of it in the calls of modules.
         self._trunk = [_step(layer) for layer in (*extractor, *actor)]
-        self._sampler = HeadSampler(heads)
-        self.direct = None if heads.groups else DirectHeads(heads, self._sampler.direct_layer())
+        self.tables = HeadTables(heads)
 
-    @th.inference_mode()
     def latent(self, observations: th.Tensor) -> th.Tensor:
         """The trunk's output ``(batch, ...)`` for raw observations."""
         frames = observations
-        if self.normalize:
-            frames = ((frames - self.mean) * self.scale).clamp_(-self.clip, self.clip)
+        if self._normalize:
+            frames = ((frames - self._mean) * self._scale).clamp_(-self._clip, self._clip)
         latent = frames.flatten(1)
         for step in self._trunk:
             latent = step(latent)
         return latent
 
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """See `Actor.act`."""
-        if self.direct is not None:
-            return _act_directly([(self, observations, masks, noise)])[0]
-        return self._sampler.choose(self.latent(observations), masks, noise)
+        """Legal actions, int64 ``(batch, heads)``.
+
+        Args:
+            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
+            masks: bool ``(batch, A)``.
+            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+        """
+        return act_together([self], [observations], masks, noise)
 
 
 class PlainActor:
@@ -127,11 +314,10 @@ class PlainActor:
         self, policy: MaskableActorCriticPolicy, frame_shape: tuple[int, int], head_sizes: tuple[int, ...]
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
-        self._space = policy.observation_space
 
     @th.inference_mode()
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """See `Actor.act`."""
+        """As `AutoregressiveActor.act`."""
         # A normalised log-probability plus Gumbel noise is largest where a sample is.
         joint = self._policy.get_distribution(self._complete(observations, masks), masks.numpy())
         heads = joint.distributions  # type: ignore[attr-defined]
@@ -139,110 +325,41 @@ class PlainActor:
         return th.stack([(head.logits + own).argmax(1) for head, own in zip(heads, noises, strict=True)], 1)
 
     def _complete(self, observations: th.Tensor, masks: th.Tensor) -> th.Tensor | dict[str, th.Tensor]:
-        if not isinstance(self._space, spaces.Dict):
-            return observations.reshape(-1, *(self._space.shape or ()))
+        space = self._policy.observation_space
+        if not isinstance(space, spaces.Dict):
+            return observations.reshape(-1, *(space.shape or ()))
         parts = {OBSERVATION: observations, ACTION_MASK: masks.float()}
-        hidden = self._space.spaces.get(PRIVILEGED)
+        hidden = space.spaces.get(PRIVILEGED)
         if hidden is not None:  # nobody knows it in a real fight
             parts[PRIVILEGED] = th.zeros(len(observations), *(hidden.shape or ()))
-        return {key: parts[key] for key in self._space.spaces}
+        return {key: parts[key] for key in space.spaces}
 
 
-class DirectHeads:
-    """The heads of one policy that does not learn any more, on the CPU; those of several policies choose at once.
-
-    Args:
-        heads: none has hidden layers.
-        layer: what makes their logits.
-
-    Attributes:
-        key: equal for heads with the same actions and rules, which `choose` takes together.
-        table: float ``(A, A)``, what choosing the entry of a row adds to the logits of later heads.
-        permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
-        wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
-    """
-
-    def __init__(self, heads: AutoregressiveHeads, layer: FirstLayer) -> None:
-        rules = heads.rules
-        self._layer = layer
-        self.head_sizes, self.penalties = rules.head_sizes, rules.penalties.numpy()
-        forbidden = rules.forbids * rules.penalties
-        self.table = (forbidden if layer.choices is None else layer.choices + forbidden).numpy()
-        self.permits = rules.permits.numpy()
-        self.wishes = (rules.penalties * rules.asks_any).numpy()
-        self.key = (self.head_sizes, self.permits.tobytes(), self.wishes.tobytes())
-
-    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, A)`` before anything is chosen or forbidden."""
-        return self._layer.start(latent, masks.float() if self._layer.masks is not None else latent)
-
-
-def choose(
-    heads: Sequence[DirectHeads], counts: Sequence[int], scores: NDArray[np.float32], masks: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """Joint actions, int64 ``(batch, heads)``: head by head the best score that masks and rules allow.
-
-    It is done by NumPy, whose calls cost half of PyTorch's where there is so little to do in each.
-
-    Args:
-        heads: of each policy; their keys are equal.
-        counts: how many rows each policy has, one policy after the other.
-        scores: logits and noise, float ``(batch, A)``; overwritten.
-        masks: bool ``(batch, A)``.
-    """
-    like = heads[0]
-    scores += np.where(masks, np.float32(0.0), like.penalties)
-    # All tables as one: the rows of policy k begin at k * A.
-    table = np.concatenate([each.table for each in heads]) if len(heads) > 1 else like.table
-    first = np.repeat(np.arange(len(heads)) * len(like.table), counts)
-    asks = bool(like.wishes.any())
-    granted = np.zeros_like(scores)
-    actions = np.zeros((len(scores), len(like.head_sizes)), np.int64)
-    start = 0
-    for head, size in enumerate(like.head_sizes):
-        own = scores[:, start : start + size]
-        if asks:
-            entries = slice(start, start + size)
-            own = own + like.wishes[entries] * (granted[:, entries] == 0)
-        actions[:, head] = chosen = own.argmax(1)
-        chosen += start
-        if asks:
-            granted += like.permits.take(chosen, 0)
-        chosen += first
-        scores += table.take(chosen, 0)
-        start += size
-    return actions
-
-
-def act_together(
-    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
-) -> th.Tensor:
-    """`Actor.act` of several actors: each has observations of its own, masks and noise have the rows of all in turn."""
-    counts = [len(part) for part in observations]
-    asked = list(zip(actors, observations, th.split(masks, counts), th.split(noise, counts), strict=True))
-    results: list[th.Tensor] = [masks] * len(actors)
-    groups: dict[object, list[int]] = {}
-    for place, actor in enumerate(actors):
-        direct = getattr(actor, "direct", None)
-        groups.setdefault(place if direct is None else direct.key, []).append(place)
-    for places in groups.values():
-        actor, *rest = asked[places[0]]
-        alone = getattr(actor, "direct", None) is None
-        chosen = [actor.act(*rest)] if alone else _act_directly([asked[place] for place in places])
-        for place, part in zip(places, chosen, strict=True):
-            results[place] = part
-    return th.cat(results)
+Actor = AutoregressiveActor | PlainActor
 
 
 @th.inference_mode()
-def _act_directly(asked: Sequence[tuple[Any, th.Tensor, th.Tensor, th.Tensor]]) -> Sequence[th.Tensor]:
-    """The actions of actors whose heads are alike and have no hidden layers: only the logits are computed apart."""
-    scores = th.cat([actor.direct.start(actor.latent(seen), masks) for actor, seen, masks, _ in asked])
-    scores += th.cat([noise for *_, noise in asked])
-    counts = [len(seen) for _, seen, _, _ in asked]
-    masks = th.cat([masks for _, _, masks, _ in asked])
-    actions = choose([actor.direct for actor, *_ in asked], counts, scores.numpy(), masks.numpy())
-    return th.split(th.from_numpy(actions), counts)
+def act_together(
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+) -> th.Tensor:
+    """Several actors at once: each has observations of its own, masks and noise have the rows of all in turn."""
+    counts = [len(part) for part in observations]
+    rows = th.split(th.arange(len(masks)), counts)
+    actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
+    groups: dict[object, list[int]] = {}
+    for place, actor in enumerate(actors):
+        groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
+    for places in groups.values():
+        picked = th.cat([rows[place] for place in places])
+        own, seen = [actors[place] for place in places], [observations[place] for place in places]
+        alike = [actor for actor in own if isinstance(actor, AutoregressiveActor)]
+        if alike:
+            latents = [actor.latent(part) for actor, part in zip(alike, seen, strict=True)]
+            chosen, _ = choose([actor.tables for actor in alike], latents, masks[picked], noise[picked])
+            actions[picked] = th.from_numpy(chosen)
+        else:
+            actions[picked] = own[0].act(seen[0], masks[picked], noise[picked])
+    return actions
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
@@ -253,14 +370,3 @@ def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
     if isinstance(layer, nn.ReLU):
         return th.relu_
     return layer.forward
-
-
-def _frame_shape(space: spaces.Space) -> tuple[int, int]:  # type: ignore[type-arg]
-    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    own = parts.pop(OBSERVATION, None)
-    unknown = parts.keys() - {PRIVILEGED, ACTION_MASK}
-    shape = getattr(own, "shape", None) or ()
-    if unknown or len(shape) not in (1, 2):
-        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
-    frames, features = shape if len(shape) == 2 else (1, *shape)
-    return int(frames), int(features)

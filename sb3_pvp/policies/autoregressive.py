@@ -11,18 +11,26 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
+from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
+from sb3_pvp.common.names import require_known
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.contract.registry import loadable_contracts
-from sb3_pvp.policies.dependencies import DependencyRules
+from sb3_pvp.policies.actors import HeadSampler
 from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
-from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads
-from sb3_pvp.policies.layers import Architecture, Architectures, make_network, output_size
-from sb3_pvp.policies.normalization import RunningNormalizer
-from sb3_pvp.policies.sampling import AutoregressiveDistribution, HeadSampler
+from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
+from sb3_pvp.policies.networks import (
+    ACTIVATIONS,
+    Architecture,
+    Architectures,
+    RunningNormalizer,
+    check_architecture,
+    make_network,
+    output_size,
+)
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -43,7 +51,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     Args:
         net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``. An architecture is a list
-            of sizes or ``{"layers": [...]}`` (see `sb3_pvp.policies.layers.parse_layers`).
+            of sizes or ``{"layers": [...]}`` (see `sb3_pvp.policies.networks.parse_layers`).
         head_arch: layers of a head before its logits; or a list of architectures, one for each head.
         features_arch: layers before actor and critic, which have one network of that kind each.
         share_features_extractor: actor and critic have that one in common; not possible with a privileged part.
@@ -109,6 +117,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         given, extractor = self._arguments, self.features
         self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
+        require_known("activation", given["activation"], ACTIVATIONS)
+        for name in ("net_arch", "head_arch", "features_arch"):
+            check_architecture(given[name])
         layers = Architectures.of(given, len(self.head_sizes))
         shared = bool(given["share_features_extractor"])
         if shared and extractor.has_privileged:
@@ -309,3 +320,57 @@ def find_contract(
             f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
         )
     return contract
+
+
+class AutoregressiveDistribution(MaskableDistribution):
+    """The joint distribution of all heads behind the face that sb3-contrib's policies give theirs.
+
+    It is made from the trunk's output ``(batch, num_inputs)``. Everything is allowed until `apply_masking`. Entropies
+    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    """
+
+    _entropies: th.Tensor
+
+    def __init__(self, heads: AutoregressiveHeads, sampler: HeadSampler) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._heads, self._sampler = heads, sampler
+
+    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        return self._heads
+
+    def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
+        self._latent = latent
+        self.apply_masking(None)
+        return self
+
+    def apply_masking(self, masks: MaybeMasks) -> None:
+        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
+        shape = (len(self._latent), self._heads.rules.num_flat)
+        allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
+        self._masks = allowed.to(self._latent.device).bool().reshape(shape)
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        actions = actions.long().reshape(len(self._latent), -1)
+        log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
+        joint: th.Tensor = log_probs.sum(1)
+        return joint
+
+    def entropy(self) -> th.Tensor:
+        joint: th.Tensor = self._entropies.sum(1)
+        return joint
+
+    def sample(self) -> th.Tensor:
+        return self.get_actions(deterministic=False)
+
+    def mode(self) -> th.Tensor:
+        return self.get_actions(deterministic=True)
+
+    def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
+        return self._sampler.act(self._latent, self._masks, deterministic)[0]
+
+    def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        return self.proba_distribution(latent).get_actions(deterministic)
+
+    def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actions = self.actions_from_params(latent)
+        return actions, self.log_prob(actions)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.networks import RunningNormalizer
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
 
@@ -30,7 +30,9 @@ class NormalizedFeatures(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
         parts = _parts(observation_space)
         self.public_keys = [key for key in parts if key != PRIVILEGED]
-        self.num_frames = _num_frames(parts)
+        shapes = [space.shape or () for space in parts.values()]
+        frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
+        self.num_frames = frames.pop() if len(frames) == 1 else 1
         sizes = {key: spaces.flatdim(space) for key, space in parts.items()}
         super().__init__(observation_space, sum(sizes.values()))
         self.num_public = sum(sizes[key] for key in self.public_keys)
@@ -69,13 +71,6 @@ def _parts(space: spaces.Space) -> dict[str, spaces.Space]:  # type: ignore[type
         if not isinstance(part, spaces.Box):
             raise ValueError(f"observations must be Box spaces, {key!r} is {part}; use a wrapper that makes it one")
     return parts
-
-
-def _num_frames(parts: dict[str, spaces.Space]) -> int:  # type: ignore[type-arg]
-    """The common number of frames of all parts; 1 where they have none."""
-    shapes = [space.shape or () for space in parts.values()]
-    frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
-    return frames.pop() if len(frames) == 1 else 1
 
 
 def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import cast
 
+import numpy as np
 import torch as th
 from torch import nn
 
-from sb3_pvp.policies.dependencies import DependencyRules
-from sb3_pvp.policies.layers import Layer, after_linear
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.contract import DependencyTables
+from sb3_pvp.policies.networks import Layer, RunningNormalizer, after_linear
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 # A log-probability whose probability is next to nothing, but no subnormal number, which processors are slow with.
@@ -25,11 +25,75 @@ SMALLEST = -80.0
 # Rows that go through a head's layers together. More would be padded where few rows have a choice, with fewer the
 # weights would be copied too often; 64 to 256 hardly differ.
 TILE = 128
+FORBIDDEN = -1e8
+# Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden too, but less so than the
+# others: next to a legal entry it has no chance, and without one it has them all. So nobody has to test for that.
+FORBIDDEN_FIRST = -1e4
 #: The arguments that `AutoregressiveHeads` have in common with their policy.
 HEAD_FLAGS = ("autoregressive", "normalize_actions", "future_masks")
 
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
+
+
+class DependencyRules(nn.Module):
+    """Rules between heads as tables over flat entries; entry ``a`` is the sub-action at offset ``a`` of all heads.
+
+    The tables are buffers: a saved policy needs no contract. ``tables`` may be ``None``: no rules.
+
+    Attributes:
+        forbids: float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
+        permits: float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
+        columns: int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
+        membership: float ``(A, heads)``: 1 where an entry belongs to a head.
+    """
+
+    forbids: th.Tensor
+    permits: th.Tensor
+    asks_any: th.Tensor
+    penalties: th.Tensor
+    columns: th.Tensor
+    offsets: th.Tensor
+    membership: th.Tensor
+
+    def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
+        super().__init__()
+        self.head_sizes, self.num_flat, self.widest = head_sizes, sum(head_sizes), max(head_sizes)
+        self.starts = tuple(int(start) for start in np.cumsum((0, *head_sizes[:-1])))
+        tables = tables or DependencyTables(*np.zeros((3, self.num_flat, self.num_flat), np.bool_))
+        penalties = np.full(self.num_flat, FORBIDDEN, np.float32)
+        penalties[list(self.starts)] = FORBIDDEN_FIRST
+        columns = np.full((len(head_sizes), self.widest), self.num_flat)
+        for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
+            columns[head, :size] = np.arange(start, start + size)
+        membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
+        # An entry that requires a sub-action is forbidden by every other choice of that head.
+        others = membership @ membership.T - np.eye(self.num_flat)
+        forbids = others @ tables.require_all.T + tables.require_none.T
+        self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
+        self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
+        self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
+        starts = np.array(self.starts)
+        derived = {"penalties": penalties, "columns": columns, "offsets": starts, "membership": membership}
+        for name, values in derived.items():
+            self.register_buffer(name, th.as_tensor(values), persistent=False)
+
+    def one_hot(self, actions: th.Tensor) -> th.Tensor:
+        """Concatenated one-hot encodings, float ``(batch, A)``, of joint actions, int ``(batch, heads)``."""
+        encoded = self.forbids.new_zeros(len(actions), self.num_flat)
+        return encoded.scatter_(1, actions + self.offsets, 1.0)
+
+    def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+        """What is added to the flat logits: 0 where allowed, else hugely negative; float ``(batch, A)``.
+
+        Args:
+            masks: bool ``(batch, A)``, what the environment allows.
+            chosen: one-hot encodings ``(batch, A)`` of all heads' choices; rules name earlier heads only.
+        """
+        legal = masks & (chosen @ self.forbids == 0)
+        if self.asks_any.any():
+            legal &= (chosen @ self.permits > 0) | ~self.asks_any
+        return th.where(legal, 0.0, self.penalties)
 
 
 class AutoregressiveHeads(nn.Module):
@@ -65,11 +129,14 @@ class AutoregressiveHeads(nn.Module):
         self.normalizer = RunningNormalizer(rules.num_flat)
         self.register_buffer("visible", self._visible(), persistent=False)
         total = num_inputs + self.visible.shape[1]
-        self.group_modules = nn.ModuleList(
-            HeadGroup(heads, total, layers, rules.widest) for layers, heads in _by_architecture(architectures).items()
-        )
-        direct = [head for head, layers in enumerate(architectures) if not layers]
-        self.direct = JointLogits(direct, total, [rules.head_sizes[head] for head in direct], rules.widest)
+        members: dict[tuple[Layer, ...], list[int]] = {}
+        for head, layers in enumerate(architectures):
+            if layers and not layers[0].size:
+                raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
+            members.setdefault(layers, []).append(head)
+        direct = members.pop((), [])
+        groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
+        self.group_modules, self.direct = nn.ModuleList(groups), JointLogits(direct, total, rules)
 
     @property
     def groups(self) -> list[HeadGroup]:
@@ -91,7 +158,8 @@ class AutoregressiveHeads(nn.Module):
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
-        certain = self.rules.log_probs_without_choice(penalty, num_legal, actions)
+        # Where there is no choice, the log-probability is 0, or hugely negative.
+        certain = penalty.gather(1, actions + self.rules.offsets) - FORBIDDEN_FIRST * (num_legal == 0)
         none = latent.new_zeros(actions.shape)
         return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
 
@@ -113,7 +181,7 @@ class AutoregressiveHeads(nn.Module):
         encoded: th.Tensor = self.normalizer(chosen) if self.normalize_actions else chosen
         return encoded
 
-    def extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
         """What heads may see besides the trunk's output: encodings, then masks; ``(batch, extra inputs)``."""
         parts = [self.encode(chosen)] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
@@ -131,17 +199,12 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def set_layers(self, head: int, layers: Sequence[LinearLayer]) -> None:
-        """Puts weights into one head, in the shapes that `layers` gives; raises ``ValueError`` for other shapes."""
-        shapes = [[tuple(tensor.shape) for tensor in layer] for layer in self.layers(head)]
-        given = [[tuple(tensor.shape) for tensor in layer] for layer in layers]
-        if shapes != given:
-            raise ValueError(f"head {head} has layers of the shapes {shapes}, got {given}")
-        first, *rest = self._parameters_of(head)
-        first[0][:, self._inputs_of(head)] = layers[0][0]
-        first[1].copy_(layers[0][1])
-        for (own_weight, own_bias), (weight, bias) in zip(rest, layers[1:], strict=True):
-            own_weight.copy_(weight)
+        """Puts weights into one head, in the shapes that `layers` gives."""
+        inputs: th.Tensor | slice = self._inputs_of(head)
+        for (own_weight, own_bias), (weight, bias) in zip(self._parameters_of(head), layers, strict=True):
+            own_weight[:, inputs] = weight
             own_bias.copy_(bias)
+            inputs = slice(None)
 
     def _conditionals(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
@@ -150,11 +213,11 @@ class AutoregressiveHeads(nn.Module):
         heads and rows ``(choices,)``, and the log-probabilities ``(choices, widest head)`` given earlier actions."""
         chosen = self.rules.one_hot(actions)
         penalty = self.rules.penalty(masks, chosen)
-        num_legal = self.rules.num_legal(penalty)
-        heads, rows = self.rules.open_choices(num_legal)
-        logits = self._logits(latent, self.extra_inputs(masks, chosen), heads, rows)
-        log_probs = (logits + self.rules.pick(penalty, heads, rows)).log_softmax(-1)
-        return penalty, num_legal, heads, rows, log_probs
+        num_legal = (penalty == 0).float() @ self.rules.membership
+        heads, rows = (num_legal.T > 1).nonzero().unbind(1)
+        logits = self._logits(latent, self._extra_inputs(masks, chosen), heads, rows)
+        own = nn.functional.pad(penalty, (0, 1), value=FORBIDDEN)[rows[:, None], self.rules.columns[heads]]
+        return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
 
     def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
         """Logits ``(choices, widest head)`` of single choices, given their heads, ascending, and their rows."""
@@ -193,25 +256,14 @@ class AutoregressiveHeads(nn.Module):
 
     def _parameters_of(self, head: int) -> list[LinearLayer]:
         """Views on the weights of one head, with all inputs of the first layer."""
+        size = self.rules.head_sizes[head]
         group = next((group for group in self.groups if head in group.heads), None)
         if group is None:
-            rows = self.direct.rows[self.direct.heads.index(head)]
-            return [(self.direct.weight[rows], self.direct.bias[rows])]
+            first = int(self.direct.columns[head, 0])
+            return [(self.direct.weight[first : first + size], self.direct.bias[first : first + size])]
         index, linear = group.heads.index(head), group.linear_layers()
         *views, (weight, bias) = [(layer.weight[index].T, layer.bias[index, 0]) for layer in linear]
-        size = self.rules.head_sizes[head]
         return [*views, (weight[:size], bias[:size])]
-
-
-def _by_architecture(architectures: Sequence[tuple[Layer, ...]]) -> dict[tuple[Layer, ...], list[int]]:
-    """The heads of each architecture that has hidden layers."""
-    members: dict[tuple[Layer, ...], list[int]] = {}
-    for head, layers in enumerate(architectures):
-        if layers and not layers[0].is_linear:
-            raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
-        if layers:
-            members.setdefault(layers, []).append(head)
-    return members
 
 
 class BatchedLinear(nn.Module):
@@ -235,10 +287,13 @@ class HeadGroup(nn.Module):
     def __init__(self, heads: Sequence[int], num_inputs: int, layers: Sequence[Layer], num_logits: int) -> None:
         super().__init__()
         self.heads = list(heads)
-        self.register_buffer("local", _places(heads), persistent=False)
+        # The place of each head in the group, at the position of the head.
+        local = th.zeros(max(heads) + 1, dtype=th.int64)
+        local[self.heads] = th.arange(len(heads))
+        self.register_buffer("local", local, persistent=False)
         modules: list[nn.Module] = []
         for layer in layers:
-            if layer.is_linear:
+            if layer.size:
                 modules.append(BatchedLinear(len(heads), num_inputs, layer.size))
                 num_inputs = layer.size
             modules += after_linear(layer)
@@ -275,34 +330,33 @@ class JointLogits(nn.Module):
     """The heads without hidden layers: one matrix makes the logits of all of them.
 
     Attributes:
-        rows: for each head the rows of the matrix.
+        entries: int ``(outputs,)``, the flat entry of each row of the matrix.
+        columns: int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where there is none.
     """
 
+    entries: th.Tensor
     columns: th.Tensor
-    row_heads: th.Tensor
-    local: th.Tensor
+    head_of: th.Tensor
 
-    def __init__(self, heads: Sequence[int], num_inputs: int, sizes: Sequence[int], num_logits: int) -> None:
+    def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules) -> None:
         super().__init__()
         self.heads = list(heads)
-        self.register_buffer("local", _places(heads), persistent=False)
-        self.weight = nn.Parameter(th.zeros(sum(sizes), num_inputs))
-        self.bias = nn.Parameter(th.zeros(sum(sizes)))
-        self.rows = [slice(sum(sizes[:index]), sum(sizes[: index + 1])) for index in range(len(sizes))]
-        columns = th.full((len(heads), num_logits), sum(sizes))
-        for index, rows in enumerate(self.rows):
-            columns[index, : sizes[index]] = th.arange(rows.start, rows.stop)
-        self.register_buffer("columns", columns, persistent=False)
-        row_heads = [head for head, size in zip(heads, sizes, strict=True) for _ in range(size)]
-        self.register_buffer("row_heads", th.tensor(row_heads, dtype=th.int64), persistent=False)
+        entries = rules.membership[:, self.heads].any(1).nonzero().flatten()
+        rows = th.full((rules.num_flat + 1,), len(entries))
+        rows[entries] = th.arange(len(entries))
+        self.weight = nn.Parameter(th.zeros(len(entries), num_inputs))
+        self.bias = nn.Parameter(th.zeros(len(entries)))
+        derived = {"entries": entries, "columns": rows[rules.columns], "head_of": rules.membership.argmax(1)[entries]}
+        for name, values in derived.items():
+            self.register_buffer(name, values, persistent=False)
 
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Logits ``(choices, num_logits)`` of single choices; arguments as of `HeadGroup`."""
+        """Logits ``(choices, widest head)`` of single choices; arguments as of `HeadGroup`."""
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
-        logits = th.addmm(self.bias, latent, of_latent.T) + extra @ (of_extra * visible[self.row_heads]).T
-        return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[self.local[heads]]]
+        logits = th.addmm(self.bias, latent, of_latent.T) + extra @ (of_extra * visible[self.head_of]).T
+        return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[heads]]
 
 
 def tiles(heads: th.Tensor, num_heads: int, size: int = TILE) -> tuple[th.Tensor, th.Tensor]:
@@ -324,10 +378,3 @@ def tiles(heads: th.Tensor, num_heads: int, size: int = TILE) -> tuple[th.Tensor
     gaps = tiles_of_head * size - counts
     slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
     return tile_heads, slots
-
-
-def _places(heads: Sequence[int]) -> th.Tensor:
-    """The place of each head in the list, at the position of the head; 0 for those that are not in it."""
-    places = th.zeros(max(heads, default=-1) + 1, dtype=th.int64)
-    places[list(heads)] = th.arange(len(heads))
-    return places

@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch as th
-from gymnasium import Space
+from gymnasium import Space, spaces
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, NormalizedFeatures
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -33,6 +38,15 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
+# What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
+# global random generators back to where they were when that fighter's training began.
+_NOT_FOR_ACTING = {
+    "learning_rate": 0.0,
+    "lr_schedule": lambda _: 0.0,
+    "clip_range": lambda _: 0.0,
+    "seed": None,
+    "training_state": None,
+}
 
 
 class PolicyFile:
@@ -101,6 +115,32 @@ class PolicyFile:
             raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
         policy.set_training_mode(False)
         return policy
+
+    def actor(self) -> Actor:
+        """What the policy acts with.
+
+        Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
+        ``"observation"``, and chooses a MultiDiscrete action.
+        """
+        policy = None if issubclass(self.policy_class, AutoregressivePolicy) else self.policy()
+        if not isinstance(self.action_space, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
+        frame_shape, head_sizes = _frame_shape(self.observation_space), tuple(self.action_space.nvec.tolist())
+        if policy is not None:
+            return PlainActor(policy, frame_shape, head_sizes)
+        with self.making():
+            arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
+            return AutoregressiveActor(frame_shape, head_sizes, arguments, self.weights())
+
+
+def _frame_shape(space: Space[Any]) -> tuple[int, int]:
+    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    own = parts.pop(OBSERVATION, None)
+    shape = getattr(own, "shape", None) or ()
+    if parts.keys() - {PRIVILEGED, ACTION_MASK} or len(shape) not in (1, 2):
+        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
+    frames, features = shape if len(shape) == 2 else (1, *shape)
+    return int(frames), int(features)
 
 
 def find_model(path: str | Path) -> Path:
@@ -182,3 +222,46 @@ def _data(path: Path) -> dict[str, Any]:
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     state: dict[str, Any] = th.load(io.BytesIO(optimizer), weights_only=True, map_location="cpu")
     return state
+
+
+def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
+    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
+
+    A policy of sb3_contrib is not told masks by observations: pass them to ``predict``. The global random generators
+    are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError``
+    if the file is no model of MaskablePPO.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no model file {path}")
+    if not is_zipfile(path):
+        raise ValueError(f"{path} is not a model: models are zip files written by model.save()")
+    try:
+        with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
+            model = MaskablePPO.load(path, device=device, custom_objects=_NOT_FOR_ACTING)
+    except Exception as error:  # whatever unpickling a foreign file runs into
+        raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
+    if not isinstance(model.policy, MaskableActorCriticPolicy):
+        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of MaskablePPO")
+    return model
+
+
+def game_of(model: BaseAlgorithm) -> Game:
+    """What a model was trained to play, imported if need be: the game that its file names, else that of its contract.
+
+    Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
+    """
+    name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
+    if name is None:
+        heads = getattr(model.policy, "head_sizes", tuple(getattr(model.action_space, "nvec", ())))
+        contract = contract or find_contract(AUTO, heads, NormalizedFeatures(model.observation_space))
+        name = None if contract is None else contract.name
+    if name is None:
+        raise ValueError("the model does not tell which game it plays: say it with --game module:object")
+    return named_game(name)
+
+
+def named_game(name: str) -> Game:
+    """The game that a file names; raises `ValueError`, which tells how to say it, if nobody knows it here."""
+    if ":" not in name and name not in game_names():
+        raise ValueError(f"{name!r} is a game that nobody knows here: say where it is with --game module:object")
+    return find_game(name)

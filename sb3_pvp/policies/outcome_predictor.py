@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.normalization import FrameStatistics
+from sb3_pvp.policies.networks import FrameStatistics
 
 HIDDEN_SIZES = (64, 64)
 #: The outputs of the network.

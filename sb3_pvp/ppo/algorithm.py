@@ -24,10 +24,9 @@ from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
 from sb3_pvp.ppo.metrics import RolloutLog, record
-from sb3_pvp.ppo.minibatches import read_buffer
 from sb3_pvp.ppo.resumable import ResumablePPO
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import PpoUpdate, UpdateLog
+from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, read_buffer
 from sb3_pvp.schedules import Schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
@@ -234,7 +233,7 @@ class PvpPPO(ResumablePPO):
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)
         self.trained_rollouts += 1
-        self._end_rollout()
+        self._rollout_start = None
         figures = self._update_figures(update, log)
         record(self.logger, "train", figures | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -261,8 +260,9 @@ class PvpPPO(ResumablePPO):
         return figures
 
     @classmethod
-    def _load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        model = super()._load(*args, **kwargs)
+    def load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        """See `ResumablePPO.load`."""
+        model = super().load(*args, **kwargs)
         # A number in place of a saved schedule; a schedule has found its place already.
         for name in RANGES.keys() & kwargs.keys():
             if read_schedule(kwargs[name]) is None:

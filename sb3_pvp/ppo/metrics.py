@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.logger import Logger
 
-from sb3_pvp.ppo.minibatches import MaskableBuffer
+from sb3_pvp.ppo.update import MaskableBuffer
 
 #: Every tag that `PvpPPO` logs. ``{head}`` stands for the id of an action head, or its index.
 METRICS = {

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
+import random
 import warnings
-from collections.abc import Iterable
-from contextlib import nullcontext
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
+import torch as th
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.signatures import arguments_of
-from sb3_pvp.ppo import training_state as states
-from sb3_pvp.ppo.training_state import State
 
 Self = TypeVar("Self", bound="ResumablePPO")
+State = dict[str, Any]
 
+VERSION = 1
+
+# What wrappers of SB3 remember from step to step consists of these; the rest of them is how they were set up.
+_WRAPPER_DATA = (np.ndarray, RunningMeanStd, StackedObservations)
 #: What SB3's `load` itself takes by name, besides arguments of the algorithm.
 _OF_LOAD = ("custom_objects", "force_reset", "print_system_info")
 
@@ -41,7 +51,7 @@ class ResumablePPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO`, with what `save` writes and `load` needs for an exact resume.
 
     A run stands somewhere only between two roll-outs: a model saved during a roll-out remembers its beginning.
-    Subclasses call `_begin_rollout` before anything else in a roll-out, and `_end_rollout` after learning from it.
+    Subclasses call `_begin_rollout` before anything else in a roll-out, and forget `_rollout_start` after learning.
     """
 
     #: The attributes that change with every roll-out, and are not written to the file as they were at its beginning.
@@ -61,22 +71,21 @@ class ResumablePPO(MaskablePPO):
 
     def _begin_rollout(self, env: VecEnv) -> None:
         if self.training_state is not None:
-            self._resume(states.unpack(self.training_state), env)
+            self._resume(_unpack(self.training_state), env)
             self.training_state = None
         self._rollout_start = self._current_state(env)
 
-    def _end_rollout(self) -> None:
-        self._rollout_start = None
-
     def _current_state(self, env: VecEnv) -> State:
         """Where the run stands between two roll-outs, in copies."""
+        saved, buffers = self.policy.state_dict(), self.policy.named_buffers()
         return {
             "attributes": {name: copy.deepcopy(getattr(self, name)) for name in self._changing},
-            "policy_buffers": states.policy_buffers(self.policy),
+            # In these some policies gather statistics while they act.
+            "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
             "last_obs": copy.deepcopy(self._last_obs),
             "last_episode_starts": copy.deepcopy(self._last_episode_starts),
-            "env": states.env_state(env),
-            "random": states.random_state(),
+            "env": _env_state(env),
+            "random": random_state(),
             "parts": {name: part.get_state() for name, part in self.resumable_parts.items()},
         }
 
@@ -84,7 +93,7 @@ class ResumablePPO(MaskablePPO):
         """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
         same_episodes = True
         try:
-            states.set_env_state(env, state["env"])
+            _set_env_state(env, state["env"])
         except ValueError as error:
             warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=4)
             same_episodes = False
@@ -92,8 +101,9 @@ class ResumablePPO(MaskablePPO):
             self._last_obs, self._last_episode_starts = state["last_obs"], state["last_episode_starts"]
         vars(self).update(state["attributes"])
         self._num_timesteps_at_start = self.num_timesteps
-        states.set_policy_buffers(self.policy, state["policy_buffers"])
-        states.set_random_state(state["random"])
+        buffers = {name: th.as_tensor(values) for name, values in state["policy_buffers"].items()}
+        self.policy.load_state_dict(buffers, strict=False)
+        set_random_state(state["random"])
         saved = state.get("parts", {})  # files of earlier versions have none
         for name in self.resumable_parts.keys() & saved.keys():
             self.resumable_parts[name].set_state(saved[name], same_episodes)
@@ -106,8 +116,7 @@ class ResumablePPO(MaskablePPO):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        self._end_rollout()
-        self.resumable_parts = {}
+        self._rollout_start, self.resumable_parts = None, {}
         if reset_num_timesteps:
             self.training_state = None
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
@@ -128,7 +137,9 @@ class ResumablePPO(MaskablePPO):
             state = self._rollout_start
             if state is None and self.env is not None and self._last_obs is not None:  # else no reset has been yet
                 state = self._current_state(self.env)
-            self.training_state = None if state is None else states.pack(state)
+            if state is not None:  # packed, so that reading a model for acting needs none of its classes
+                packed = pickle.dumps(state | {"version": VERSION}, protocol=4)
+                self.training_state = zlib.compress(packed, level=6)
         try:
             if isinstance(path, (str, Path)):
                 target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
@@ -153,9 +164,96 @@ class ResumablePPO(MaskablePPO):
         """
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
-        with nullcontext() if env is not None else states.kept_random_state():
-            return cls._load(path, env, *args, **kwargs)
+        with nullcontext() if env is not None else kept_random_state():
+            return super().load(path, env, *args, **kwargs)
 
-    @classmethod
-    def _load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        return super().load(*args, **kwargs)
+
+def _unpack(packed: bytes) -> State:
+    """The state that was packed; raises ``ValueError`` if another version of this package did it."""
+    state: State = pickle.loads(zlib.decompress(packed))
+    if state["version"] != VERSION:
+        raise ValueError(
+            f"the training state in this model has version {state['version']}, but only {VERSION} can be resumed; "
+            "load it with custom_objects={'training_state': None} to go on without it"
+        )
+    return state
+
+
+def random_state() -> State:
+    """The states of the global random generators: of Python, NumPy and PyTorch."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),  # noqa: NPY002
+        "torch": th.get_rng_state(),
+        "cuda": th.cuda.get_rng_state_all() if th.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
+    }
+
+
+def set_random_state(state: State) -> None:
+    """Puts the global random generators back; those of GPUs only if there are as many as there were."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    th.set_rng_state(state["torch"])
+    if state["cuda"] and len(state["cuda"]) == th.cuda.device_count():
+        th.cuda.set_rng_state_all(state["cuda"])
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Leaves the global random generators as they were before."""
+    before = random_state()
+    try:
+        yield
+    finally:
+        set_random_state(before)
+
+
+def _env_state(env: VecEnv) -> State:
+    """A snapshot of a vectorised environment.
+
+    ``"inner"`` is what its ``get_state`` gives, ``None`` if it cannot; ``"wrappers"`` is what those around it hold,
+    outermost first.
+    """
+    wrappers, inner = _unwrap(env)
+    try:
+        inner_state = inner.get_state() if hasattr(inner, "get_state") else None
+    except NotImplementedError:  # not in every world
+        inner_state = None
+    return {
+        "num_envs": env.num_envs,
+        "name": type(inner).__name__,
+        "inner": inner_state,
+        "wrappers": [_data(wrapper) for wrapper in wrappers],
+    }
+
+
+def _set_env_state(env: VecEnv, state: State) -> None:
+    """Puts an environment back to a snapshot; raises ``ValueError``, and changes nothing, if it does not fit."""
+    wrappers, inner = _unwrap(env)
+    if state["num_envs"] != env.num_envs:
+        raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
+    if state["inner"] is None or not hasattr(inner, "set_state"):
+        raise ValueError(f"{state['name']} could not tell its state with get_state(), as PvpVecEnv can")
+    if [data.keys() for data in map(_data, wrappers)] != [data.keys() for data in state["wrappers"]]:
+        raise ValueError("the vectorised environment is wrapped in another way than it was")
+    inner.set_state(state["inner"])
+    for wrapper, data in zip(wrappers, state["wrappers"], strict=True):
+        vars(wrapper).update(copy.deepcopy(data))
+
+
+def _unwrap(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
+    """The wrappers, outermost first, down to one that speaks for what it wraps; and that one, or the bare VecEnv."""
+    wrappers = []
+    while isinstance(env, VecEnvWrapper) and not hasattr(type(env), "get_state"):
+        wrappers.append(env)
+        env = env.venv
+    return wrappers, env
+
+
+def _data(wrapper: VecEnvWrapper) -> State:
+    def is_data(value: object) -> bool:
+        # VecNormalize has one RunningMeanStd per key of a Dict observation.
+        parts = value.values() if isinstance(value, dict) else [value]
+        return bool(parts) and all(isinstance(part, _WRAPPER_DATA) for part in parts)
+
+    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if is_data(value)}

@@ -1,20 +1,74 @@
-"""One learning phase of PPO: losses, accumulated gradients and what there is to tell about them (training.md §7)."""
+"""One learning phase of PPO: random mini-batches, losses and accumulated gradients (training.md §6.3, §7)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.type_aliases import PyTorchObs
 from torch.nn import functional as F
 
-from sb3_pvp.ppo.minibatches import Samples
+MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
 #: What is averaged over the mini-batches of a learning phase; the entropy losses of the heads follow.
 TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "kl")
 KL = TERMS.index("kl")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Steps of a roll-out, in no particular order; the first axis of every tensor counts them."""
+
+    observations: PyTorchObs
+    actions: th.Tensor
+    action_masks: th.Tensor
+    old_values: th.Tensor
+    old_log_probs: th.Tensor
+    advantages: th.Tensor
+    returns: th.Tensor
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def __getitem__(self, indices: th.Tensor) -> Samples:
+        """The steps with these indices, int64 ``(batch,)``."""
+        return Samples(*(each_part(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
+
+    def minibatches(self, batch_size: int | None) -> Iterator[Samples]:
+        """One epoch: every step once, in an order drawn from NumPy's global generator as SB3 does.
+
+        The last mini-batch may be smaller; ``None``: one batch with all steps.
+        """
+        order = th.from_numpy(np.random.permutation(len(self))).to(self.returns.device)  # noqa: NPY002
+        for indices in th.split(order, batch_size or len(self)):
+            yield self[indices]
+
+
+def read_buffer(buffer: MaskableBuffer) -> Samples:
+    """The content of a full roll-out buffer; converted once, while SB3 converts every mini-batch of every epoch."""
+
+    def tensor(array: NDArray[Any]) -> th.Tensor:
+        return th.as_tensor(buffer.swap_and_flatten(array), device=buffer.device)
+
+    actions = tensor(buffer.actions)
+    return Samples(
+        each_part(buffer.observations, tensor),
+        actions.long().flatten() if isinstance(buffer.action_space, spaces.Discrete) else actions,
+        tensor(buffer.action_masks).bool(),
+        *(tensor(array).flatten() for array in (buffer.values, buffer.log_probs, buffer.advantages, buffer.returns)),
+    )
+
+
+def each_part(parts: Any, function: Callable[[Any], Any]) -> Any:
+    """The function of an array, or of each part of observations in a Dict."""
+    return {key: function(part) for key, part in parts.items()} if isinstance(parts, dict) else function(parts)
 
 
 @dataclass
@@ -100,8 +154,14 @@ class PpoUpdate:
         values, log_probs, entropies, head_entropies = self._evaluate(batch)
         log_ratios = log_probs - batch.old_log_probs
         ratios = th.exp(log_ratios)
-        policy_loss = self._policy_loss(ratios, batch.advantages)
-        value_loss = F.mse_loss(batch.returns, self._limited(values, batch.old_values))
+        advantages = batch.advantages
+        if self.normalize_advantage and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        clipped = th.clamp(ratios, 1 - self.clip_range, 1 + self.clip_range)
+        policy_loss = -th.min(advantages * ratios, advantages * clipped).mean()
+        if self.clip_range_vf is not None:
+            values = batch.old_values + th.clamp(values - batch.old_values, -self.clip_range_vf, self.clip_range_vf)
+        value_loss = F.mse_loss(batch.returns, values)
         # Where the entropy has no formula, the surprise at the action taken stands in for it.
         entropy_loss = -th.mean(-log_probs if entropies is None else entropies)
         loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
@@ -124,15 +184,3 @@ class PpoUpdate:
             return values.flatten(), log_probs.sum(1), entropies.sum(1), entropies
         values, log_probs, entropy = self.policy.evaluate_actions(*given)
         return values.flatten(), log_probs, entropy, values.new_zeros(len(batch), 0)
-
-    def _policy_loss(self, ratios: th.Tensor, advantages: th.Tensor) -> th.Tensor:
-        if self.normalize_advantage and len(advantages) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        clipped = th.clamp(ratios, 1 - self.clip_range, 1 + self.clip_range)
-        return -th.min(advantages * ratios, advantages * clipped).mean()
-
-    def _limited(self, values: th.Tensor, old_values: th.Tensor) -> th.Tensor:
-        """The values, kept near the old ones if there is a ``clip_range_vf``."""
-        if self.clip_range_vf is None:
-            return values
-        return old_values + th.clamp(values - old_values, -self.clip_range_vf, self.clip_range_vf)

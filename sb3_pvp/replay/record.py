@@ -31,8 +31,7 @@ from sb3_pvp.opponents.opponents import (
     make_opponent,
     opponent_name,
 )
-from sb3_pvp.policies.loading import game_of, load
-from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.policies.model_files import find_model, game_of, load
 from sb3_pvp.policies.probabilities import head_probabilities, state_values
 from sb3_pvp.replay import recording
 

@@ -16,7 +16,7 @@ from sb3_pvp.callbacks.base import varying_features
 from sb3_pvp.callbacks.novelty import novelty
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.normalization import FrameStatistics
+from sb3_pvp.policies.networks import FrameStatistics
 
 SMALL = {"n_steps": 16, "batch_size": 32, "n_epochs": 1, "seed": 0, "device": "cpu"}
 FALLING = {"type": "linear", "initial_value": 1.0, "final_value": 0.0, "change_over_time_steps": 4}

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.actors import AutoregressiveActor, act_together
 from tests.contract.random_contracts import contracts
+from tests.policies.plain_heads import plain_heads
 from tests.policies.random_policies import Case, cases, randomize
 
 
+@th.no_grad()
 def expected(case: Case, noise: th.Tensor) -> th.Tensor:
-    return case.policy._sampler.choose(case.latent(), case.masks, noise)
+    """What a plain loop over heads chooses."""
+    noises = th.split(noise, case.policy.head_sizes, 1)
+    arguments = case.policy, case.contract, case.activations, case.latent(), case.masks
+    return plain_heads(*arguments, lambda head, p: (p.log() + noises[head]).argmax(1)).actions
 
 
 def actor_of(policy: AutoregressivePolicy) -> AutoregressiveActor:

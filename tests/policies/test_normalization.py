@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch as th
 
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.networks import RunningNormalizer
 
 
 def test_statistics_of_parts_are_those_of_the_whole() -> None:

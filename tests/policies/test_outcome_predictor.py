@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch as th
 
-from sb3_pvp.policies.normalization import FrameStatistics, RunningNormalizer
+from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 SHAPE = (2, 3)

@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.networks import RunningNormalizer
 from tests.policies.guessing_game import NH, GuessingGame
 
 NUM_ENVS, NUM_STEPS = 4, 32

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from sb3_pvp.contract import load_contract
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.normalization import RunningNormalizer
+from sb3_pvp.policies.networks import RunningNormalizer
 from tests.policies.random_policies import observation_space
 
 NH = load_contract("NhEnv")

@@ -17,7 +17,7 @@ from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
-from sb3_pvp.ppo.training_state import kept_random_state
+from sb3_pvp.ppo.resumable import kept_random_state
 from sb3_pvp.zoo.sweeps.space import WIN_RATE
 
 _PARALLEL_FIGHTS = 64
