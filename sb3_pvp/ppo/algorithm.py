@@ -100,7 +100,6 @@ class PvpPPO(ResumablePPO):
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
-        if self.env is not None and self.env.has_attr("kind_of_fights"):
             fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
             self.game = fights and fights["game"]
 

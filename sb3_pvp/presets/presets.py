@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import yaml
 
 from sb3_pvp.common.names import unknown_name
@@ -54,6 +55,11 @@ class Preset:
         environment, or imports this one.
         """
         return _resolved(_block(_read(self.path), self.path, self.env_id), self.env_id, (self.name,))
+
+
+def is_ours(env_id: str) -> bool:
+    """Whether this environment was registered by this package."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
 
 
 def hyperparams_folder() -> Path:

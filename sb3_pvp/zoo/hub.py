@@ -14,7 +14,7 @@ from typing import Any
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.presets.presets import ALGO
-from sb3_pvp.zoo.installation import replaced
+from sb3_pvp.zoo.manager import replaced
 
 _USAGE = """
 ## This fighter needs sb3-pvp

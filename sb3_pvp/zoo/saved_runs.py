@@ -11,8 +11,8 @@ from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.presets.validation import check_env_kwargs
-from sb3_pvp.zoo.installation import is_ours
+from sb3_pvp.presets.presets import is_ours
+from sb3_pvp.presets.validation import checked_env
 from sb3_pvp.zoo.resume import checkpoints_in, is_whole, steps_of
 
 # Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.installation`).
@@ -89,7 +89,7 @@ def create_test_env(
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
         with refusals():
-            check_env_kwargs(env_kwargs, env_id)
+            checked_env(env_id, env_kwargs)
         vec_env_cls = vec_env_cls or PvpVecEnv
     env: VecEnv = _stock_test_env(
         env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords

@@ -23,9 +23,8 @@ from sb3_contrib import MaskablePPO
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
-from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.presets.presets import hyperparams_in, is_ours, renamed, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
-from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
@@ -223,8 +222,8 @@ class SweepingManager(exp_manager.ExperimentManager):
                 return TPESampler(
                     n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True
                 )
-        with replaced(self, seed=seed):
-            return self._create_sampler(self.sampler)
+        self.seed = seed  # those of trials follow from that of the study
+        return self._create_sampler(self.sampler)
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]
