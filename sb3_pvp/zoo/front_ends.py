@@ -24,7 +24,8 @@ PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: Options that rl-zoo3 takes without a look, and the least that each may be.
 _LEAST = {
     **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "max_total_trials", "n_evaluations"), 1),
-    **{"n_startup_trials": 0, "reference_fights": 1},
+    "n_startup_trials": 0,
+    "reference_fights": 1,
 }
 _NAMED_VALUES = (
     "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a VALUE in Python, where text is in quotes "
@@ -99,20 +100,20 @@ def record_video(arguments: list[str] | None = None) -> None:
 
 
 def record_training(arguments: list[str] | None = None) -> None:
-    """One video of all models of a run, one after the other: see `sb3_pvp.zoo.training_video`."""
+    """One video of all models of a run, one after the other: see `sb3_pvp.zoo.saved_runs.record_training`."""
     with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.training_video import record_training as record
+        from sb3_pvp.zoo.saved_runs import record_training as record
 
         record(arguments, record_video)
 
 
 def push(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line: see `sb3_pvp.zoo.hub`."""
+    """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line."""
     with _command("push", arguments) as arguments:
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.hub import mended_hub
+        from sb3_pvp.zoo.saved_runs import mended_hub
 
         with mended_hub():
             runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
