@@ -55,15 +55,9 @@ def check_hyperparams(
 ) -> list[gymnasium.Env[Any, Any] | None]:
     """Checks names, and values as far as that is possible without training; raises `ValueError` for what is wrong.
 
-    Returns the environments that were made for that, see `checked_env`.
-
-    Args:
-        hyperparams: what rl-zoo3 has read, with all that the command line says.
-        algorithm: the class that will be trained.
-        env_id: an environment of this package.
-        environments: arguments of the environments for training and evaluation.
-        one_world: whether they will be those of a `PvpVecEnv`, which cannot have every wrapper.
-        trained_agent: file of the model that the training goes on with, if there is one.
+    ``environments`` are the arguments of those for training and evaluation; with ``one_world`` they will be those of a
+    `PvpVecEnv`, which cannot have every wrapper. ``trained_agent`` is the file of the model that the training goes on
+    with, if there is one. Returns the environments that were made for that, see `checked_env`.
     """
     check_names(hyperparams, algorithm)
     for name in ("n_timesteps", "policy"):

@@ -68,17 +68,11 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """The run to go on with; `NEWEST` is none if there is no such run.
+    """The run to go on with: in the folder ``wanted``, or the `NEWEST` one in ``log_path``, ``None`` if there is none.
 
-    Args:
-        wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
-            model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed.
-        log_path: the folder with the folders of all runs of an algorithm.
-        env_name: the name of the environment, with which the names of folders begin.
-        config: what rl-zoo3 writes down of the hyperparameters.
-        n_timesteps: the steps of the whole run, without those of the model with which it began.
-        begun_with: that model, what ``-i`` says; empty for none.
+    That is one that began with the same model (``-i``; empty for none), has a checkpoint, the same hyperparameters
+    (``config``: what rl-zoo3 writes down of them) and less than ``n_timesteps`` steps, without those of the model with
+    which it began, and that no process trains, whatever its seed.
 
     Raises `ResumeError` for a folder that is no run, or one of another kind, or of a run that is at its end or runs.
     """
