@@ -55,8 +55,8 @@ def install() -> None:
     except ImportError as error:
         raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
     ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
-    ours = {"ExperimentManager": PvpExperimentManager}
-    ours |= {replacement.__name__: replacement for replacement in (create_test_env, get_model_path)}
+    ours: dict[str, Any] = {"ExperimentManager": PvpExperimentManager}
+    ours |= {"create_test_env": create_test_env, "get_model_path": get_model_path}
     for module in _MODULES:
         names = vars(sys.modules[module]) if module in sys.modules else {}
         names.update({name: replacement for name, replacement in ours.items() if name in names})
