@@ -128,7 +128,7 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
     """How fights of this game started in the training of a model, as reset parameters; and ``{}`` with words that say
     so if neither the model nor the league that it is in tells."""
     from sb3_pvp.selfplay import League
-    from sb3_pvp.zoo.continuing import league_of
+    from sb3_pvp.zoo.resume import league_of
 
     fights: dict[str, Any] = {
         "game": getattr(model, "game", None),

@@ -83,7 +83,7 @@ def logs(
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """Show the end of a job's log, of several with its name the newest."""
-    from sb3_pvp.zoo.jobs.logs import last_lines
+    from sb3_pvp.zoo.jobs import last_lines
 
     opened = _jobs(folder)
     newest = max(opened.find(job), key=lambda each: each.job.started_at, default=None)
@@ -170,7 +170,7 @@ def _preset(command: Sequence[str]) -> str | None:
 
 def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -> None:
     """Does what was asked for after the start; a job that fails meanwhile ends this process with its exit code."""
-    from sb3_pvp.zoo.jobs.logs import last_lines
+    from sb3_pvp.zoo.jobs import last_lines
 
     if log:
         _print_log(opened, job, 0)
@@ -186,7 +186,7 @@ def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -
 
 
 def _print_log(opened: Jobs, job: Job, start: int) -> None:
-    from sb3_pvp.zoo.jobs.logs import follow
+    from sb3_pvp.zoo.jobs import follow
 
     for text in follow(Path(job.log), lambda: not opened.is_running(job), start):
         typer.echo(text, nl=False)

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import yaml
 
 from sb3_pvp.common.names import unknown_name
@@ -56,6 +57,11 @@ class Preset:
         return _resolved(_block(_read(self.path), self.path, self.env_id), self.env_id, (self.name,))
 
 
+def is_ours(env_id: str) -> bool:
+    """Whether this environment was registered by this package."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
+
+
 def hyperparams_folder() -> Path:
     """The folder with the files of all presets."""
     return next(folder for folder in _FOLDERS if folder.is_dir())
@@ -80,15 +86,12 @@ def presets() -> dict[str, Preset]:
 def find_preset(name: str) -> Preset:
     """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
 
-    That of a file is for the first environment in it; with nothing but ``default`` in it, for the first that has
-    hyperparameters of its own.
+    That of a file is for the first environment in it; with nothing but ``default``, for the first of ``ALGO``'s file.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES and path.is_file():
-        names = [env_id for env_id in _read(path) if env_id != DEFAULT] or [
-            *_read(hyperparams_folder() / f"{ALGO}.yml")
-        ]
-        return Preset(path.stem, path, names[0])
+        named = [env_id for env_id in _read(path) if env_id != DEFAULT]
+        return Preset(path.stem, path, (named or [*_read(hyperparams_folder() / f"{ALGO}.yml")])[0])
     known = presets()
     if name not in known:
         raise unknown_name("preset", name, known)

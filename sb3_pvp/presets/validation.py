@@ -28,15 +28,13 @@ from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, sc
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
 
-#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
-ZOO_KEYS = (
-    *("callback", "env_kwargs", "env_wrapper", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "normalize"),
-    *("policy", "vec_env_wrapper"),
-)
-#: What rl-zoo3 cannot do without.
-_REQUIRED = ("n_timesteps", "policy")
 #: What may change the spaces of an environment.
 _WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
+#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
+ZOO_KEYS = (
+    *("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy"),
+    *_WRAPPERS,
+)
 #: Arguments of the algorithm that rl-zoo3 gives itself, from options of its own.
 _GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
 #: A rate of rl-zoo3 that falls to zero.
@@ -54,19 +52,15 @@ def check_hyperparams(
     environments: Sequence[Any],
     one_world: bool = False,
     trained_agent: str = "",
-) -> None:
+) -> list[gymnasium.Env[Any, Any] | None]:
     """Checks names, and values as far as that is possible without training; raises `ValueError` for what is wrong.
 
-    Args:
-        hyperparams: what rl-zoo3 has read, with all that the command line says.
-        algorithm: the class that will be trained.
-        env_id: an environment of this package.
-        environments: arguments of the environments for training and evaluation.
-        one_world: whether they will be those of a `PvpVecEnv`, which cannot have every wrapper.
-        trained_agent: file of the model that the training goes on with, if there is one.
+    ``environments`` are the arguments of those for training and evaluation; with ``one_world`` they will be those of a
+    `PvpVecEnv`, which cannot have every wrapper. ``trained_agent`` is the file of the model that the training goes on
+    with, if there is one. Returns the environments that were made for that, see `checked_env`.
     """
     check_names(hyperparams, algorithm)
-    for name in _REQUIRED:
+    for name in ("n_timesteps", "policy"):
         if hyperparams.get(name) is None:
             raise ValueError(f"there is no {name} among the hyperparameters for {env_id}: begin with import: {env_id}")
     if hyperparams.get("frame_stack") is not None:
@@ -74,10 +68,11 @@ def check_hyperparams(
             'frame_stack would stack masks as well; for frames of observations: -params "env_kwargs.frame_ages:[0, 1]"'
         )
     check_settings(hyperparams)
-    training, *_ = [check_env_kwargs(env_kwargs or {}, env_id) for env_kwargs in environments]
-    _check_wrappers(hyperparams, env_id, environments[0] or {}, one_world)
+    (settings, env), *others = [checked_env(env_id, env_kwargs or {}) for env_kwargs in environments]
+    _check_wrappers(hyperparams, env, one_world)
     if not any(hyperparams.get(name) for name in _WRAPPERS):
-        _check_model(hyperparams, algorithm, trained_agent, training)
+        _check_model(hyperparams, algorithm, trained_agent, settings)
+    return [env, *(other for _, other in others)]
 
 
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
@@ -108,9 +103,11 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
         _check_callback(callback)
 
 
-def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
-    """The settings that these arguments of an environment stand for; raises `ValueError` for what is wrong in them."""
-    from sb3_pvp.envs.fights import Fights
+def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.Env[Any, Any] | None]:
+    """The settings that these arguments stand for, and an environment; ``None`` on a server, which is not asked twice.
+
+    Raises `ValueError` for what is wrong in them.
+    """
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.envs.viewer import RENDER_MODES
 
@@ -119,29 +116,25 @@ def check_env_kwargs(env_kwargs: Any, env_id: str) -> FightSettings:
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
     require_all_known(f"argument of {env_id}", env_kwargs, known)
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
-    render_mode = arguments.pop("render_mode", None)
-    if render_mode is not None:
+    if (render_mode := arguments.pop("render_mode", None)) is not None:
         require_known("render_mode", render_mode, RENDER_MODES)
-    settings = FightSettings(**arguments)
-    if settings.world == "sim":  # a server is not asked twice
-        Fights(1, settings).close()
-    return settings
+    if arguments.get("world", "sim") != "sim":
+        return FightSettings(**arguments), None
+    env: Any = gymnasium.make(env_id, **env_kwargs)
+    return env.unwrapped.settings, env
 
 
-def _check_wrappers(
-    hyperparams: Mapping[str, Any], env_id: str, env_kwargs: Mapping[str, Any], one_world: bool
-) -> None:
-    """Whether they exist, and can be put around an environment; those of a server are not made for that."""
+def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any] | None, one_world: bool) -> None:
+    """Whether they exist, and can be put around an environment."""
     from sb3_pvp.envs.vec_env import read_env_functions
 
     try:
         get_wrapper_class({**hyperparams}, "vec_env_wrapper")
         wrap = get_wrapper_class({**hyperparams})
-        if wrap and env_kwargs.get("world", "sim") == "sim":
-            env = wrap(gymnasium.make(env_id, **env_kwargs))
+        if wrap and env is not None:
+            wrapped = wrap(env)
             if one_world:
-                read_env_functions([lambda: env])
-            env.close()
+                read_env_functions([lambda: wrapped])
     except (ImportError, AttributeError, AssertionError, TypeError, ValueError) as error:
         raise ValueError(f"impossible env_wrapper or vec_env_wrapper: {error}") from error
 
@@ -171,10 +164,9 @@ def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
     """Whether the model that the training begins with can be made, and fits an environment with these settings."""
-    from sb3_pvp.common.checks import check_frame_ages
     from sb3_pvp.envs.observations import observation_space
 
-    observations = observation_space(settings.played, len(check_frame_ages(settings.frame_ages)))
+    observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
     actions = settings.played.action_space
     if trained_agent:
         file = read_policy_file(trained_agent)

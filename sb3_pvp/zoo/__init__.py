@@ -8,8 +8,7 @@ and ``train`` also takes ``--preset NAME`` and ``--resume``. To use rl-zoo3's ow
 from __future__ import annotations
 
 from sb3_pvp.presets.presets import find_preset, hyperparams_path, presets
-from sb3_pvp.zoo.front_ends import enjoy, plots, push, record_training, record_video, train
-from sb3_pvp.zoo.installation import install
+from sb3_pvp.zoo.front_ends import enjoy, install, plots, push, record_training, record_video, train
 
 __all__ = [
     "enjoy",

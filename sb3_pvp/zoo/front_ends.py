@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import runpy
 import sys
 from argparse import ArgumentParser, Namespace
@@ -17,17 +18,12 @@ import gymnasium
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.presets.presets import ALGO, find_preset
-from sb3_pvp.zoo.installation import install, replaced
 
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: Options that rl-zoo3 takes without a look, and the least that each may be.
 _LEAST = {
-    "eval_episodes": 1,
-    "n_eval_envs": 1,
-    "n_trials": 1,
-    "max_total_trials": 1,
-    "n_evaluations": 1,
+    **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "max_total_trials", "n_evaluations"), 1),
     "n_startup_trials": 0,
     "reference_fights": 1,
 }
@@ -35,23 +31,48 @@ _NAMED_VALUES = (
     "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a VALUE in Python, where text is in quotes "
     "within quotes, such as \"opponent:'scripted'\""
 )
+#: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
+_MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
 
 _stock_parse_args: Any = ArgumentParser.parse_args
+
+
+def install() -> None:
+    """Teaches rl-zoo3 this package; calling it again changes nothing.
+
+    ``maskable_ppo`` is one of its algorithms then, `PvpExperimentManager` manages its experiments, its commands find
+    all checkpoints of a run, and workers of a ``SubprocVecEnv`` start quickly.
+
+    Raises ``RuntimeError`` if something that is needed is not installed. It is no ``ImportError``, since rl-zoo3
+    silently leaves out a ``custom_envs.py`` that raises one.
+    """
+    try:
+        from rl_zoo3 import ALGOS
+
+        from sb3_pvp.ppo import PvpPPO
+        from sb3_pvp.zoo.manager import PvpExperimentManager
+        from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
+    except ImportError as error:
+        raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
+    ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
+    ours: dict[str, Any] = {"ExperimentManager": PvpExperimentManager}
+    ours |= {"create_test_env": create_test_env, "get_model_path": get_model_path}
+    for module in _MODULES:
+        names = vars(sys.modules[module]) if module in sys.modules else {}
+        names.update({name: replacement for name, replacement in ours.items() if name in names})
+    # Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
+    multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
 def train(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.train`` on these arguments, or on those of the command line.
 
     ``--preset NAME`` among them stands for the algorithm, environment and ``-conf`` of that preset; each of these may
-    also be given.
-
-    ``--resume`` goes on with the newest run of the algorithm and environment with these hyperparameters that has a
-    checkpoint and not yet all its steps, as if it had never stopped, or else begins a new one: a command that has it
-    may be killed and given again. ``--resume DIR`` goes on with the run in that folder. The steps asked for are those
-    of the whole run. Without a `MaskableCheckpointCallback` of its own the run gets one.
-
-    ``-optimize`` and ``--trial-id``: see `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new
-    run with that model, which is trained for so many steps more: `sb3_pvp.zoo.continuing`.
+    also be given. ``--resume [DIR]`` goes on with a run as if it had never stopped, by default the newest one of this
+    kind that has a checkpoint and not yet all its steps, or else begins a new one; the steps asked for are those of the
+    whole run, which gets a `MaskableCheckpointCallback` if it has none. ``-optimize`` and ``--trial-id``: see
+    `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new run with that model, which is trained
+    for so many steps more: `sb3_pvp.zoo.resume`.
 
     What is unknown or impossible is one line on stderr and ``SystemExit(2)``, before anything is written. If the
     server that is trained on, or the process of an environment, is gone in the middle, that is one line and
@@ -79,20 +100,20 @@ def record_video(arguments: list[str] | None = None) -> None:
 
 
 def record_training(arguments: list[str] | None = None) -> None:
-    """One video of all models of a run, one after the other: see `sb3_pvp.zoo.training_video`."""
+    """One video of all models of a run, one after the other: see `sb3_pvp.zoo.saved_runs.record_training`."""
     with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.training_video import record_training as record
+        from sb3_pvp.zoo.saved_runs import record_training as record
 
         record(arguments, record_video)
 
 
 def push(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line: see `sb3_pvp.zoo.hub`."""
+    """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line."""
     with _command("push", arguments) as arguments:
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.hub import mended_hub
+        from sb3_pvp.zoo.saved_runs import mended_hub
 
         with mended_hub():
             runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
@@ -107,6 +128,8 @@ def plots(arguments: list[str] | None = None) -> None:
         _require_packages("plots", "seaborn", "scipy", "pandas")
         import rl_zoo3.plots
         from matplotlib import pyplot as plt
+
+        from sb3_pvp.zoo.manager import replaced
 
         stock_show: Any = plt.show
         plt.close("all")
@@ -134,13 +157,9 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 }
 
 
-def _read(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    return _checked(_parsed(parser, arguments))
-
-
 @contextmanager
 def _command(
-    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] = _read
+    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
 ) -> Iterator[list[str]]:
     """Around a command, whose arguments rl-zoo3's own parser reads: installs it, and lets users' errors be one line."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -149,15 +168,18 @@ def _command(
         if args is not None:  # a parser of somebody else
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
-        return read(parser, given)
+        return read(parser, given) if read else _checked(_parsed(parser, given))
 
+    before = ArgumentParser.parse_args
     try:
         install()
-        with replaced(ArgumentParser, parse_args=parse_args):
-            yield given
+        ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
+        yield given
     except (Refusal, TrainingInterrupted) as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2 if isinstance(error, Refusal) else 1)
+    finally:
+        ArgumentParser.parse_args = before  # type: ignore[method-assign]
 
 
 def _refuse(message: str) -> NoReturn:
@@ -200,10 +222,16 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 def _checked(given: Namespace) -> Namespace:
     """Refuses what rl-zoo3 refuses with an error of many lines."""
+    import torch
+    from stable_baselines3.common.utils import get_device
+
     with refusals(ImportError, about="--gym-packages takes names of Python packages"):
         for package in getattr(given, "gym_packages", ()):
             importlib.import_module(package)
-    _check_device(getattr(given, "device", "cpu"))
+    try:
+        torch.zeros(1, device=get_device(device := getattr(given, "device", "cpu")))
+    except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
+        raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
     trained_agent = getattr(given, "trained_agent", "")
     if trained_agent and not (trained_agent.endswith(".zip") and Path(trained_agent).is_file()):
         raise Refusal(f"there is no model {trained_agent}: -i takes the zip file of one")
@@ -211,16 +239,6 @@ def _checked(given: Namespace) -> Namespace:
     if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
     return given
-
-
-def _check_device(name: str) -> None:
-    import torch
-    from stable_baselines3.common.utils import get_device
-
-    try:
-        torch.zeros(1, device=get_device(name))
-    except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
-        raise Refusal(f"--device {name} cannot be used: {str(error).partition('. ')[0]}") from error
 
 
 def _require_packages(extra: str, *packages: str) -> None:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from gymnasium import Env
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import WorldError
-from sb3_pvp.presets.presets import hyperparams_path
+from sb3_pvp.presets.presets import hyperparams_path, is_ours
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay.league import LEAGUE
-from sb3_pvp.zoo.continuing import copy_league, league_of
-from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.resume import (
     INITIAL_MODEL,
     FirstStep,
     StoppedRun,
     choose_run,
     continue_counting,
+    copy_league,
+    league_of,
     running,
     steps_of,
     warn_of_losses,
@@ -49,8 +53,9 @@ class PvpExperimentManager(SweepingManager):
         self._resume = getattr(args, "resume", None)
         track = getattr(args, "track", False) or getattr(args, "tracked", False)
         self._tracking = Tracking() if track else None
-        args = argparse.Namespace(**{**vars(args), "track": track})
         self._stopped_run: StoppedRun | None = None
+        self._checked_envs: list[tuple[Any, Env[Any, Any] | None]] = []
+        args = argparse.Namespace(**{**vars(args), "track": track})
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
@@ -59,7 +64,7 @@ class PvpExperimentManager(SweepingManager):
         if self._is_ours:
             from sb3_pvp.envs import PvpVecEnv
 
-            self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[keywords.get("vec_env_type", "dummy")]
+            self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
             # More threads only get into each other's way with networks as small as these.
             if getattr(args, "num_threads", -1) < 1:
                 torch.set_num_threads(1)
@@ -78,8 +83,9 @@ class PvpExperimentManager(SweepingManager):
                 environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
                 one_world = self.vec_env_class is not WorkerVecEnv
                 begins_with = self.trained_agent if self.continue_training else ""
-                algorithm = ALGOS[self.algo]
-                check_hyperparams(hyperparams, algorithm, self.env_name.gym_id, environments, one_world, begins_with)
+                game = (ALGOS[self.algo], self.env_name.gym_id)
+                made = check_hyperparams(hyperparams, *game, environments, one_world, begins_with)
+                self._checked_envs = list(zip(environments, made, strict=True))
         if self._resume:
             self._go_on(self._resume, saved)
         self._saved_hyperparams = saved
@@ -87,8 +93,7 @@ class PvpExperimentManager(SweepingManager):
 
     def _go_on(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Takes the place of the run that was stopped, if there is one."""
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
-        config = yaml.dump(saved_hyperparams)  # as rl-zoo3 writes it down
+        n_timesteps, config = self._steps(saved_hyperparams), yaml.dump(saved_hyperparams)  # as rl-zoo3 writes it down
         run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
         if run is None:
             print(f"No run to resume in {self.log_path}: this is a new one")
@@ -145,6 +150,31 @@ class PvpExperimentManager(SweepingManager):
             self.callbacks.append(WandbArtifactsCallback())
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
+
+    def create_envs(self, n_envs: int, eval_env: bool = False, no_log: bool = False) -> VecEnv:
+        """Creates them as the base class does; those that share a world are set up once, and not once for each row."""
+        is_one_world = self._is_ours and self._vec_env_type == "dummy" and self.env_wrapper is None
+        with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
+            env: VecEnv = super().create_envs(n_envs, eval_env, no_log)
+            return env
+
+    def _make_vec_env(
+        self,
+        make_env: Callable[..., Env[Any, Any]],
+        n_envs: int,
+        seed: int,
+        env_kwargs: dict[str, Any],
+        monitor_dir: str | None,
+        monitor_kwargs: dict[str, Any],
+        **_: Any,
+    ) -> VecEnv:
+        """SB3's ``make_vec_env`` for rows with one environment, which `read_hyperparameters` may have made already."""
+        known = (env for kwargs, env in self._checked_envs if env is not None and kwargs == env_kwargs)
+        env = next(known, None) or make_env(**env_kwargs)
+        files = [monitor_dir and str(Path(monitor_dir, str(rank))) for rank in range(n_envs)]
+        vec_env: VecEnv = self.vec_env_class([partial(Monitor, env, file, **monitor_kwargs) for file in files])
+        vec_env.seed(seed)
+        return vec_env
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
@@ -226,3 +256,16 @@ class PvpExperimentManager(SweepingManager):
                 if isinstance(callback, WandbArtifactsCallback):
                     callback.publish(model)  # nothing new, unless training was interrupted
             self._tracking.finish()
+
+
+@contextmanager
+def replaced(owner: Any, **names: Any) -> Iterator[None]:
+    """Gives a module other values of these names for a while; some need not be there."""
+    before = {name: vars(owner)[name] for name in names if name in vars(owner)}
+    try:
+        vars(owner).update(names)
+        yield
+    finally:
+        for name in names:
+            del vars(owner)[name]
+        vars(owner).update(before)

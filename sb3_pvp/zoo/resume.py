@@ -1,40 +1,48 @@
-"""Training runs that were stopped, and go on in their own folder as if they had not been.
+"""Runs that go on: in their own folder as if they had not been stopped, or as a new run that begins with their model.
 
 A run is the folder ``ENV_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
-`MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``.
+`MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``. A new one (``-i model.zip``) keeps the model's count of
+steps and roll-outs, since its snapshots are called by these; episodes and random numbers are new.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import yaml
 from filelock import FileLock, Timeout
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 
+from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.policies import model_files as weights
 from sb3_pvp.presets.presets import renamed
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
+from sb3_pvp.selfplay.league import LEAGUE, SETTINGS
 
 #: What `--resume` without a folder means.
 NEWEST = "newest"
-
 #: The file in the folder of a run with the model as it was before the first step.
 INITIAL_MODEL = "initial_model.zip"
-
 #: The file in the folder of a run that is locked as long as a process trains there.
 LOCK = ".running"
 
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
+#: How `LeagueCallback` calls the matches of a roll-out.
+_ROLLOUT = re.compile(rf"{LEARNER}/rollout-(\d+)/")
 
 
 class ResumeError(Refusal):
@@ -59,17 +67,11 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """The run to go on with; `NEWEST` is none if there is no such run.
+    """The run to go on with: in the folder ``wanted``, or the `NEWEST` one in ``log_path``, ``None`` if there is none.
 
-    Args:
-        wanted: its folder; or `NEWEST`, which is the newest one of those in ``log_path`` that began with the same
-            model, have a checkpoint, the same hyperparameters and less than ``n_timesteps`` steps, and whom no process
-            trains, whatever their seed.
-        log_path: the folder with the folders of all runs of an algorithm.
-        env_name: the name of the environment, with which the names of folders begin.
-        config: what rl-zoo3 writes down of the hyperparameters.
-        n_timesteps: the steps of the whole run, without those of the model with which it began.
-        begun_with: that model, what ``-i`` says; empty for none.
+    That is one that began with the same model (``-i``; empty for none), has a checkpoint, the same hyperparameters
+    (``config``: what rl-zoo3 writes down of them) and less than ``n_timesteps`` steps, without those of the model with
+    which it began, and that no process trains, whatever its seed.
 
     Raises `ResumeError` for a folder that is no run, or one of another kind, or of a run that is at its end or runs.
     """
@@ -78,12 +80,9 @@ def choose_run(
     name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
     numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
     for _, folder in sorted(numbered, reverse=True):
-        run = stopped_run(folder)
-        if run is None or run.finished >= n_timesteps or _config_of(folder, env_name) != config:
-            continue
-        with suppress(ResumeError), running(folder):
-            if _began_with(folder, env_name, begun_with):
-                return run
+        if _began_with(folder, env_name, begun_with):
+            with suppress(ResumeError):
+                return _run_in(folder, env_name, config, n_timesteps)
     return None
 
 
@@ -118,11 +117,8 @@ def warn_of_losses(run: StoppedRun) -> None:
         warnings.warn(f"{path} is skipped: it is damaged (no whole zip file)", RuntimeWarning, stacklevel=2)
     if not weights.has_training_state(run.checkpoint):
         optimizer = " and a new optimiser" if weights.is_stripped(run.checkpoint) else ""
-        warnings.warn(
-            f"The run goes on with new episodes{optimizer}, not exactly: {run.checkpoint} has no training state",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        text = f"The run goes on with new episodes{optimizer}, not exactly: {run.checkpoint} has no training state"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def steps_of(model: Path) -> int:
@@ -137,11 +133,11 @@ def running(folder: Path) -> Iterator[None]:
 
     Raises `ResumeError` if somebody does.
     """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(FileLock(folder / LOCK, timeout=0))
-        except Timeout:
-            raise ResumeError(f"a process still trains in {folder}: end it first") from None
+    try:
+        held = FileLock(folder / LOCK, timeout=0).acquire()
+    except Timeout:
+        raise ResumeError(f"a process still trains in {folder}: end it first") from None
+    with held:
         yield
 
 
@@ -165,6 +161,38 @@ class FirstStep(BaseCallback):
         return True
 
 
+def league_of(model: Path) -> Path | None:
+    """The folder of the league of the run whose file this model is: a final model, a checkpoint or a snapshot."""
+    parents = model.resolve().parents
+    candidates = [*(parent / LEAGUE for parent in parents[:2]), *parents[1:2]]
+    return next((folder for folder in candidates if (folder / SETTINGS).is_file()), None)
+
+
+def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
+    """Copies a league as it was when the model was saved, to where none is: the new run makes what comes later anew."""
+    old, new = League.existing(source), League(target)
+    present, rollout = learner(model), trained_rollouts(model)
+
+    def is_past(player: Player) -> bool:
+        return player.name != LEARNER or player <= present
+
+    def was_before(record: MatchRecord) -> bool:
+        match = _ROLLOUT.match(record.key)
+        is_later = match is not None and int(match[1]) >= rollout
+        return not is_later and is_past(record.player_a) and is_past(record.player_b)
+
+    for player in filter(is_past, old.players()):
+        with replacing(new.path(player)) as partial:
+            shutil.copyfile(old.path(player), partial)
+    for records in old.log.appended():
+        new.log.append([*filter(was_before, records)])
+    settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
+    if maker := settings["match_maker"]:
+        known = maker["players"].items()
+        maker["players"] = {name: learned for name, learned in known if is_past(Player.parse(name))}
+    write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
+
+
 def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
     run = stopped_run(folder)
     if run is None:
@@ -172,7 +200,8 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
         raise ResumeError(
             f"{folder} has no checkpoint to go on from{damaged}: give the folder of a run, such as {env_name}_1"
         )
-    if _config_of(folder, env_name) != config:
+    saved = folder / env_name / "config.yml"
+    if not saved.is_file() or renamed(saved.read_text()) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): give those, or "
             f"begin a new run with this model: -i {run.checkpoint}"
@@ -186,11 +215,6 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
 def _damaged(folder: Path, after: int = -1) -> list[Path]:
     """Checkpoints of the run in that folder, of more steps than these, that cannot be read."""
     return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
-
-
-def _config_of(folder: Path, env_name: str) -> str | None:
-    path = folder / env_name / "config.yml"
-    return renamed(path.read_text()) if path.is_file() else None
 
 
 def _began_with(folder: Path, env_name: str, model: str) -> bool:

@@ -49,8 +49,7 @@ class Tracking:
     def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
         """Opens the W&B run, or the one in which this training was followed before; one that is open is taken.
 
-        Which one it is stands in the folder of the run from then on. ``args`` are the options of ``train``. Raises
-        `Refusal` if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+        Raises `Refusal` if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
         """
         import wandb
 
@@ -58,39 +57,34 @@ class Tracking:
         versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
         config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
         config |= {"versions": versions, "preset": preset, "run_folder": folder.name}
-        if wandb.run is not None:
-            wandb.run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
-            _remember(wandb.run, folder)
-            return
-        if not before:
-            before["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
-            before |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
-        try:
-            self._own_run = wandb.init(
-                **before,
-                group=args.wandb_group,
-                tags=[*args.wandb_tags, *([preset] if preset else [])],
-                config=config,
-                sync_tensorboard=True,
-                settings=wandb.Settings(disable_git=True, save_code=False),
-            )
-        except wandb.Error as error:
-            raise Refusal(
-                f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or set "
-                "WANDB_MODE=offline to keep everything on this machine"
-            ) from error
-        _remember(self._own_run, folder)
+        if (run := wandb.run) is not None:
+            run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
+        else:
+            if not before:
+                before["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
+                before |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
+            try:
+                run = self._own_run = wandb.init(
+                    **before,
+                    group=args.wandb_group,
+                    tags=[*args.wandb_tags, *([preset] if preset else [])],
+                    config=config,
+                    sync_tensorboard=True,
+                    settings=wandb.Settings(disable_git=True, save_code=False),
+                )
+            except wandb.Error as error:
+                raise Refusal(
+                    f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or "
+                    "set WANDB_MODE=offline to keep everything on this machine"
+                ) from error
+        about = _RunFile(id=run.id, project=run.project, entity=run.entity)
+        write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
     def finish(self, exit_code: int = 0) -> None:
         """Closes the W&B run, and waits until all is sent or written; one that was open before stays open."""
         run, self._own_run = self._own_run, None
         if run is not None:
             run.finish(exit_code)
-
-
-def _remember(run: Run, folder: Path) -> None:
-    about = _RunFile(id=run.id, project=run.project, entity=run.entity)
-    write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
 
 def _remembered(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.zoo.jobs.logs import follow, last_lines
+from sb3_pvp.zoo.jobs import follow, last_lines
 
 LINES = st.lists(st.text("aä€ ", max_size=9), max_size=12)
 

@@ -236,3 +236,24 @@ def trained_with(folder: Path, changes: dict[str, Any]) -> PvpPPO:
     plain = {key: value for key, value in preset.hyperparams().items() if not isinstance(value, dict)}
     path.write_text(yaml.safe_dump({"NhEnv": plain | {"policy_kwargs": {"net_arch": [8]}} | changes}))
     return trained(folder, "--preset", str(path))
+
+
+def test_a_training_reads_each_file_of_hyperparameters_once(tmp_path: Path) -> None:
+    # What is read once by a process is not read again, so this is one of its own.
+    folder, options = str(ROOT / "hyperparams"), [*TINY, "policy_kwargs.net_arch:[8]"]
+    code = "\n".join(
+        (
+            "import collections, sys",
+            "from sb3_pvp import zoo",
+            "opened = collections.Counter()",
+            f"ours = lambda event, what: event == 'open' and str(what[0]).startswith({folder!r})",
+            "sys.addaudithook(lambda event, what: opened.update([str(what[0])]) if ours(event, what) else None)",
+            f"zoo.train([*{{}}, '-f', {str(tmp_path)!r}, *{options!r}])",
+            "print(max(opened.values()), [name for name in opened if name.endswith('Core.yml')])",
+        )
+    )
+    for which, reads_core in ((["--algo", "maskable_ppo", "--env", "NhEnv"], False), (["--preset", "Core"], True)):
+        command = [sys.executable, "-c", code.replace("{}", repr(which))]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        most, core = run.stdout.splitlines()[-1].split(maxsplit=1)
+        assert most == "1" and ("/Core.yml" in core) == reads_core

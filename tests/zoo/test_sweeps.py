@@ -144,7 +144,7 @@ def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
 
 def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.evaluation.WinRates.__call__", lambda *_: {"sweep/win_rate": next(rates)})
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweep.WinRates.__call__", lambda *_: {"sweep/win_rate": next(rates)})
     run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
     trials = study_in(tmp_path / "s.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]

@@ -11,7 +11,7 @@ import yaml
 from sb3_pvp import zoo
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League, Player
-from sb3_pvp.zoo.continuing import league_of
+from sb3_pvp.zoo.resume import league_of
 
 ROLLOUT = 20 * 16
 SMALL = ["--preset", "PastSelfPlay", "--eval-freq", "-1", "--verbose", "0"]

@@ -42,31 +42,27 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
 
     Raises `ValueError` or `OSError` for a file that is none, or has parameters for which there is no use.
     """
-    if file is None:
-        return applicable(DEFAULT_SPACE, block, is_ours)
-    space = read_space(Path(file), DEFAULT_SPACE)
-    for parameter in space:
-        if not _applies(parameter.target, block, is_ours):
+    space = DEFAULT_SPACE if file is None else read_space(Path(file), DEFAULT_SPACE)
+    used = applicable(space, block, is_ours)
+    for parameter in space if file is not None else ():
+        if parameter not in used:
             raise ValueError(f"{file}: there is nothing like {parameter.target} here, which {parameter.name} varies")
-    return space
+    return used
 
 
 def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
-    """A copy of the block with what was drawn in place of its own values; nested values keep what is not drawn.
+    """A copy of the block with a sample of the space in place of its own values; the rest stays, in nested values too.
 
-    Args:
-        sample: drawn values by the names of parameters of the space; where one is missing the block stays as it is.
-        space: what they mean.
-        block: hyperparameters in rl-zoo3's format.
-        n_timesteps: the length of the run, in whose roll-outs schedules are counted.
-
-    Raises `ValueError` for values that are not in the space, or have no place in the block.
+    Schedules are counted in the roll-outs of a run of ``n_timesteps``. Raises `ValueError` for values that are not in
+    the space, or have no place in the block.
     """
     conversion = _Conversion(block, n_timesteps)
-    for parameter in sorted(space, key=_order):
-        if parameter.name in sample:
-            parameter.check(sample[parameter.name])
-            conversion.put(parameter, sample[parameter.name])
+    # What others are counted in comes first: roll-outs, initial values, rows.
+    order = ("value", "complement", "layers", "minibatches", "of_initial", "of_run", "rows", "rows_left")
+    for each in sorted(space, key=lambda each: (each.target not in ("n_envs", "n_steps"), order.index(each.unit))):
+        if each.name in sample:
+            each.check(sample[each.name])
+            conversion.put(each, sample[each.name])
     return conversion.block
 
 
@@ -74,7 +70,7 @@ def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict
     """What one would have to draw to get the block itself, as far as possible: the first trial of a sweep.
 
     Schedules other than linear ones are linear then, with the same ends. Numbers that the space does not have are
-    replaced by the next ones that it has, other values are left out. The arguments are those of `hyperparameters`.
+    replaced by the next ones that it has, other values are left out.
     """
     conversion = _Conversion(block, n_timesteps)
     values = {}
@@ -118,12 +114,6 @@ def _reward_weights(block: Mapping[str, Any]) -> dict[str, float]:
     game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
     rewards = game.rewards or OutcomeRewards()
     return {rewards.tags[tag]: value for tag, value in rewards.figures(rewards.weights(), 0).items()}
-
-
-def _order(parameter: Parameter) -> tuple[bool, bool, bool]:
-    """What others are counted in comes first: roll-outs, initial values, rows."""
-    plain = parameter.unit in ("value", "complement", "layers")
-    return parameter.target not in ("n_envs", "n_steps"), not plain, parameter.unit == "rows_left"
 
 
 class _Conversion:
@@ -205,15 +195,10 @@ class _Conversion:
         return min(round(rows * share / 2), self._rows_left(owner, "self_play", "past") // 2) * 2 / rows
 
     def _rows_left(self, owner: Block, *free: str) -> int:
-        """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares.
-
-        Raises `ValueError` for a share that is a schedule.
-        """
-        rows = int(self._own("n_envs"))
-        left = rows
-        for kind in _SHARES:
-            share = 0.0 if kind in free else owner.get(kind, 0.0)
-            if not NUMBER.fits(share):
+        """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares."""
+        rows = left = int(self._own("n_envs"))
+        for kind in (kind for kind in _SHARES if kind not in free):
+            if not NUMBER.fits(share := owner.get(kind, 0.0)):
                 raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
             left -= ceil(rows * share)
         return max(left, 0)

@@ -23,16 +23,14 @@ from sb3_contrib import MaskablePPO
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import contract_of, game_and_contract
-from sb3_pvp.presets.presets import hyperparams_in, renamed, with_nested
+from sb3_pvp.presets.presets import hyperparams_in, is_ours, renamed, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
-from sb3_pvp.zoo.installation import is_ours, replaced
 from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
-from sb3_pvp.zoo.sweeps.evaluation import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Space, as_dict
 from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
 from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
-from sb3_pvp.zoo.sweeps.sweep import work
+from sb3_pvp.zoo.sweeps.sweep import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool, work
 
 #: Without ``--n-evaluations``, as in rl-zoo3.
 _STEPS_PER_EVALUATION = 100_000
@@ -48,12 +46,12 @@ _DEFAULTS: dict[str, Any] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
-    options = parser.add_argument_group("sweeps")
+    add = parser.add_argument_group("sweeps").add_argument
     whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
-    options.add_argument("--reference-pool", nargs="+", metavar="OPPONENT", help=whom)
-    options.add_argument("--reference-fights", type=int, metavar="N", help="Fights against each (100).")
-    options.add_argument("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
-    options.add_argument("--sample", metavar="JSON", help="Train with these values of the search space.")
+    add("--reference-pool", nargs="+", metavar="OPPONENT", help=whom)
+    add("--reference-fights", type=int, metavar="N", help="Fights against each (100).")
+    add("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
+    add("--sample", metavar="JSON", help="Train with these values of the search space.")
     parser.set_defaults(**_DEFAULTS)
     for action in parser._actions:
         if action.dest == "pruner":
@@ -135,11 +133,19 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _settings(self) -> Settings:
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
+        measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
         with refusals():
             space = self._space(block)
             first = {each.name: each.choices[0] if each.choices else each.low for each in space}
             hyperparameters(first, space, block, n_timesteps)  # is there a place for all of them?
-            measure = self._measure_settings(block, n_timesteps)
+            if self._is_ours:
+                env_kwargs = self._env_kwargs(block)
+                _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+                contract = contract_of(env_kwargs.get("world", "sim"), contract)
+                pool = check_pool(self._sweep.reference_pool, contract)
+                measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
+            else:
+                measure |= {"episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
         return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
 
     def _space(self, block: Block) -> Space:
@@ -148,17 +154,6 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _env_kwargs(self, block: Block) -> dict[str, Any]:
         return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
-
-    def _measure_settings(self, block: Block, n_timesteps: int) -> dict[str, Any]:
-        n_evaluations = self._evaluations(n_timesteps)
-        settings: dict[str, Any] = {"n_evaluations": n_evaluations, "env_kwargs": self._eval_env_kwargs_args}
-        if not self._is_ours:
-            return {**settings, "episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
-        env_kwargs = self._env_kwargs(block)
-        _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
-        contract = contract_of(env_kwargs.get("world", "sim"), contract)
-        pool = check_pool(self._sweep.reference_pool, contract)
-        return {**settings, "fights": self._sweep.reference_fights, "reference_pool": pool}
 
     def experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
         """A manager like this one that trains once, with the configuration in a file."""
@@ -223,8 +218,8 @@ class SweepingManager(exp_manager.ExperimentManager):
                 return TPESampler(
                     n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True
                 )
-        with replaced(self, seed=seed):
-            return self._create_sampler(self.sampler)
+        self.seed = seed  # those of trials follow from that of the study
+        return self._create_sampler(self.sampler)
 
     def _make_pruner(self, settings: Settings) -> BasePruner:
         self.n_evaluations = settings.measure["n_evaluations"]

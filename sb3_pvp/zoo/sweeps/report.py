@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
@@ -17,16 +17,13 @@ from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps.storage import Locks, find_trial
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, is_abandoned, read_settings
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 TRIALS, BEST = "trials.csv", "best.yml"
 #: Pictures, and which of `optuna.visualization` each is.
 _PICTURES = {
-    "history": "plot_optimization_history",
-    "courses": "plot_intermediate_values",
-    "importances": "plot_param_importances",
-    "slices": "plot_slice",
+    "history.png": "plot_optimization_history",
+    "courses.png": "plot_intermediate_values",
+    "importances.png": "plot_param_importances",
+    "slices.png": "plot_slice",
 }
 #: The least number of finished trials of which a best share can be compared with the others.
 _ENOUGH_TO_COMPARE = 4
@@ -36,18 +33,14 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
     """Writes the files, and tells what is missing and why; raises `Refusal` for a study of somebody else."""
     write_atomically(folder / TRIALS, study.trials_dataframe().to_csv(index=False))
     missing = []
-    try:
-        write_atomically(folder / BEST, best_configuration(study)[1])
-    except Refusal as error:
-        missing.append(f"{BEST}: {error}")
-    for name in _PICTURES if with_pictures else ():
+    for name in (BEST, *(_PICTURES if with_pictures else ())):
         try:
-            figure = _draw(study, name)
-        except (ValueError, RuntimeError) as error:
-            missing.append(f"{name}.png: {error}")
-            continue
-        with replacing(folder / f"{name}.png") as partial:
-            figure.savefig(partial, dpi=100, bbox_inches="tight")
+            if name == BEST:
+                write_atomically(folder / BEST, best_configuration(study)[1])
+            else:
+                _draw(study, name, folder / name)
+        except (Refusal, ValueError, RuntimeError) as error:
+            missing.append(f"{name}: {error}")
     return missing
 
 
@@ -99,8 +92,8 @@ def summary(trial: FrozenTrial) -> dict[str, Any]:
     return {**known, "attempts": attempts + 1, "params": trial.params}
 
 
-def _draw(study: optuna.Study, name: str) -> Figure:
-    """Raises `ValueError` if too few trials have come to their end."""
+def _draw(study: optuna.Study, name: str, path: Path) -> None:
+    """Draws one of `_PICTURES`; raises `ValueError` if too few trials have come to their end."""
     import matplotlib.pyplot as plt
     from optuna.importance import PedAnovaImportanceEvaluator
     from optuna.visualization import matplotlib as pictures
@@ -108,16 +101,20 @@ def _draw(study: optuna.Study, name: str) -> Figure:
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not complete:
         raise ValueError("no trial has come to its end yet")
-    if name == "importances" and len(complete) < _ENOUGH_TO_COMPARE:
-        raise ValueError(f"needs {_ENOUGH_TO_COMPARE} trials that came to their end")
     pool = read_settings(study).measure.get("reference_pool")
     keywords: dict[str, Any] = {"target_name": "mean reward" if pool is None else f"win rate against {', '.join(pool)}"}
-    # The one that Optuna takes by default draws from trees, for minutes.
-    keywords = {"evaluator": PedAnovaImportanceEvaluator()} if name == "importances" else keywords
+    if name == "courses.png":
+        keywords = {}
+    elif name == "importances.png":
+        if len(complete) < _ENOUGH_TO_COMPARE:
+            raise ValueError(f"needs {_ENOUGH_TO_COMPARE} trials that came to their end")
+        # The one that Optuna takes by default draws from trees, for minutes.
+        keywords = {"evaluator": PedAnovaImportanceEvaluator()}
     with warnings.catch_warnings(), plt.style.context("default"):
         warnings.simplefilter("ignore")  # all of them are experimental
-        axes = getattr(pictures, _PICTURES[name])(study, **({} if name == "courses" else keywords))
-    figure: Figure = np.ravel(axes)[0].figure
+        axes = getattr(pictures, _PICTURES[name])(study, **keywords)
+    figure = np.ravel(axes)[0].figure
     figure.set_size_inches(max(8.0, 3.0 * np.size(axes)), 5)
     plt.close(figure)  # which pyplot would keep
-    return figure
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=100, bbox_inches="tight")

@@ -10,14 +10,14 @@ A file with a search space maps names to what is known of each parameter; only t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
+from pydantic import BaseModel, FiniteFloat, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from sb3_pvp.common.arguments import NUMBER, TEXT
-from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.common.arguments import NUMBER, first_error
+from sb3_pvp.common.names import require_all_known
 from sb3_pvp.presets.presets import hyperparams_folder
 
 if TYPE_CHECKING:
@@ -36,49 +36,20 @@ UNITS = {
     "rows": "share of the environments, in pairs",
     "rows_left": "share of the environments left",
 }
-CATEGORICAL, UNIFORM, LOG_UNIFORM = "categorical", "uniform", "log_uniform"
-#: What says which values parameters of a kind have.
-KINDS = {CATEGORICAL: ("choices",), UNIFORM: ("low", "high"), LOG_UNIFORM: ("low", "high")}
+CATEGORICAL, LOG_UNIFORM = "categorical", "log_uniform"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """One thing that is varied. Raises `ValueError` for impossible values.
+class Parameter(BaseModel, frozen=True, extra="forbid"):
+    """One thing that is varied, see `from_dict`."""
 
-    Attributes:
-        name: what studies call it.
-        kind: a key of `KINDS`.
-        target: where it goes in the hyperparameters: a path like ``policy_kwargs.net_arch``, with the class of a
-            callback as a step.
-        meaning: a few words for people.
-        unit: a key of `UNITS`.
-        choices: numbers and texts, if it is categorical.
-        low: the least number otherwise; log-uniform ones are above 0.
-        high: the largest number.
-    """
-
-    name: str
-    kind: str
-    target: str
-    meaning: str = ""
-    unit: str = "value"
-    choices: tuple[str | int | float, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-
-    def __post_init__(self) -> None:
-        for key in ("target", "meaning", "unit"):
-            TEXT.read(f"{key} of parameter {self.name!r}", getattr(self, key))
-        require_known(f"unit of parameter {self.name!r}", self.unit, UNITS)
-        if self.kind == CATEGORICAL:
-            if not self.choices or not all(type(each) in (str, int, float) for each in self.choices):
-                raise ValueError(f"choices of parameter {self.name!r} must be texts and numbers, got {self.choices!r}")
-            return
-        for key in ("low", "high"):
-            NUMBER.read(f"{key} of parameter {self.name!r}", getattr(self, key))
-        above = "above 0 " if self.kind == LOG_UNIFORM else ""
-        if not self.low < self.high or (above and self.low <= 0):
-            raise ValueError(f"low of parameter {self.name!r} must be {above}below high, got {self.low}, {self.high}")
+    name: str  #: What studies call it.
+    kind: Literal["categorical", "uniform", "log_uniform"]
+    target: str  #: A path like ``policy_kwargs.net_arch`` in the hyperparameters; a callback's class may be a step.
+    meaning: str = ""  #: A few words for people.
+    unit: Literal["value", "complement", "layers", "minibatches", "of_initial", "of_run", "rows", "rows_left"] = "value"
+    choices: tuple[StrictStr | StrictInt | StrictFloat, ...] = ()  #: If it is categorical.
+    low: FiniteFloat = 0.0  #: The least number otherwise; log-uniform ones are above 0.
+    high: FiniteFloat = 0.0
 
     def distribution(self) -> BaseDistribution:
         """What Optuna draws from."""
@@ -123,8 +94,8 @@ Space = tuple[Parameter, ...]
 
 def as_dict(space: Iterable[Parameter]) -> dict[str, dict[str, Any]]:
     """The space as plain values, as in a file."""
-    plain = ((each, {**asdict(each), "choices": list(each.choices)}) for each in space)
-    return {each.name: {key: values[key] for key in _keys(each.kind)} for each, values in plain}
+    plain = ((each, {"name", *(("low", "high") if each.choices else ("choices",))}) for each in space)
+    return {each.name: each.model_dump(mode="json", exclude=without) for each, without in plain}
 
 
 def from_dict(described: Mapping[str, Any], defaults: Iterable[Parameter] = ()) -> Space:
@@ -174,22 +145,22 @@ def wandb_configuration(
     }
 
 
-def _keys(kind: str) -> tuple[str, ...]:
-    return ("kind", "target", "meaning", "unit", *KINDS[kind])
-
-
 def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
     if not isinstance(values, Mapping):
-        raise ValueError(f"parameter {name!r} must be a mapping, got {values!r}; known are {', '.join(KINDS)}")
-    kind = values.get("kind", default.get("kind"))
-    require_known(f"kind of parameter {name!r}", kind, KINDS)
-    require_all_known(f"key of parameter {name!r}", values, _keys(kind))
-    given = {key: value for key, value in {**default, **values, "kind": kind}.items() if key in _keys(kind)}
-    missing = {"target", *KINDS[kind]} - given.keys()
-    if missing:
-        raise ValueError(f"parameter {name!r} needs {', '.join(sorted(missing))}")
-    choices = tuple(given.pop("choices", ()))
-    return Parameter(name=name, choices=choices, **given)
+        raise ValueError(f"parameter {name!r} must be a mapping, got {values!r}")
+    require_all_known(f"key of parameter {name!r}", values, Parameter.model_fields.keys() - {"name"})
+    if values.get("kind", default.get("kind")) != default.get("kind"):
+        default = {key: default[key] for key in default.keys() - {"choices", "low", "high"}}
+    try:
+        found = Parameter.model_validate({**default, **values, "name": name})
+    except ValidationError as error:
+        raise ValueError(f"parameter {name!r}: {first_error(error, 'it')}") from error
+    if bool(found.choices) != (found.kind == CATEGORICAL):
+        raise ValueError(f"parameter {name!r}: choices are what a categorical one needs, and no other one has")
+    above = "above 0 " if found.kind == LOG_UNIFORM else ""
+    if not found.choices and (not found.low < found.high or (above and found.low <= 0)):
+        raise ValueError(f"low of parameter {name!r} must be {above}below high, got {found.low}, {found.high}")
+    return found
 
 
 #: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out. The file is

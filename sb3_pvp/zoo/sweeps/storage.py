@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy
@@ -55,7 +56,6 @@ class FileLocks(Locks):
 
     @contextmanager
     def held(self, name: str, wait: bool = True) -> Iterator[bool]:
-        """Holds a lock; without ``wait`` only if it is free, which is the value."""
         try:
             with FileLock(self._folder / name, timeout=-1 if wait else 0):
                 yield True
@@ -63,10 +63,6 @@ class FileLocks(Locks):
                     (self._folder / name).unlink(missing_ok=True)
         except Timeout:
             yield False
-
-    def of_journal(self) -> FileLock:
-        """The lock to write to a journal; Optuna's own ones outlive a process that is killed by 30 seconds."""
-        return FileLock(self._folder / "writing")
 
 
 class PostgresLocks(Locks):
@@ -81,7 +77,6 @@ class PostgresLocks(Locks):
 
     @contextmanager
     def held(self, name: str, wait: bool = True) -> Iterator[bool]:
-        """Holds a lock; without ``wait`` only if it is free, which is the value."""
         # The locks of a database have numbers, and are shared by all that uses it.
         digest = hashlib.sha256(f"sb3_pvp sweep {name}".encode()).digest()
         number = int.from_bytes(digest[:8], "big", signed=True)
@@ -102,11 +97,10 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
         path = _file(storage, must_exist)
         locks = FileLocks(path)
         with refusals(KeyError, about=f"cannot open the storage {storage}"):
-            _check_journal(path)
-            if not must_exist:
-                _drop_torn_line(path, locks.of_journal())
-            # Whatever has `acquire` and `release` will do.
-            return JournalStorage(JournalFileBackend(str(path), locks.of_journal())), locks  # type: ignore[arg-type]
+            # Optuna's own locks for this outlive a process that is killed by 30 seconds.
+            lock: Any = FileLock(f"{path}.processes/writing")
+            _mend_journal(path, lock, is_read_only=must_exist)
+            return JournalStorage(JournalFileBackend(str(path), lock)), locks
     url = _url(storage)
     is_file = url.get_backend_name() == "sqlite"
     others = FileLocks(_file(url.database or "", must_exist)) if is_file else PostgresLocks(url)
@@ -166,14 +160,14 @@ def _file(name: str, must_exist: bool) -> Path:
     return path.absolute()
 
 
-def _check_journal(path: Path) -> None:
-    """Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record."""
-    if path.exists() and not _RECORD.startswith(path.read_bytes()[: len(_RECORD)]):
+def _mend_journal(path: Path, lock: FileLock, is_read_only: bool) -> None:
+    """Cuts off the rest of a record that was not written to its end; Optuna would never read on from there.
+
+    Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    if not _RECORD.startswith(content[: len(_RECORD)]):
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
-
-
-def _drop_torn_line(path: Path, lock: FileLock) -> None:
-    """Cuts off the rest of a record that was not written to its end; Optuna would never read on from there."""
-    if path.is_file() and path.stat().st_size:
+    if content and not is_read_only:
         with lock, path.open("rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)

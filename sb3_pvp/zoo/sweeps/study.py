@@ -3,7 +3,8 @@
 No trial is lost: those of processes that are gone are failed, and their parameters are tried again. None is done twice,
 and all processes together do as many as were asked for. Every trial has its own seed, and what is drawn for it follows
 from the study's seed, the trial's number and the trials before it, so that a study goes on after a stop as it would
-have without.
+have without. Optuna's `RetryFailedTrialCallback` does less: it needs heartbeats, which journals do not have, and
+``optimize`` counts the trials of one process only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,19 +41,15 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Settings:
-    """What all trials of a study have in common; kept with it as JSON.
-
-    The ``block`` has the hyperparameters that are not varied, and those that the varied ones replace; the ``space``
-    (`sb3_pvp.zoo.sweeps.space.as_dict`) what is varied. From the seed follow those of the trials.
-    """
+    """What all trials of a study have in common; kept with it as JSON."""
 
     algo: str
     env_id: str
     n_timesteps: int
-    block: Block
-    space: dict[str, Any]
+    block: Block  #: The hyperparameters that are not varied, and those that the varied ones replace.
+    space: dict[str, Any]  #: What is varied, see `sb3_pvp.zoo.sweeps.space.as_dict`.
     measure: dict[str, Any]
-    seed: int
+    seed: int  #: From which those of the trials follow.
 
     def parameters(self) -> Space:
         """What is varied."""
@@ -78,10 +76,9 @@ def open_study(name: str, storage: BaseStorage, locks: Locks, settings: Settings
     Only the seed may differ. Raises `Refusal` if anything else does.
     """
     with locks.held(EXCLUSIVE):
-        if name in optuna.get_all_study_names(storage):
-            study = optuna.load_study(study_name=name, storage=storage)
-        else:
-            study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
+        is_known = name in optuna.get_all_study_names(storage)  # else Optuna would say that it is
+        begin = optuna.load_study if is_known else partial(optuna.create_study, direction="maximize")
+        study = begin(study_name=name, storage=storage)
         is_empty = not study.get_trials(deepcopy=False)
         if is_empty and SETTINGS not in study.user_attrs:  # new, or killed before it had them
             study.set_user_attr(SETTINGS, {"version": _VERSION, **asdict(settings)})
@@ -117,12 +114,11 @@ class TrialQueue:
         self._study, self._seed, self._locks = study, settings.seed, locks
         self._n_trials, self._make_sampler = n_trials, make_sampler
         self._distributions = {each.name: each.distribution() for each in settings.parameters()}
-        self._process = ""
+        self._process = uuid.uuid4().hex
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Around the work of this process."""
-        self._process = uuid.uuid4().hex
         with self._locks.held(self._process):
             yield
 
@@ -130,48 +126,47 @@ class TrialQueue:
         """The next trial, with its parameters drawn; ``None`` if as many as were asked for are done or being done."""
         with self._locks.held(EXCLUSIVE):
             self._retry_abandoned()
-            trials = self._study.get_trials(deepcopy=False)
+            trials = self._trials()
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
-            counted = sum(trial.state is not TrialState.FAIL for trial in trials)
-            if not waiting and counted >= self._n_trials:
+            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self._n_trials:
                 return None
-            return self._ask(len(trials))
+            # A sampler of its own: after a stop, and in every process, others would begin with the same random numbers.
+            self._study.sampler = self._make_sampler(derived_seed(self._seed, len(trials), "sampler"))
+            trial = self._study.ask(self._distributions)
+            trial.set_user_attr(PROCESS, self._process)
+            if SEED not in trial.user_attrs:
+                trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
+            return trial
 
     def finish(self, trial: optuna.Trial, state: TrialState, value: float | None = None) -> None:
         """Keeps how a trial has ended: with a result, stopped early, or with an error."""
         try:
             self._study.tell(trial, value, state=state)
         except (optuna.exceptions.UpdateFinishedTrialError, ValueError):  # somebody else has finished it
-            if self._study.get_trials(deepcopy=False)[trial.number].state is not TrialState.FAIL:
+            if self._trials()[trial.number].state is not TrialState.FAIL:
                 raise
             print(f"Trial {trial.number} was taken for lost, and tried again: this result does not count")
 
     def give_back(self, trial: optuna.Trial) -> None:
         """Lets the parameters of a trial that was interrupted be tried again."""
         with self._locks.held(EXCLUSIVE):
-            frozen = self._study.get_trials(deepcopy=False)[trial.number]
+            frozen = self._trials()[trial.number]
             if frozen.state is TrialState.RUNNING:  # and nobody took it for lost
                 self._retry(frozen)
 
-    def _ask(self, number: int) -> optuna.Trial:
-        # A sampler of its own: after a stop, and in every process, others would begin with the same random numbers.
-        self._study.sampler = self._make_sampler(derived_seed(self._seed, number, "sampler"))
-        trial = self._study.ask(self._distributions)
-        trial.set_user_attr(PROCESS, self._process)
-        if SEED not in trial.user_attrs:
-            trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
-        return trial
+    def _trials(self) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False)
 
     def _retry_abandoned(self) -> None:
-        # Who has the lock sees a trial of nobody only if its process was killed before it told whose that is.
         left = [
             trial.number
-            for trial in self._study.get_trials(deepcopy=False)
+            for trial in self._trials()
             if is_abandoned(trial, self._locks)
+            # Who has the lock sees a trial of nobody only if its process was killed before it told whose that is.
             or (trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs)
         ]
         # The last that a process did before it was gone may have been to finish its trial: it is time to look again.
-        for trial in self._study.get_trials(deepcopy=False) if left else []:
+        for trial in self._trials() if left else []:
             if trial.number in left and trial.state is TrialState.RUNNING:
                 self._retry(trial)
 
@@ -180,11 +175,10 @@ class TrialQueue:
         attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
         # Whoever was killed while it drew has perhaps not kept all of it, nor anything else.
         params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        trials = self._study.get_trials(deepcopy=False)
-        is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in trials)
+        is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in self._trials())
         if params and attempts < MAX_ATTEMPTS and not is_queued:
-            seed = {SEED: derived_seed(self._seed, trial.number, "trial")} | trial.user_attrs
-            attributes = {SEED: seed[SEED], ATTEMPTS: attempts, RETRY_OF: trial.number}
+            seed = trial.user_attrs.get(SEED, derived_seed(self._seed, trial.number, "trial"))
+            attributes = {SEED: seed, ATTEMPTS: attempts, RETRY_OF: trial.number}
             self._study.enqueue_trial(params, user_attrs=attributes)
         self._study.tell(trial.number, state=TrialState.FAIL)
 
