@@ -112,6 +112,8 @@ class HeadTables:
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
         matters: bool ``(heads,)``: whether the choice of a head changes anything for later ones.
+        asks: whether any entry asks for one of several choices.
+        has_networks: whether any head has hidden layers.
     """
 
     @th.no_grad()
@@ -134,6 +136,7 @@ class HeadTables:
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
         self.table, self.penalties, self.permits, self.wishes = (part.cpu().numpy() for part in parts)
         self.matters = np.logical_or.reduceat(self.table.any(1), self.starts)
+        self.asks, self.has_networks = bool(self.wishes.any()), bool(groups)
         self.key = (self.head_sizes, self.permits.tobytes(), self.wishes.tobytes())
 
     def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
@@ -160,15 +163,19 @@ def choose(
     like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     masks_of = [masks[span] for span in spans]
-    scores = th.cat([each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]).cpu().numpy()
+    starts = [each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
+    scores = (th.cat(starts) if len(starts) > 1 else starts[0]).cpu().numpy()
     scores += np.where(masks.cpu().numpy(), np.float32(0.0), like.penalties)
+    asks, has_networks = like.asks, any(each.has_networks for each in tables)
     noises = None if noise is None else noise.cpu().numpy()
+    at_once = noises is not None and not has_networks  # a network looks for penalties, which noise would hide
+    if at_once:
+        scores += noises
     # All tables as one: the rows of policy k begin at k * A.
     table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
     first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
-    asks, has_networks = bool(like.wishes.any()), any(any(each.networks) for each in tables)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
-    matters = np.any([each.matters for each in tables], 0)
+    matters = np.any([each.matters for each in tables], 0).tolist()
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
     actions = np.empty((len(scores), len(like.head_sizes)), np.int64)
     for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
@@ -176,11 +183,12 @@ def choose(
         own = scores[:, entries]
         if asks:
             own += like.wishes[entries] * (granted[:, entries] == 0)
-        for each, latent, span, allowed in parts if has_networks else []:
-            network = each.networks[head]
-            if network is not None:
-                network.add_to(own[span], latent, encoded[span, :start], allowed)
-        actions[:, head] = chosen = (own if noises is None else own + noises[:, entries]).argmax(1)
+        if has_networks:
+            for each, latent, span, allowed in parts:
+                network = each.networks[head]
+                if network is not None:
+                    network.add_to(own[span], latent, encoded[span, :start], allowed)
+        actions[:, head] = chosen = (own if noises is None or at_once else own + noises[:, entries]).argmax(1)
         chosen += start
         if asks:
             granted += like.permits.take(chosen, 0)
@@ -188,7 +196,7 @@ def choose(
             encoded[rows, chosen] = 1.0
         if matters[head]:
             scores += table.take(chosen + first, 0)
-    return actions, scores
+    return actions, scores - noises if at_once else scores
 
 
 class HeadSampler:
@@ -343,23 +351,29 @@ def act_together(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
 ) -> th.Tensor:
     """Several actors at once: each has observations of its own, masks and noise have the rows of all in turn."""
-    counts = [len(part) for part in observations]
-    rows = th.split(th.arange(len(masks)), counts)
-    actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
     groups: dict[object, list[int]] = {}
     for place, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
+    if len(groups) == 1:
+        return _act_alike(actors, observations, masks, noise)
+    rows = th.split(th.arange(len(masks)), [len(part) for part in observations])
+    actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
     for places in groups.values():
         picked = th.cat([rows[place] for place in places])
         own, seen = [actors[place] for place in places], [observations[place] for place in places]
-        alike = [actor for actor in own if isinstance(actor, AutoregressiveActor)]
-        if alike:
-            latents = [actor.latent(part) for actor, part in zip(alike, seen, strict=True)]
-            chosen, _ = choose([actor.tables for actor in alike], latents, masks[picked], noise[picked])
-            actions[picked] = th.from_numpy(chosen)
-        else:
-            actions[picked] = own[0].act(seen[0], masks[picked], noise[picked])
+        actions[picked] = _act_alike(own, seen, masks[picked], noise[picked])
     return actions
+
+
+def _act_alike(
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+) -> th.Tensor:
+    """`act_together` of actors whose tables have one key, or of a single one."""
+    if isinstance(actors[0], PlainActor):
+        return actors[0].act(observations[0], masks, noise)
+    alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
+    latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
+    return th.from_numpy(choose([actor.tables for actor in alike], latents, masks, noise)[0])
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:

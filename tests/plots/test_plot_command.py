@@ -7,6 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 import yaml
@@ -134,7 +135,9 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_run_with_one_point_shows_it(tmp_path: Path) -> None:
     def markers(points: int) -> int:
-        draw(tmp_path / "x.svg", {"run": line(list(range(points)), range(points))}, "title")
+        with matplotlib.rc_context():  # rl_zoo3 and seaborn have colours of their own
+            matplotlib.rcdefaults()
+            draw(tmp_path / "x.svg", {"run": line(list(range(points)), range(points))}, "title")
         return (tmp_path / "x.svg").read_text().count('"fill: #1f77b4; stroke: #1f77b4"')
 
     assert markers(1) and not markers(2)
