@@ -273,7 +273,7 @@ def _read(env: gym.Env[Any, Any]) -> _Template:
         layer = layer.env
     if not isinstance(layer, PvpEnv):
         raise ValueError(f"PvpVecEnv is made of PvpEnv environments, got {type(layer).__name__}")
-    settings = layer.settings
+    settings = layer.fights.settings
     if limit is not None:
         settings = replace(settings, max_episode_ticks=min(limit, settings.max_episode_ticks or limit))
     return _Template(settings, layer.render_mode, env.spec, monitor)

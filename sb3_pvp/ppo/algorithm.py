@@ -99,7 +99,7 @@ class PvpPPO(ResumablePPO):
         self.schedules |= {name: schedule for name, schedule in given.items() if schedule is not None}
         self._follow_schedules()
         super()._setup_model()
-        if self.env is not None and self.env.has_attr("kind_of_fights"):
+        if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
             fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
             self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
