@@ -105,6 +105,9 @@ def score_model(
 
     model = load(path)
     played = game_of(model) if game is None else find_game(game)
+    with suppress(ValueError):  # not every model tells its game
+        if (trained := game_of(model)).contract != played.contract:
+            raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
     if build is not None:
         if played.build_param is None:
             raise ValueError(f"{played.name} has no builds: leave --build out")

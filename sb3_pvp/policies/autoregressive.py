@@ -246,7 +246,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         ``observation`` is the environment's, with or without ``privileged``, or for a Dict space the bare array
         ``(features,)``, ``(frames, features)`` or ``(batch, ...)``, which needs ``action_masks`` ``(flat actions,)`` or
         ``(batch, flat actions)``. ``deterministic`` may be one bool for each head. Raises ``ValueError`` if a mask is
-        missing, or an array does not fit.
+        missing or allows nothing at all, or an array does not fit or has NaN. A single head without a choice, which
+        some worlds have, takes its first entry.
         """
         if isinstance(self.observation_space, spaces.Dict):
             observation = complete_observation(observation, self.observation_space, action_masks is not None)
@@ -255,8 +256,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _predict(
         self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> th.Tensor:
-        latent = self._actor_latent(self.features(observation))
-        return self._sampler.act(latent, self._masks(observation, action_masks), deterministic)[0]
+        latent, masks = self._actor_latent(self.features(observation)), self._masks(observation, action_masks)
+        if latent.isnan().any():
+            raise ValueError("the observation, or a weight of the model, is NaN: nothing can be chosen by that")
+        if not masks.any(1).all():
+            raise ValueError("an action mask allows nothing at all: it must have a true entry, such as that of waiting")
+        return self._sampler.act(latent, masks, deterministic)[0]
 
     def set_training_mode(self, mode: bool) -> None:
         """Switches between learning and acting, as SB3 does around every update.
@@ -283,10 +288,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         """Flat masks, bool ``(batch, A)``: those passed, else those in the observation, else everything."""
         if action_masks is None and isinstance(obs, dict):
             action_masks = obs.get(ACTION_MASK)
+        shape = len(obs) if isinstance(obs, th.Tensor) else len(next(iter(obs.values()))), self.rules.num_flat
         if action_masks is None:
-            batch = len(obs) if isinstance(obs, th.Tensor) else len(next(iter(obs.values())))
-            return th.ones(batch, self.rules.num_flat, dtype=th.bool, device=self.device)
-        return th.as_tensor(action_masks, device=self.device).bool().reshape(-1, self.rules.num_flat)
+            return th.ones(shape, dtype=th.bool, device=self.device)
+        masks = th.as_tensor(action_masks, device=self.device).bool()
+        if masks.numel() not in (shape[1], shape[0] * shape[1]):
+            raise ValueError(f"action masks must have shape {shape} or {shape[1:]}, got {tuple(masks.shape)}")
+        return masks.reshape(-1, shape[1]).expand(shape)
 
 
 def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]

@@ -70,8 +70,14 @@ def test_bare_arrays_work(model: MaskablePPO, observation: dict[str, Any]) -> No
     for batch in (np.stack([raw] * 3), np.stack([observation["observation"]] * 3)):
         actions, _ = model.predict(batch, deterministic=True, action_masks=np.stack([mask] * 3))
         assert actions.tolist() == [expected.tolist()] * 3
+        assert model.predict(batch, deterministic=True, action_masks=mask)[0].tolist() == actions.tolist()
     without = {"observation": raw, "action_mask": observation["action_mask"]}
     assert model.predict(without, deterministic=True)[0].tolist() == expected.tolist()
+
+
+def test_a_head_without_any_choice_takes_its_first_entry(model: MaskablePPO, observation: dict[str, Any]) -> None:
+    observation["action_mask"] = np.eye(NH.num_flat_actions, dtype=np.int8)[0]
+    assert not model.predict(observation)[0].any()
 
 
 def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
@@ -90,6 +96,10 @@ def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
     [
         (np.zeros(NH.num_observations, np.float32), None, "action_masks"),
         (np.zeros(5, np.float32), np.ones(NH.num_flat_actions, bool), "does not fit"),
+        (np.zeros(NH.num_observations, np.float32), np.ones(44), r"shape \(1, 45\) or \(45,\), got \(44,\)"),
+        (np.zeros(NH.num_observations, np.float32), np.ones((2, 45)), r"shape \(1, 45\) or \(45,\), got \(2, 45\)"),
+        (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing at all"),
+        (np.eye(NH.num_observations)[0] * np.nan, np.ones(NH.num_flat_actions), "is NaN"),
         (GuessingGame().reset(), None, "pass the first"),
     ],
 )

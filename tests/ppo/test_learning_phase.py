@@ -23,6 +23,28 @@ def parameters(model: PvpPPO) -> th.Tensor:
     return th.cat([part.detach().flatten() for part in model.policy.parameters()])
 
 
+@pytest.mark.parametrize(("width", "expected"), [(256, 1), (257, 3)])
+def test_small_networks_learn_with_one_thread(width: int, expected: int) -> None:
+    before, seen = th.get_num_threads(), []
+
+    def watch(*_: Any) -> bool:
+        seen.append(th.get_num_threads())
+        if len(seen) == 64 // 4 + 1:
+            raise EOFError
+        return True
+
+    th.set_num_threads(3)
+    try:
+        model = PvpPPO(AutoregressivePolicy, GuessingGame(), n_steps=16, policy_kwargs={"net_arch": [width, 8]})
+        model.learn(64, watch)
+        assert (set(seen), th.get_num_threads()) == ({expected}, 3)
+        with pytest.raises(EOFError):
+            model.learn(64, watch)
+        assert (set(seen), th.get_num_threads()) == ({expected}, 3)
+    finally:
+        th.set_num_threads(before)
+
+
 def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
     one = learned(batch_size=64, normalize_advantage=False)
     four = learned(batch_size=16, normalize_advantage=False, gradient_accumulation_steps=4)
