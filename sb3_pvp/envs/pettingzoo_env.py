@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
+from sb3_pvp.envs.env import FightFace
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
+from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.opponents.opponents import SELF_PLAY
 
@@ -50,12 +51,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     stay at their first value.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
-        "render_modes": list(RENDER_MODES),
-        "render_fps": RENDER_FPS,
-        "name": "nh_v0",
-        "is_parallelizable": True,
-    }
+    metadata: ClassVar[dict[str, Any]] = {**FightFace.metadata, "name": "nh_v0", "is_parallelizable": True}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
         self.render_mode = check_render_mode(render_mode)

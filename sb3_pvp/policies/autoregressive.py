@@ -288,13 +288,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         """Flat masks, bool ``(batch, A)``: those passed, else those in the observation, else everything."""
         if action_masks is None and isinstance(obs, dict):
             action_masks = obs.get(ACTION_MASK)
-        shape = len(obs) if isinstance(obs, th.Tensor) else len(next(iter(obs.values()))), self.rules.num_flat
+        batch, flat = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values()))), self.rules.num_flat
         if action_masks is None:
-            return th.ones(shape, dtype=th.bool, device=self.device)
+            return th.ones(batch, flat, dtype=th.bool, device=self.device)
         masks = th.as_tensor(action_masks, device=self.device).bool()
-        if masks.numel() not in (shape[1], shape[0] * shape[1]):
-            raise ValueError(f"action masks must have shape {shape} or {shape[1:]}, got {tuple(masks.shape)}")
-        return masks.reshape(-1, shape[1]).expand(shape)
+        if masks.numel() not in (flat, batch * flat):
+            raise ValueError(f"action masks must have shape ({batch}, {flat}) or ({flat},), got {tuple(masks.shape)}")
+        return masks.reshape(-1, flat).expand(batch, flat)
 
 
 def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
