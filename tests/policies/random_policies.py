@@ -114,6 +114,7 @@ def random_batch(
     }
     density = th.rand(batch, 1, generator=generator)
     masks = th.rand(batch, policy.rules.num_flat, generator=generator) < density
+    masks[:, 0] |= ~masks.any(1)  # rows that allow nothing at all are refused
     return observations | {"action_mask": masks.to(th.int8)}, masks
 
 

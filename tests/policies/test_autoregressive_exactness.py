@@ -256,6 +256,7 @@ def test_one_discrete_action_and_plain_observations() -> None:
     close(p.sum(0), th.ones(64), **TINY)
     close(-(p * p.clamp(1e-7).log()).sum(0), entropies[:64], **TINY)
     close(p[actions, th.arange(64)].log(), log_probs, **TINY)
+    masks[:, 0] |= ~masks.any(1)
     assert policy.predict(observations.numpy(), action_masks=masks.numpy())[0].shape == (64,)
     action, _ = policy.predict(observations[0].numpy())
     assert int(action) in range(5)
