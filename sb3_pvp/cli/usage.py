@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sb3_pvp.common.errors import MissingExtra, Refusal, refusals
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import WorldError
 
 #: Typer does not export it, and where it lives differs between versions.
@@ -119,7 +119,7 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
         arguments = sys.argv[1:] if arguments is None else arguments
         command = typer.main.get_command(app)
         code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
-    except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
+    except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise
         text = error.format_message() if isinstance(error, _UsageError) else str(error)
