@@ -28,7 +28,7 @@ GameName = Annotated[
         "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
     ),
 ]
-JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.")]
+JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.", file_okay=False)]
 NumTimesteps = Annotated[
     int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
 ]
@@ -122,7 +122,9 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
     except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise
-        text = error.format_message() if isinstance(error, _UsageError) else str(error)
+        text = str(error)
+        if isinstance(error, _UsageError):
+            text = error.format_message().rstrip(".") + (f"; see {error.ctx.command_path} --help" if error.ctx else "")
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
         if not _is_meant(error, name):
             print(f"{name}: if this is no mistake of yours, PYTHONDEVMODE=1 shows where it is from", file=sys.stderr)
