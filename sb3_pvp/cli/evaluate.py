@@ -101,9 +101,9 @@ def score_model(
 
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.matches.evaluation import evaluate_model
-    from sb3_pvp.policies.model_files import game_of, load
+    from sb3_pvp.policies.model_files import find_model, game_of, load
 
-    model = load(path)
+    model = load(path := find_model(path))
     played = game_of(model) if game is None else find_game(game)
     if build is not None:
         if played.build_param is None:
