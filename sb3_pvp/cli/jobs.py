@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
-from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
@@ -106,7 +105,6 @@ def stop(
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """End a job, or all of this name, with everything it has started."""
-    NUMBER.read("--grace", grace)
     opened = _jobs(folder)
     running = [each.job for each in opened.find(job) if each.state == "running"]
     with progress("stopping"):

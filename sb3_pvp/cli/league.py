@@ -23,7 +23,6 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     write,
 )
-from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.common.errors import refusals
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME, find_game, game_reference
@@ -138,7 +137,6 @@ def rate(
     Those fight whose matches tell most. The exit code is 1 if --max-fights were not enough. The game, and how fights
     start, is as in the league's training if nothing else is said.
     """
-    NUMBER.read("--until", until)
     given, opened = parse_anchors(anchor or []), open_league(folder)
     settings = settings_of(opened, world, game, reset_params)
     from sb3_pvp.matches import rating
