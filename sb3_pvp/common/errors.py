@@ -28,8 +28,9 @@ def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
 
     With ``about``, its message is that and the first line of the error's own: some libraries append long advice.
     """
+    refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
     try:
         yield
-    except (ValueError, OSError, *others) as error:
+    except refused as error:
         text = first_error(error) if isinstance(error, ValidationError) else str(error)
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error
