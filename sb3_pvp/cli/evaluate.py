@@ -24,7 +24,7 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     with_or_without,
 )
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.game import Game, find_game, game_reference
 
@@ -101,9 +101,9 @@ def score_model(
 
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.matches.evaluation import evaluate_model
-    from sb3_pvp.policies.model_files import game_of, load
+    from sb3_pvp.policies.model_files import find_model, game_of, load
 
-    model = load(path)
+    model = load(path := find_model(path))
     played = game_of(model) if game is None else find_game(game)
     with suppress(ValueError):  # not every model tells its game
         if (trained := game_of(model)).contract != played.contract:
@@ -120,7 +120,8 @@ def score_model(
         progress(f"{episodes} fights", episodes) as advance,
         closing(PvpVecEnv(min(PARALLEL_FIGHTS, episodes), seed=seed, game=played, **env_kwargs)) as env,
     ):
-        check_for_correct_spaces(env, model.observation_space, model.action_space)
+        with refusals(about=f"{path} cannot play these fights of {played.name}"):
+            check_for_correct_spaces(env, model.observation_space, model.action_space)
         set_random_seed(seed)
         start = env.fights.settings.reset_params
         score = evaluate_model(model, _counting(env, advance), episodes, deterministic)

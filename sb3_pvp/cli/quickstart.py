@@ -25,7 +25,9 @@ def quickstart(
         int, typer.Option("--n-timesteps", "-n", min=0, help="Length of the training; 0: as the preset says.")
     ] = 0,
     episodes: Annotated[int, typer.Option(min=1, help="Fights before and after, for the win rates.")] = 400,
-    log_folder: Annotated[Path, typer.Option("--log-folder", "-f", help="Where runs are saved.")] = Path("logs"),
+    log_folder: Annotated[
+        Path, typer.Option("--log-folder", "-f", help="Where runs are saved.", file_okay=False)
+    ] = Path("logs"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of training and fights.")] = 0,
     as_json: AsJson = False,
 ) -> None:

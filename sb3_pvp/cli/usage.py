@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sb3_pvp.common.errors import MissingExtra, Refusal, refusals
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import WorldError
 
 #: Typer does not export it, and where it lives differs between versions.
@@ -28,7 +28,7 @@ GameName = Annotated[
         "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
     ),
 ]
-JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.")]
+JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.", file_okay=False)]
 NumTimesteps = Annotated[
     int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
 ]
@@ -119,10 +119,12 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
         arguments = sys.argv[1:] if arguments is None else arguments
         command = typer.main.get_command(app)
         code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
-    except (Refusal, ValueError, OSError, MissingExtra, WorldError, _UsageError) as error:
+    except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1 shows where
             raise
-        text = error.format_message() if isinstance(error, _UsageError) else str(error)
+        text = str(error)
+        if isinstance(error, _UsageError):
+            text = error.format_message().rstrip(".") + (f"; see {error.ctx.command_path} --help" if error.ctx else "")
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
         if not _is_meant(error, name):
             print(f"{name}: if this is no mistake of yours, PYTHONDEVMODE=1 shows where it is from", file=sys.stderr)

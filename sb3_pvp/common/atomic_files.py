@@ -26,6 +26,10 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb+") as file:  # the disk must have the content before it has the name
             os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if error.filename == str(partial):  # nobody has asked for that one
+            error.filename = str(path)
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

@@ -18,21 +18,17 @@ class Refusal(Exception):
     """
 
 
-class MissingExtra(ImportError):
-    """An optional package is not installed; the message says how it is."""
-
-
 class TrainingInterrupted(RuntimeError):
     """What is learned from is gone; the message says where the model is. Commands end with exit code 1."""
 
 
 @contextmanager
 def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
-    """Around what users can get wrong: values, files, extras that are not installed and ``others`` become a `Refusal`.
+    """Around what users can get wrong: values, files and ``others`` become a `Refusal`.
 
     With ``about``, its message is that and the first line of the error's own: some libraries append long advice.
     """
-    refused: tuple[type[Exception], ...] = (ValueError, OSError, MissingExtra, *others)
+    refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
     try:
         yield
     except refused as error:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
     """The error for a ``name`` that is not among the ``known`` ones of this ``kind``, with the nearest spelling."""
     names = list(known)
-    return error(f"unknown {kind} {str(name)!r}{did_you_mean(name, names)}. Known: {', '.join(names)}")
+    return error(f"unknown {kind} {str(name)!r}{did_you_mean(name, names)}. Known: {', '.join(names) or 'none'}")
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

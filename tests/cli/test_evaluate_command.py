@@ -151,7 +151,8 @@ def test_the_seed_decides_and_the_options_reach_the_fights(model: Path, capsys: 
 
 
 def test_models_fight_each_other(model: Path, stacking_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, again = (evaluate(model, "--opponent", str(stacking_model), capsys=capsys) for _ in range(2))
+    models = model, model.with_suffix("")  # the suffix may be left out
+    first, again = (evaluate(each, "--opponent", str(stacking_model), capsys=capsys) for each in models)
     assert first == again and first["episodes"] == 6
     assert "no model file" in refusal(model, "--opponent", str(model.with_name("none.zip")), capsys=capsys)
 

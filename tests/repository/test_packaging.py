@@ -4,7 +4,11 @@ import ast
 import configparser
 import fnmatch
 import re
+import runpy
 from pathlib import Path
+
+import pytest
+import setuptools
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = configparser.ConfigParser()
@@ -49,15 +53,24 @@ def test_what_explains_the_package_is_in_the_sdist() -> None:
     assert {"docs", "examples"} <= set(grafted) and all((ROOT / folder).is_dir() for folder in grafted)
 
 
-def test_links_of_the_readme_lead_somewhere_from_anywhere() -> None:
+def test_links_of_the_readme_lead_somewhere_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     (home,) = re.findall(r'^Homepage = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    raw = home.replace("github.com", "raw.githubusercontent.com")
-    targets = re.findall(r"\]\(([^)]+)\)|^\[[^\]]+\]: (\S+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    for target in (inline or defined for inline, defined in targets):
-        assert target.startswith("https://"), target
-        if found := re.fullmatch(rf"{home}/blob/main/(.+)|{raw}/main/(.+)", target):
-            assert (ROOT / (found[1] or found[2])).exists(), target
-    assert f"{home}/blob/main/docs/replay.md" in (ROOT / "README.md").read_text()
+    readme, on_pypi = (ROOT / "README.md").read_text(), {}
+    monkeypatch.setattr(setuptools, "setup", lambda **given: on_pypi.update(given))
+    runpy.run_path(str(ROOT / "setup.py"))
+    targets, absolute = (re.findall(r"\]\(([^)]+)\)", text) for text in (readme, on_pypi["long_description"]))
+    assert len(targets) == len(absolute) > 15
+    for target, link in zip(targets, absolute, strict=True):
+        if link != target:
+            assert (ROOT / target).exists(), target
+            assert link == f"{home}/{'raw' if target.endswith('.png') else 'blob'}/main/{target}"
+        assert link.startswith("https://"), link
+
+
+def test_the_address_of_the_project_is_in_one_file_only() -> None:
+    (home,) = re.findall(r'^Homepage = "https://(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*"), *shipped_files()]
+    assert not [file for file in texts if home.encode() in (file.read_bytes() if file.is_file() else b"")]
 
 
 def test_the_readme_names_all_extras_that_are_for_users() -> None:
