@@ -156,12 +156,13 @@ class PvpExperimentManager(SweepingManager):
     def create_log_folder(self) -> None:
         """Creates it, with the next number if another process has just taken this one, and announces it to W&B."""
         folder = Path(self.save_path)
-        for number in () if self._stopped_run else count(get_latest_run_id(self.log_path, self.env_name) + 1):
+        next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
+        while not self._stopped_run:
             try:
                 folder.mkdir(parents=True)
                 break
             except FileExistsError:
-                folder = folder.with_name(f"{self.env_name}_{number}")
+                folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
         self.save_path, self.params_path = str(folder), str(folder / self.env_name)
         if self._tracking:
             try:
