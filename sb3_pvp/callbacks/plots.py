@@ -16,6 +16,7 @@ from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import require_known
+from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.selfplay import LEARNER, League
 from sb3_pvp.selfplay.leaderboard import of_snapshots
 
@@ -207,6 +208,15 @@ def _win_rate(folder: Path, opponent: str) -> Band:
     return Band(*figures.to_numpy(np.float64).T)
 
 
+def _eval_win_rate(folder: Path, opponent: str) -> Band:
+    with np.load(folder / "evaluations.npz") as file:
+        if "successes" not in file:
+            raise ValueError(f"{folder / 'evaluations.npz'} does not say which fights were won")
+        steps, won = file["timesteps"].astype(np.float64), file["successes"]
+    low, high = np.transpose([wilson_interval(int(each.sum()), len(each)) for each in won])
+    return Band(steps, won.mean(1), low, high)
+
+
 def _eval_reward(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
         return _line(file["timesteps"].astype(np.float64), file["results"].mean(1))
@@ -246,6 +256,7 @@ def _league(folder: Path) -> League:
 
 METRICS = {
     "win_rate": Metric("win rate against {opponent}", _win_rate, share=True),
+    "eval_win_rate": Metric("win rate in an evaluation", _eval_win_rate, share=True),
     "eval_reward": Metric("mean reward of an evaluation", _eval_reward),
     "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episodes("r")),
     "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episodes("l")),

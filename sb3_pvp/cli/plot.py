@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 SOURCES = "Folders of runs, or folders with runs in them, such as logs/maskable_ppo; LABEL=FOLDER names its line."
 METRIC = (
-    "win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with --opponent, else the "
-    "first of these that all runs have recorded."
+    "win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with "
+    "--opponent, else the first of these that all runs have recorded."
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import runpy
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import gymnasium
 
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.game import HOME_GAME
 from sb3_pvp.presets.presets import ALGO, find_preset
 
 #: The commands of `rl_zoo3.plots`.
@@ -33,6 +35,13 @@ _NAMED_VALUES = (
 )
 #: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
 _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
+
+#: The commands that `sb3-pvp` has as well; without ``--algo`` and ``--env`` they are about our algorithm and home game.
+_OURS = ("train", "enjoy")
+_EPILOG = (
+    "python -m sb3_pvp.zoo COMMAND is the same. For rl-zoo3's own `python -m rl_zoo3.train --algo maskable_ppo`, put a "
+    "file custom_envs.py with the line `import sb3_pvp.zoo.custom_envs` into the folder in which you start it."
+)
 
 _stock_parse_args: Any = ArgumentParser.parse_args
 
@@ -68,15 +77,17 @@ def train(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.train`` on these arguments, or on those of the command line.
 
     ``--preset NAME`` among them stands for the algorithm, environment and ``-conf`` of that preset; each of these may
-    also be given. ``--resume [DIR]`` goes on with a run as if it had never stopped, by default the newest one of this
-    kind that has a checkpoint and not yet all its steps, or else begins a new one; the steps asked for are those of the
-    whole run, which gets a `MaskableCheckpointCallback` if it has none. ``-optimize`` and ``--trial-id``: see
+    also be given, and without any it is our algorithm and the home game. ``--resume [DIR]`` goes on with a run as if it
+    had never stopped, by default the newest one of this kind that has a checkpoint and not yet all its steps. It begins
+    one only if there is no run of this environment at all: else a typing error, or a second start, would train from
+    nothing without a word. The steps asked for are those of the whole run, which gets a `MaskableCheckpointCallback` if
+    it has none. ``-optimize`` and ``--trial-id``: see
     `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new run with that model, which is trained
     for so many steps more: `sb3_pvp.zoo.resume`.
 
     What is unknown or impossible is one line on stderr and ``SystemExit(2)``, before anything is written. If the
     server that is trained on, or the process of an environment, is gone in the middle, that is one line and
-    ``SystemExit(1)``.
+    ``SystemExit(1)``. Ctrl-C is one line with the command that goes on, and ``SystemExit(130)``.
     """
     with _command("train", arguments, _read_training):
         from rl_zoo3.train import train as rl_zoo3_train
@@ -168,6 +179,9 @@ def _command(
         if args is not None:  # a parser of somebody else
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
+        if name in _OURS:
+            parser.prog, parser.epilog = f"sb3-pvp {name}", _EPILOG
+            parser.set_defaults(algo=ALGO, env=HOME_GAME)
         return read(parser, given) if read else _checked(_parsed(parser, given))
 
     before = ArgumentParser.parse_args
@@ -178,6 +192,11 @@ def _command(
     except (Refusal, TrainingInterrupted) as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2 if isinstance(error, Refusal) else 1)
+    except KeyboardInterrupt as error:
+        text, *options = error.args or ("stopped",)
+        command = f": {shlex.join(['sb3-pvp', name, *given, *options])}" if options else ""
+        print(f"{name}: {text}{command}", file=sys.stderr)
+        sys.exit(130)
     finally:
         ArgumentParser.parse_args = before  # type: ignore[method-assign]
 
@@ -202,8 +221,11 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
     ours = parser.add_argument_group("sb3-pvp")
     ours.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
-    ours.add_argument("--resume", nargs="?", const=NEWEST, help="Goes on with a run that was stopped.")
+    ours.add_argument(
+        "--resume", nargs="?", const=NEWEST, help="Goes on with the newest run that was stopped, or this one."
+    )
     add_options(parser)
+    parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager knows what they cost
     given = _parsed(parser, arguments)
     if given.preset:
         with refusals():

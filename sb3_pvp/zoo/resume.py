@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import threading
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,22 +69,31 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """The run to go on with: in the folder ``wanted``, or the `NEWEST` one in ``log_path``, ``None`` if there is none.
+    """The run to go on with: in the folder ``wanted``, or the `NEWEST` one in ``log_path``, ``None`` if it has no runs.
 
     That is one that began with the same model (``-i``; empty for none), has a checkpoint, the same hyperparameters
     (``config``: what rl-zoo3 writes down of them) and less than ``n_timesteps`` steps, without those of the model with
     which it began, and that no process trains, whatever its seed.
 
-    Raises `ResumeError` for a folder that is no run, or one of another kind, or of a run that is at its end or runs.
+    Raises `ResumeError`, which says what is there, if there are runs of this environment and none can go on.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
     name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")
     numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
+    reasons = []
     for _, folder in sorted(numbered, reverse=True):
-        if _began_with(folder, env_name, begun_with):
-            with suppress(ResumeError):
-                return _run_in(folder, env_name, config, n_timesteps)
+        if not (folder / env_name / "config.yml").is_file():
+            continue  # its training was refused before it began
+        try:
+            if not _began_with(folder, env_name, begun_with):
+                raise ResumeError(f"the run in {folder} began with another model, or none (-i)")
+            return _run_in(folder, env_name, config, n_timesteps)
+        except ResumeError as error:
+            reasons.append(str(error))
+    if reasons:
+        older = f"; and {len(reasons) - 5} older ones" if len(reasons) > 5 else ""
+        raise ResumeError(f"no run can be resumed: {'; '.join(reasons[:5])}{older}. Without --resume a new one begins")
     return None
 
 
@@ -149,16 +160,44 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
             _remember_evaluations(callback, run)
 
 
-class FirstStep(BaseCallback):
-    """The last callback: when its turn comes at the start of a roll-out, all others have begun theirs."""
+class LastCallback(BaseCallback):
+    """When its turn comes at the start of a roll-out, all others have begun theirs; Ctrl-C waits for its next step."""
 
-    was_tried = False
+    #: Whether a roll-out has begun, and whether Ctrl-C was pressed.
+    was_tried = interrupted = False
+    #: The steps at the start of the roll-out that is being played; ``None`` while the model learns.
+    rollout: int | None = None
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Lets Ctrl-C end the training between two steps, where it can be resumed, and at once the second time."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, frame: object) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+            print("Stopping after this step; Ctrl-C again stops at once")
+
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _on_rollout_start(self) -> None:
-        self.was_tried = True
+        self.was_tried, self.rollout = True, self.model.num_timesteps
 
     def _on_step(self) -> bool:
+        if self.interrupted:
+            raise KeyboardInterrupt
         return True
+
+    def _on_rollout_end(self) -> None:
+        self.rollout = None
 
 
 def league_of(model: Path) -> Path | None:
@@ -194,22 +233,25 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
 
 
 def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
+    saved = folder / env_name / "config.yml"
+    if saved.is_file():
+        with running(folder):
+            pass
     run = stopped_run(folder)
     if run is None:
         damaged = "".join(f" ({path} is damaged)" for path in _damaged(folder))
-        raise ResumeError(
-            f"{folder} has no checkpoint to go on from{damaged}: give the folder of a run, such as {env_name}_1"
-        )
-    saved = folder / env_name / "config.yml"
+        hint = f"give the folder of a run, such as {env_name}_1"
+        if (model := folder / f"{env_name}.zip").is_file():
+            hint = f"a new run begins with its model with -i {model}"
+        raise ResumeError(f"{folder} has no checkpoint to go on from{damaged}: {hint}")
     if not saved.is_file() or renamed(saved.read_text()) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): give those, or "
             f"begin a new run with this model: -i {run.checkpoint}"
         )
     if run.finished >= n_timesteps:
-        raise ResumeError(f"the run in {folder} has had its {n_timesteps} steps: ask for more with -n")
-    with running(folder):
-        return run
+        raise ResumeError(f"the run in {folder} has had its {run.finished} steps: ask for more with -n")
+    return run
 
 
 def _damaged(folder: Path, after: int = -1) -> list[Path]:

@@ -76,6 +76,10 @@ def test_every_metric(tmp_path: Path) -> None:
     assert read_curve(run, "win_rate", "best").center.tolist() == [0.5] * 5
     np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]])
     assert read_curve(run, "eval_reward").center.tolist() == [1.5, 4.0]
+    won = [[False, False], [True, False]]
+    np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]], successes=won)
+    evaluated = read_curve(run, "eval_win_rate")
+    assert evaluated.center.tolist() == [0, 0.5] and evaluated.low[1] < 0.2 < 0.8 < evaluated.high[1]
     for row in range(2):
         times = [(7.0 + row, 1 + row), (1.0 + row, 3 + row)]
         lines = ['#{"t_start": 0, "env_id": "NhEnv"}', "r,l,t", *(f"{r},5,{t}" for r, t in times)]
@@ -113,10 +117,14 @@ def test_without_a_metric_it_is_one_that_all_runs_have(tmp_path: Path, capsys: p
     picture = tmp_path / "x.png"
     assert run_plot([first, second, "-o", picture], capsys)[1].startswith(f"{picture}: win_rate of ")
     (second / "win_rates.csv").unlink()
-    assert "none of win_rate, eval_reward" in run_plot([first, second, "-o", picture], capsys)[2]
+    assert "none of win_rate, eval_win_rate, eval_reward" in run_plot([first, second, "-o", picture], capsys)[2]
     for folder in (first, second):
         np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]])
     assert run_plot([first, second, "-o", picture], capsys)[1].startswith(f"{picture}: eval_reward of ")
+    for folder in (first, second):
+        won = {"successes": [[True], [False]], "results": [[1.0], [0.0]]}
+        np.savez(folder / "evaluations.npz", timesteps=[10, 20], **won)
+    assert run_plot([first, second, "-o", picture], capsys)[1].startswith(f"{picture}: eval_win_rate of ")
 
 
 def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

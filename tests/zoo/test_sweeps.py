@@ -243,6 +243,15 @@ def test_an_interrupted_trial_is_done_again(
     assert (first.params, first.user_attrs[SEED]) == (second.params, second.user_attrs[SEED])
 
 
+def test_a_terminal_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    run_sweep(tmp_path, 1)
+    shown = capsys.readouterr().err
+    assert "Trials: 100%" in shown and "trial 0, evaluation 2 of 2: " in shown
+
+
 def open_things() -> tuple[int, int]:
     gc.collect()
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))

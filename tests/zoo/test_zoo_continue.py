@@ -111,17 +111,17 @@ def test_the_seed_of_the_new_run_counts(folder: Path, tmp_path: Path) -> None:
     assert not np.array_equal(weights[0], weights[1])
 
 
-def test_such_a_run_can_be_resumed_itself(folder: Path, tmp_path: Path) -> None:
+def test_such_a_run_can_be_resumed_itself(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = run_in(folder, 1) / "NhEnv.zip"
     whole = ["-i", str(start), "--seed", "5"]
     train(tmp_path, 1, *whole, "--resume")
     train(tmp_path, 2, *whole, "--resume")  # one more
     run = run_in(tmp_path, 1)
     assert PvpPPO.load(run / "NhEnv.zip").num_timesteps == 5 * ROLLOUT
-    train(tmp_path, 2, *whole, "--resume")  # it has all its steps, and another one begins
-    assert PvpPPO.load(run_in(tmp_path, 2) / "NhEnv.zip").num_timesteps == 5 * ROLLOUT
-    train(tmp_path, 6, "--resume")  # is not a run that began with a model
-    assert PvpPPO.load(run_in(tmp_path, 3) / "initial_model.zip").num_timesteps == 0
+    for refused in (whole, []):  # it has all its steps; it is not a run that began with none
+        with pytest.raises(SystemExit):
+            train(tmp_path, 2, *refused, "--resume")
+    assert "began with another model, or none (-i)" in capsys.readouterr().err and not run_in(tmp_path, 2).exists()
     arguments = yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader)
     assert arguments["trained_agent"] == str(start)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,24 +75,35 @@ def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in (tmp_path / "tb/NhEnv").iterdir()] == ["NhEnv_1_1"]
     assert not run_in(tmp_path / "cut", 2).exists()
 
-    # It has all its steps: the same command begins a new run, a greater number goes on with this one.
-    train(tmp_path / "cut", 4)
-    assert run_in(tmp_path / "cut", 2).exists()
-    longer = ["--resume", str(cut)]
-    assert PvpPPO.load(train(tmp_path / "cut", 5, *longer) / "NhEnv.zip").trained_rollouts == 5
+    # It has all its steps: the same command says so, a greater number goes on.
+    with pytest.raises(SystemExit):
+        train(tmp_path / "cut", 4)
+    assert not run_in(tmp_path / "cut", 2).exists()
+    assert PvpPPO.load(train(tmp_path / "cut", 5) / "NhEnv.zip").trained_rollouts == 5
 
 
 def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, 2)
-    zoo.train([*SMALL, "gamma:0.5", "-f", str(tmp_path), "-n", str(3 * ROLLOUT)])
-    assert run_in(tmp_path, 2).is_dir()
+    zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
+    for params, rollouts, message in (
+        (["gamma:0.5"], 3, "began with other hyperparameters"),
+        ([], 3, "has had its 960 steps: ask for more with -n"),
+    ):
+        with pytest.raises(SystemExit) as raised:
+            zoo.train([*SMALL, *params, "-f", str(tmp_path), "-n", str(rollouts * ROLLOUT)])
+        error = capsys.readouterr().err
+        assert raised.value.code == 2 and error.count("\n") == 1 and not run_in(tmp_path, 2).exists()
+        assert "no run can be resumed: the run in" in error and message in error, error
+    with running(run), pytest.raises(SystemExit):
+        zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(4 * ROLLOUT)])
+    assert "a process still trains in" in capsys.readouterr().err
     with running(run), pytest.raises(SystemExit):
         zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
     assert "a process still trains in" in capsys.readouterr().err
     for folder, changes, message in (
         (tmp_path, [], "has no checkpoint to go on from"),
         (run, ["gamma:0.5"], "began with other hyperparameters"),
-        (run, [], "has had its 640 steps"),
+        (run, [], "has had its 960 steps"),
     ):
         with pytest.raises(SystemExit) as raised:
             zoo.train([*SMALL, *changes, "-f", str(tmp_path), "-n", str(2 * ROLLOUT), "--resume", str(folder)])
@@ -134,6 +146,60 @@ def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
     (tmp_path / "main_0_steps.zip").write_text("no zip")
     with pytest.raises(ResumeError, match=r"no checkpoint to go on from \(.*main_0_steps.zip is damaged\)"):
         choose_run(str(tmp_path), tmp_path, "NhEnv", "", 100)
+
+
+@pytest.mark.parametrize("place", [Fights, PvpPPO])
+def test_ctrl_c_tells_how_to_go_on_exactly(
+    place: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
+    whole, times, original = train(tmp_path / "whole", 4), 0, getattr(place, name)
+
+    def interrupted(*arguments: Any) -> None:
+        nonlocal times
+        times += 1
+        if times == when:
+            signal.raise_signal(signal.SIGINT)
+        original(*arguments)
+
+    arguments = ["-f", str(tmp_path / "cut"), "-n", str(4 * ROLLOUT)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as raised:
+            patch.setattr(place, name, interrupted)
+            zoo.train([*SMALL[:-6], *arguments, *SMALL[-5:]])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    run, error = run_in(tmp_path / "cut"), capsys.readouterr().err
+    assert raised.value.code == 130 and error.count("\n") == 1
+    assert error.startswith(f"train: stopped; it goes on after {2 * ROLLOUT} steps with: sb3-pvp train ")
+    assert PvpPPO.load(run / "NhEnv.zip").num_timesteps == 2 * ROLLOUT
+    zoo.train(shlex.split(error)[error.split().index("sb3-pvp") + 2 :])
+    assert_same([whole, run])
+
+
+def test_a_default_training_can_be_resumed_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = ["--eval-freq", "-1", "-f", str(tmp_path), "--verbose", "0", "-params", "n_envs:4", "n_steps:16"]
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as raised:
+        patch.setattr(Fights, "step", raises(KeyboardInterrupt))
+        zoo.train([*tiny, "batch_size:64", "-n", "64"])
+    assert raised.value.code == 130
+    zoo.train([*tiny, "batch_size:64", "-n", "64", "--resume"])
+    assert PvpPPO.load(run_in(tmp_path) / "NhEnv.zip").num_timesteps == 64 and not run_in(tmp_path, 2).exists()
+
+
+def raises(error: type[BaseException]) -> Any:
+    def raise_it(*arguments: Any) -> None:
+        raise error
+
+    return raise_it
+
+
+def test_trainings_that_start_together_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rl_zoo3.exp_manager.get_latest_run_id", lambda *_: 0)  # as when none has a folder yet
+    for _ in range(2):
+        zoo.train([*SMALL[:-6], "-f", str(tmp_path), "-n", str(ROLLOUT), *SMALL[-5:]])
+    assert all((run_in(tmp_path, number) / "NhEnv.zip").is_file() for number in (1, 2))
 
 
 @pytest.mark.slow

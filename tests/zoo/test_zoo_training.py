@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import yaml
+from stable_baselines3.common.monitor import load_results
 from strict_env import StrictEnv
 
 from sb3_pvp import zoo
@@ -65,12 +66,25 @@ def test_the_training_script_with_its_options(tmp_path: Path) -> None:
         "0.monitor.csv",
     }
     assert list((tmp_path / "tb").rglob("events.*"))
+    assert len(list(run.glob("*monitor.csv"))) == 1 and load_results(str(run))["l"].sum() > 1000
     arguments = yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader)
     assert arguments["seed"] == 7
     assert arguments["env_kwargs"] == {"reset_params": {"accountBuild": "MED"}}
     config = dict(yaml.load((run / "NhEnv/config.yml").read_text(), Loader=yaml.UnsafeLoader))
     assert config["n_envs"] == 4
     assert config["policy"] == "sb3_pvp.policies.AutoregressivePolicy"
+
+
+def test_our_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zoo.train(["-n", "256", "--eval-freq", "256", "-f", str(tmp_path), *TINY, "env_kwargs.max_episode_ticks:8"])
+    evaluations = np.load(tmp_path / "maskable_ppo/NhEnv_1/evaluations.npz")
+    assert evaluations["results"].shape == (1, 64), "so many fights tell one model from another"
+    zoo.train(["-n", "64", "--env", "CartPole-v1", "--algo", "ppo", "--eval-freq", "32", "-f", str(tmp_path)])
+    assert np.load(tmp_path / "ppo/CartPole-v1_1/evaluations.npz")["results"].shape[1] == 5
+    with pytest.raises(SystemExit):
+        zoo.train(["--help"])
+    told = capsys.readouterr().out
+    assert "usage: sb3-pvp train " in told and "import sb3_pvp.zoo.custom_envs" in told
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:

@@ -115,7 +115,18 @@ def test_files_are_checked_as_well(
     path.write_text(yaml.safe_dump({"NhEnv": {"import": ["NhEnv"], **block}}))
     with pytest.raises(SystemExit):
         zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
-    assert message in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert message in err and err.count("\n") == 1 and out.count("\n") < 5, (
+        "the error is not lost among hyperparameters"
+    )
+
+
+def test_what_is_no_yaml_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "mine.yml").write_text("NhEnv:\n  gamma: [0.9\n  n_envs: 3\n")
+    with pytest.raises(SystemExit):
+        zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
+    error = capsys.readouterr().err
+    assert "mine.yml is not YAML" in error and "line 3" in error and error.count("\n") == 1
 
 
 TINY = ["n_envs:4", "n_steps:16", "batch_size:64", "policy_kwargs:dict(net_arch=[8])"]

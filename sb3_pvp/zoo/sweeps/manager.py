@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from pprint import pprint
 from typing import Any
 
 import gymnasium
@@ -64,6 +62,7 @@ class SweepingManager(exp_manager.ExperimentManager):
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         self._sweep = argparse.Namespace(**{**_DEFAULTS, **vars(args)})
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
+        self._warning = ""  # told after errors
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
 
@@ -82,17 +81,15 @@ class SweepingManager(exp_manager.ExperimentManager):
         block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
         if self.env_kwargs and "env_kwargs" in block:
             if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
-                print(
+                self._warning = (
                     f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
-                    'to add to them: -params "env_kwargs.NAME:VALUE"',
-                    file=sys.stderr,
+                    'to add to them: -params "env_kwargs.NAME:VALUE"\n'
                 )
             block["env_kwargs"] = self.env_kwargs
         if self._is_maskable and (self.trial_id is not None or self._sweep.sample is not None):
             block = plain_block(block, self.env_kwargs)
             block = self._of_sample(block) if self.trial_id is None else self._of_trial(self.trial_id)
             block = with_nested(block | given)  # what the command line says goes before all else
-        pprint(block)
         return block, OrderedDict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:

@@ -112,7 +112,7 @@ class TrialQueue:
         make_sampler: Callable[[int], BaseSampler],
     ) -> None:
         self._study, self._seed, self._locks = study, settings.seed, locks
-        self._n_trials, self._make_sampler = n_trials, make_sampler
+        self.n_trials, self._make_sampler = n_trials, make_sampler
         self._distributions = {each.name: each.distribution() for each in settings.parameters()}
         self._process = uuid.uuid4().hex
 
@@ -128,7 +128,7 @@ class TrialQueue:
             self._retry_abandoned()
             trials = self._trials()
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
-            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self._n_trials:
+            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self.n_trials:
                 return None
             # A sampler of its own: after a stop, and in every process, others would begin with the same random numbers.
             self._study.sampler = self._make_sampler(derived_seed(self._seed, len(trials), "sampler"))

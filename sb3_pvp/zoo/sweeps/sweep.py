@@ -24,6 +24,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
+from tqdm import tqdm
 
 from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.common.errors import TrainingInterrupted
@@ -155,10 +156,12 @@ def work(queue: TrialQueue, settings: Settings, manager: SweepingManager) -> Non
     drawn that is wrong then. A model that diverges is no error, but a bad trial.
     """
     failed = finished = 0
-    with queue.working():
+    with queue.working(), tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar:  # None: if on a terminal
         while (trial := queue.take()) is not None:
+            bar.update(trial.number - bar.n)  # those of other processes as well
             try:
-                _run(trial, queue, settings, manager)
+                _run(trial, queue, settings, manager, bar)
+                bar.update()
                 finished += 1
             except KeyboardInterrupt:
                 queue.give_back(trial)
@@ -178,19 +181,20 @@ def work(queue: TrialQueue, settings: Settings, manager: SweepingManager) -> Non
             gc.collect()  # callbacks and models hold on to one another
 
 
-def _run(trial: optuna.Trial, queue: TrialQueue, settings: Settings, manager: SweepingManager) -> None:
+def _run(trial: optuna.Trial, queue: TrialQueue, settings: Settings, manager: SweepingManager, bar: tqdm[Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_") as name:
         folder = Path(manager.optimization_log_path or name) / f"trial_{trial.number}"
         folder.mkdir(parents=True, exist_ok=True)
-        value, result = _train(trial, settings.hyperparameters(trial.params), settings, manager, folder)
+        value, result = _train(trial, settings.hyperparameters(trial.params), settings, manager, folder, bar)
     queue.finish(trial, TrialState.PRUNED if value is None else TrialState.COMPLETE, value)
     if manager.verbose:
+        bar.clear()
         again = " (again)" if ATTEMPTS in trial.user_attrs else ""
         print(f"Trial {trial.number}{again}: {result}, {trial.params}", flush=True)
 
 
 def _train(
-    trial: optuna.Trial, block: Block, settings: Settings, manager: SweepingManager, folder: Path
+    trial: optuna.Trial, block: Block, settings: Settings, manager: SweepingManager, folder: Path, bar: tqdm[Any]
 ) -> tuple[float | None, str]:
     """The result of a trial, ``None`` if it was stopped early or diverged; and the same in words."""
     config, n_evaluations = folder / CONFIG, settings.measure["n_evaluations"]
@@ -198,6 +202,7 @@ def _train(
 
     def report(value: float, number: int) -> bool:
         trial.report(value, number)
+        bar.set_postfix_str(f"trial {trial.number}, evaluation {number} of {n_evaluations}: {value:.3f}")
         return number < n_evaluations and trial.should_prune()
 
     experiment = manager.experiment(settings, config, folder, trial.user_attrs[SEED])
@@ -209,7 +214,7 @@ def _train(
             evaluation = SweepEvalCallback(measure, n_evaluations, settings.n_timesteps, report)
             experiment.callbacks.append(evaluation)
             experiment.learn(model)
-            if manager.optimization_log_path:
+            if manager.optimization_log_path and evaluation.is_over:
                 experiment.save_trained_model(model)
     except TrainingInterrupted:
         raise
