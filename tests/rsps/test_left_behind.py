@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp.game import DesyncReason, Outcome
-from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_runner
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_agent, remote_runner
 from sb3_pvp.games.osrs.remote.connection import LineConnection
 from sb3_pvp.games.osrs.remote.guard_process import ENTERING, GONE, INSIDE, agents_in
 from sb3_pvp.games.osrs.remote.journal import Journal, orphans
@@ -165,6 +166,33 @@ def test_a_world_is_closed_whatever_the_server_says() -> None:
 
 
 # Nobody is there any more
+
+
+@pytest.mark.parametrize(("others_wait", "longest"), [(True, 0.5), (False, 5.0)])
+def test_an_agent_on_its_way_out_keeps_a_server_busy_only_where_others_wait(
+    others_wait: bool, longest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(settings: RemoteSettings, agent: remote_agent.RemoteAgent) -> None:
+        """Its log-in was lost: the server does not know it, and may still carry out the log-in."""
+
+    async def pause(settings: RemoteSettings, attempt: int, longest: float) -> None:
+        pauses.add(longest)
+        await asyncio.sleep(0)
+
+    async def leave() -> None:
+        around: Any = SimpleNamespace(settings=RemoteSettings(), fights_wait=asyncio.Event())
+        if others_wait:
+            around.fights_wait.set()
+        agent = remote_agent.RemoteAgent("it", around)
+        agent._logged_in = True
+        await agent.leave()
+
+    pauses: set[float] = set()
+    monkeypatch.setattr(remote_agent, "retry_pause", pause)
+    monkeypatch.setattr(remote_agent, "log_out", unknown)
+    monkeypatch.setattr(remote_agent, "DEPARTURE_LIMIT", 0.01)
+    asyncio.run(leave())
+    assert pauses == {longest}
 
 
 def test_a_journal_knows_who_is_left(cache: Path) -> None:

@@ -20,8 +20,9 @@ from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
 LOGOUT_TIMEOUT = 5.0
 #: In the errors with which a server refuses a log-in: it knows the name already, or does not know the contract.
 _ANSWERS_TO_LOGIN = ("Agent already exists", "No value present")
-#: Seconds between two log-outs of an agent: a synchronous world may stand still for that long.
-LONGEST_DEPARTURE_PAUSE = 0.5
+#: Seconds between two log-outs of an agent, where a world may stand still until the next one, and where it does not:
+#: there many would keep the server busy.
+LONGEST_DEPARTURE_PAUSE = {True: 0.5, False: 5.0}
 #: How long an agent whose log-in is still to be carried out is logged out again and again.
 DEPARTURE_LIMIT = 600.0
 
@@ -89,7 +90,7 @@ class RemoteAgent:
         attempt = 0
         while self._logged_in and time.monotonic() < deadline:
             if attempt:
-                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE)
+                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE[self._around.fights_wait.is_set()])
             attempt += 1
             await log_out(self._settings, self)
 
