@@ -44,7 +44,10 @@ def run(arguments: list[str]) -> object:
         (["evaluate", "text.zip"], "not a model"),
         (["evaluate", "empty.zip"], "empty.zip"),
         (["evaluate", "cartpole.zip"], "cartpole.zip"),
-        (["evaluate", "fighter.zip", "--game", "DharokEnv"], "fighter.zip cannot play these fights of DharokEnv"),
+        (
+            ["evaluate", "fighter.zip", "--game", "DharokEnv"],
+            "fighter.zip was trained in NhEnv, not in DharokEnv: leave --game out",
+        ),
         (["evaluate", "fighter.zip", "--episodes", "0"], "--episodes"),
         (["evaluate", "fighter.zip", "--seed", "nan"], "--seed"),
         (["evaluate", "fighter.zip", "--opponent", "basline"], "did you mean 'baseline'"),
