@@ -18,9 +18,13 @@ import numpy as np
 import pytest
 
 from benchmarks.synchronous_server import SynchronousServer
+from sb3_pvp.contract import load_contract
 from sb3_pvp.game import DesyncReason, Outcome
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_agent, remote_runner
+from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
+from sb3_pvp.games.osrs.remote.client_errors import NoServer
 from sb3_pvp.games.osrs.remote.connection import LineConnection
+from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
 from sb3_pvp.games.osrs.remote.guard_process import ENTERING, GONE, INSIDE, agents_in
 from sb3_pvp.games.osrs.remote.journal import Journal, orphans
 from tests.rsps.living_world import LivingWorld
@@ -193,6 +197,18 @@ def test_an_agent_on_its_way_out_keeps_a_server_busy_only_where_others_wait(
     monkeypatch.setattr(remote_agent, "DEPARTURE_LIMIT", 0.01)
     asyncio.run(leave())
     assert pauses == {longest}
+
+
+def test_a_server_whose_fights_are_independent_is_believed_until_it_is_gone() -> None:
+    around = Surroundings(RemoteSettings(restart_timeout=60), load_contract("NhEnv"), AgentIds(1, None), Any)  # type: ignore[arg-type]
+    waits = []
+    for independent in (False, True, False):  # the first and the last answer were spoiled on the way
+        around.learn_whether_fights_wait(independent)
+        waits.append(around.fights_wait.is_set())
+    around.server_is_there()
+    around.server_is_gone(NoServer("no server", is_gone=True))
+    around.learn_whether_fights_wait(False)
+    assert [*waits, around.fights_wait.is_set()] == [True, False, False, True]
 
 
 def test_a_journal_knows_who_is_left(cache: Path) -> None:

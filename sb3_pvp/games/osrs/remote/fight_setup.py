@@ -53,11 +53,21 @@ class Surroundings:
     broken_off: set[int] = field(default_factory=set)
     num_calls: int = 0
     num_replies: int = 0
+    _says_independent: bool = False
     _was_there: bool = False
     _gone_since: float | None = None
 
     def __post_init__(self) -> None:
         self.decoder = ReplyDecoder(self.contract)
+
+    def learn_whether_fights_wait(self, independent: bool) -> None:
+        """The server has answered. One that has said once that its fights are independent is believed: later answers
+        that lack this were spoiled on the way, and an answer like that may have come first."""
+        self._says_independent |= independent
+        if self._says_independent:
+            self.fights_wait.clear()
+        else:
+            self.fights_wait.set()
 
     def server_is_there(self) -> None:
         """A connection was accepted."""
@@ -68,6 +78,7 @@ class Surroundings:
         limit, now = self.settings.restart_timeout, time.monotonic()
         if not self._was_there or not limit:
             raise error
+        self._says_independent = False  # it may be another one that comes back
         if self._gone_since is None:
             logger.warning("%s is gone; waiting up to %g s for its return", self.settings.place, limit)
             self._gone_since = now

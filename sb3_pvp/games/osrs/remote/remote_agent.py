@@ -151,11 +151,8 @@ class RemoteAgent:
         try:
             await self._ask_until(deadline, Logout())
         except Refused as error:
-            if error.nobody_has_the_name and error.independent_fights:
-                # An answer that was spoiled on the way may have lacked this; no other server ever says so.
-                self._around.fights_wait.clear()
-            elif error.nobody_has_the_name:
-                self._around.fights_wait.set()
+            if error.nobody_has_the_name:
+                self._around.learn_whether_fights_wait(error.independent_fights)
 
     async def _ask_until(self, deadline: float, request: AgentRequest) -> Any:
         return await self._ask(request, max(deadline - time.monotonic(), 0.0))
