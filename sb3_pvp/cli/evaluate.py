@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -29,8 +28,6 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.game import Game, find_game, game_reference
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
-
     from sb3_pvp.matches.evaluation import Score
 
 PARALLEL_FIGHTS = 64
@@ -124,7 +121,7 @@ def score_model(
             check_for_correct_spaces(env, model.observation_space, model.action_space)
         set_random_seed(seed)
         start = env.fights.settings.reset_params
-        score = evaluate_model(model, _counting(env, advance), episodes, deterministic)
+        score = evaluate_model(model, env, episodes, deterministic, advance)
         return score, {"game": game_reference(played), "start": start}, unsure
 
 
@@ -144,22 +141,6 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
     if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
         return dict(fights["reset_params"]), ""
     return {}, " (the model does not tell how those of its training started)"
-
-
-def _counting(env: VecEnv, advance: Callable[[int], None]) -> VecEnv:
-    """The environment, which tells how many fights have ended."""
-    from stable_baselines3.common.vec_env import VecEnvWrapper
-
-    class Counting(VecEnvWrapper):
-        def reset(self) -> Any:
-            return self.venv.reset()
-
-        def step_wait(self) -> Any:
-            result = self.venv.step_wait()
-            advance(int(result[2].sum()))
-            return result
-
-    return Counting(env)
 
 
 def _bars(score: Score) -> list[str]:

@@ -56,16 +56,10 @@ def quickstart(
 
 def _train(n_timesteps: int, log_folder: Path, seed: int) -> Path:
     """Trains with the default hyperparameters; returns the folder of the run."""
-    import gymnasium
     from rl_zoo3 import get_latest_run_id
 
     from sb3_pvp.zoo import find_preset, train
 
-    typer.echo("Compiling the embedded world (about a minute the first time) ...")
-    env = gymnasium.make(HOME_GAME)
-    env.reset()
-    env.step(env.action_space.sample())
-    env.close()
     defaults: dict[str, Any] = find_preset(HOME_GAME).hyperparams()
     n_timesteps = n_timesteps or int(defaults["n_timesteps"])
     options = {

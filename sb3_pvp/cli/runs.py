@@ -94,7 +94,7 @@ def _looked_at(run: Run) -> dict[str, Any]:
         except Refusal:
             state = "running"
     evaluation = None
-    for metric in ("eval_reward", "win_rate"):  # the last one that there is
+    for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last one that there is
         with suppress(ValueError):
             curve = read_curve(run, metric)
             evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}

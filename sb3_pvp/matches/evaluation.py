@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import sqrt
 from typing import Any, NamedTuple
@@ -96,11 +96,17 @@ def wilson_interval(wins: int, episodes: int, z: float = 1.959964) -> tuple[floa
     return max(center - half, 0.0), min(center + half, 1.0)
 
 
-def evaluate_model(model: MaskablePPO, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:
+def evaluate_model(
+    model: MaskablePPO,
+    env: VecEnv,
+    num_episodes: int,
+    deterministic: bool = True,
+    advance: Callable[[int], object] = lambda decided: None,
+) -> Score:
     """Lets the model play ``num_episodes`` in ``env``.
 
     Every environment plays its fixed share: counting whichever episodes end first would favour short ones. An episode
-    that breaks off is played again.
+    that breaks off is played again. ``advance`` is called with how many more are decided.
 
     Raises:
         WorldError: if more break off than all environments at once, or than a tenth of the episodes: what is left
@@ -112,7 +118,9 @@ def evaluate_model(model: MaskablePPO, env: VecEnv, num_episodes: int, determini
     while any(share):
         row, info = next(episodes)
         if share[row]:
-            share[row] -= score.count(info)
+            decided = score.count(info)
+            share[row] -= decided
+            advance(decided)
         if score.broken > max_broken:
             faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
             raise WorldError(

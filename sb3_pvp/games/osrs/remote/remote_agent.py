@@ -20,9 +20,10 @@ from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
 LOGOUT_TIMEOUT = 5.0
 #: In the errors with which a server refuses a log-in: it knows the name already, or does not know the contract.
 _ANSWERS_TO_LOGIN = ("Agent already exists", "No value present")
-#: Seconds between two log-outs of an agent, where a world may stand still until the next one, and where it does not:
-#: there many would keep the server busy.
-LONGEST_DEPARTURE_PAUSE = {True: 0.5, False: 5.0}
+#: Seconds between two attempts at most: more would keep a server busy.
+LONGEST_PAUSE = 5.0
+#: Between two log-outs of an agent for which a world may stand still.
+LONGEST_DEPARTURE_PAUSE = 0.5
 #: How long an agent whose log-in is still to be carried out is logged out again and again.
 DEPARTURE_LIMIT = 600.0
 
@@ -90,7 +91,8 @@ class RemoteAgent:
         attempt = 0
         while self._logged_in and time.monotonic() < deadline:
             if attempt:
-                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE[self._around.fights_wait.is_set()])
+                others_wait = self._around.fights_wait.is_set()
+                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE if others_wait else LONGEST_PAUSE)
             attempt += 1
             await log_out(self._settings, self)
 
@@ -198,6 +200,6 @@ async def log_out_orphans(settings: RemoteSettings, agent_ids: Iterable[str]) ->
     await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
 
 
-async def retry_pause(settings: RemoteSettings, attempt: int, longest: float = 5.0) -> None:
+async def retry_pause(settings: RemoteSettings, attempt: int, longest: float = LONGEST_PAUSE) -> None:
     """The wait before the next attempt."""
     await asyncio.sleep(min(settings.backoff * 2 ** min(attempt, 20), longest))
