@@ -241,7 +241,8 @@ def test_a_named_opponent_that_leaves(port: int) -> None:
         start = pool.submit(world.reset, None, {**BOT, "maintain_target_environment": False})
         while logged_in(port) != ["5000", "77"]:
             time.sleep(0.01)
-        while not world._runner.fights[0].agents[0]._is_asking:  # the world waits for whose reset comes first
+        runner: Any = world._runner
+        while not runner.fights[0].agents[0]._is_asking:  # the world waits for whose reset comes first
             time.sleep(0.01)
         other = {"target": "5000", "resetParams": {}}
         with ThreadPoolExecutor(1) as asking:
