@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from sb3_pvp.callbacks.base import PvpCallback, current_statistics, normalizer_of, own_part, own_shape
-from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.arguments import NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 METRICS = {
@@ -52,23 +53,19 @@ class OutcomePredictorCallback(PvpCallback):
         ValueError: for a value out of range; and in training, if model or environment do not fit.
     """
 
+    @checked
     def __init__(
         self,
-        max_steps_per_episode: int | None = 5,
+        max_steps_per_episode: PositiveInt | None = 5,
         balance_outcomes: bool = False,
-        batch_size: int = 64,
-        n_epochs: int = 1,
-        test_size: float = 0.1,
-        learning_rate: float = 1e-3,
-        seed: int = 0,
+        batch_size: PositiveInt = 64,
+        n_epochs: PositiveInt = 1,
+        test_size: Annotated[float, Field(gt=0, lt=1)] = 0.1,
+        learning_rate: Positive = 1e-3,
+        seed: NonNegativeInt = 0,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        POSITIVE.check(batch_size=batch_size, n_epochs=n_epochs)
-        if max_steps_per_episode is not None:
-            POSITIVE.check(max_steps_per_episode=max_steps_per_episode)
-        if not 0 < test_size < 1:
-            raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}")
         self._max_steps, self._balance = max_steps_per_episode, balance_outcomes
         self._batch_size, self._n_epochs, self._test_size = batch_size, n_epochs, test_size
         self._new = {"learning_rate": learning_rate, "seed": seed}

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from functools import cached_property
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
+from functools import cached_property, wraps
+from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, Field, FiniteFloat, InstanceOf, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+    validate_call,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sb3_pvp.common.names import did_you_mean, require_all_known
 
 T = TypeVar("T")
+Init = TypeVar("Init", bound=Callable[..., None])
 Model = TypeVar("Model", bound=BaseModel)
-#: How pydantic says that a name is unknown.
+#: How pydantic says that a name is unknown, or that one is missing.
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_MISSING = ("missing", "missing_argument", "missing_keyword_only_argument")
 
 
 class Kind(Generic[T]):
-    """Values of one kind.
+    """Values of one kind; as ``Annotated[type, kind]`` those of an argument, see `checked`.
 
     Args:
         hint: their type for pydantic, which is strict about it: a flag or a text is no number, one of NumPy is one.
@@ -52,6 +65,14 @@ class Kind(Generic[T]):
             return False
         return True
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        def validate(value: object) -> T:
+            if self.fits(value):
+                return self.read("", value)
+            raise PydanticCustomError("kind", "must be {words}", {"words": self._words})
+
+        return core_schema.no_info_plain_validator_function(validate)
+
     @cached_property
     def _type(self) -> TypeAdapter[T]:
         return TypeAdapter(self._hint)
@@ -70,6 +91,43 @@ TEXT = Kind[str](str, "a text")
 #: These two may be left out.
 PATH = Kind[Any](str | InstanceOf[os.PathLike] | None, "a path")  # type: ignore[type-arg]
 MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[type-arg]
+
+PositiveInt = Annotated[int, POSITIVE]
+NonNegativeInt = Annotated[int, COUNT]
+FiniteNumber = Annotated[float, NUMBER]
+Share = Annotated[float, SHARE]
+NonNegative = Annotated[float, AT_LEAST_0]
+Positive = Annotated[float, ABOVE_0]
+Flag = Annotated[bool, FLAG]
+OptionalPath = Annotated[str | os.PathLike[str] | None, PATH]
+OptionalMapping = Annotated[Mapping[str, Any] | None, MAPPING]
+Seed = Annotated[int | None, Kind(Annotated[int, Field(ge=0)] | None, "a non-negative integer or None")]
+
+
+def checked(init: Init) -> Init:
+    """Lets a constructor refuse unknown arguments, and values that its annotations do not allow.
+
+    That is a `ValueError` of one line with the nearest name. Numbers of NumPy are those of Python then; annotations
+    must be names that are there when the program runs.
+    """
+    names = [*inspect.signature(init).parameters]
+    owner = init.__qualname__.partition(".")[0]
+    config = ConfigDict(arbitrary_types_allowed=True, strict=True, allow_inf_nan=False, defer_build=True)
+    read = validate_call(config=config)(init)
+
+    @wraps(init)
+    def checking(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) >= len(names):
+            raise ValueError(f"{owner} takes at most {len(names) - 1} arguments, got {len(args)}")
+        given = {**dict(zip(names[1:], args, strict=False)), **kwargs}
+        require_all_known(f"argument of {owner}", given, names[1:])
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        try:
+            read(self, **plain)
+        except ValidationError as error:
+            raise ValueError(first_error(error, owner)) from None
+
+    return cast("Init", checking)
 
 
 def read_model(model: type[Model], values: Mapping[str, Any], what: str) -> Model:
@@ -90,7 +148,7 @@ def first_error(error: ValidationError, top: str = "the top", skip: int = 0, of:
     first = error.errors(include_url=False, include_context=False)[0]
     *parents, last = path = first["loc"][skip:] or ("",)
     name, place = _place(path) or top, _place(parents) or top
-    if first["type"] == "missing":
+    if first["type"] in _MISSING:
         return f"{place} is without {last}"
     if first["type"] in _UNKNOWN:
         return f"{place} is with unknown {last}{did_you_mean(last, _names(of, parents))}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sb3_pvp.common.arguments import Kind, first_error, read_model
+from sb3_pvp.common.arguments import Kind, OptionalPath, PositiveInt, Share, checked, first_error, read_model
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.plain_values import from_plain
 
@@ -80,3 +83,47 @@ def test_parameters_are_read_by_alias() -> None:
     ):
         with pytest.raises(ValueError, match=line):
             read_model(Card, value, "reset parameter")
+
+
+class _Checked:
+    @checked
+    def __init__(
+        self,
+        n_envs: PositiveInt,
+        share: Share = 0.5,
+        mode: Literal["min", "max"] = "min",
+        weight: float = 1.0,
+        path: OptionalPath = None,
+        limit: PositiveInt | None = None,
+    ) -> None:
+        self.given = n_envs, share, mode, weight, path, limit
+
+
+def test_checked_arguments_are_those_of_python() -> None:
+    given: Any = np.int64(3)
+    assert type(_Checked(given).given[0]) is int
+    assert _Checked(2, 1, weight=4, limit=None).given == (2, 1, "min", 4, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "_Checked is without n_envs"),
+        ({"n_envs": True}, "n_envs must be a positive integer, got True"),
+        ({"n_env": 1}, "unknown argument of _Checked 'n_env' (did you mean 'n_envs'?). Known: "),
+        ({"n_envs": 1, "share": 2}, "share must be a number from 0 to 1, got 2"),
+        ({"n_envs": 1, "mode": "most"}, "mode should be 'min' or 'max', got 'most'"),
+        ({"n_envs": 1, "weight": math.nan}, "weight should be a finite number, got nan"),
+        ({"n_envs": 1, "path": 3}, "path must be a path, got 3"),
+        ({"n_envs": 1, "limit": 0}, "limit must be a positive integer, got 0"),
+    ],
+)
+def test_checked_arguments_are_refused_in_one_line(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(message)) as refused:
+        _Checked(**arguments)
+    assert "\n" not in str(refused.value)
+
+
+def test_too_many_positional_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="_Checked takes at most 6 arguments, got 7"):
+        _Checked(*range(1, 8))  # type: ignore[arg-type]
