@@ -16,12 +16,13 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
+from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import FORBIDDEN, HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
-from sb3_pvp.policies.networks import Architectures, RunningNormalizer, make_network, output_size
+from sb3_pvp.policies.heads import FORBIDDEN, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.networks import RunningNormalizer, make_network, parse_architectures
 
 # From this share of rows on, picking rows costs more than it saves.
 DENSE_SHARE = 0.75
@@ -70,7 +71,7 @@ class _Network:
         index, linear = group.heads.index(head), group.linear_layers()
         weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
         steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
-        for module in group.network[1:]:
+        for module in list(group.network)[1:]:
             if isinstance(module, BatchedLinear):
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
                 steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
@@ -199,10 +200,17 @@ def choose(
     return actions, scores - noises if at_once else scores
 
 
-class HeadSampler:
-    """Samples joint actions from `AutoregressiveHeads`, with tables that follow their weights."""
+class AutoregressiveDistribution(MaskableDistribution):
+    """The joint distribution of all heads: `act` for acting, and the face that sb3-contrib's policies give theirs.
+
+    That is made from the trunk's output ``(batch, num_inputs)`` and allows everything until `apply_masking`. Entropies
+    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    """
+
+    _entropies: th.Tensor
 
     def __init__(self, heads: AutoregressiveHeads) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._heads = heads
         self._key: tuple[int, ...] = ()
 
@@ -214,15 +222,12 @@ class HeadSampler:
     def act(
         self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
     ) -> tuple[th.Tensor, th.Tensor]:
-        """Chooses joint actions.
+        """Joint actions, int ``(batch, heads)``, and their log-probabilities ``(batch,)``.
 
         Args:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
-
-        Returns:
-            Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
         """
         noise = self._noise(latent.new_empty(masks.shape), deterministic)
         self._follow_weights()
@@ -256,6 +261,44 @@ class HeadSampler:
         if key != self._key or self._heads.training:
             self._tables, self._key = HeadTables(self._heads), key
 
+    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        return self._heads
+
+    def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
+        self._latent = latent
+        self.apply_masking(None)
+        return self
+
+    def apply_masking(self, masks: MaybeMasks) -> None:
+        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
+        shape = (len(self._latent), self._heads.rules.num_flat)
+        allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
+        self._masks = allowed.to(self._latent.device).bool().reshape(shape)
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        actions = actions.long().reshape(len(self._latent), -1)
+        log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
+        return log_probs.sum(1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> th.Tensor:
+        return self._entropies.sum(1)
+
+    def sample(self) -> th.Tensor:
+        return self.get_actions(deterministic=False)
+
+    def mode(self) -> th.Tensor:
+        return self.get_actions(deterministic=True)
+
+    def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
+        return self.act(self._latent, self._masks, deterministic)[0]
+
+    def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        return self.proba_distribution(latent).get_actions(deterministic)
+
+    def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actions = self.actions_from_params(latent)
+        return actions, self.log_prob(actions)
+
 
 class AutoregressiveActor:
     """What an `AutoregressivePolicy` acts with, on the CPU; frozen, without critic and optimiser.
@@ -275,14 +318,12 @@ class AutoregressiveActor:
         weights: Mapping[str, th.Tensor],
     ) -> None:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
-        layers = Architectures.of(arguments, len(head_sizes))
-        widths = [frame_shape[0] * frame_shape[1]]
-        for part in (layers.features, layers.actor):
-            widths.append(output_size(widths[-1], part))
+        of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
+        extractor, width = make_network(frame_shape[0] * frame_shape[1], of_features)
+        actor, width = make_network(width, of_actor)
+        flags = [arguments[flag] for flag in ("autoregressive", "normalize_actions", "future_masks")]
+        heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
         normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
-        extractor, actor = make_network(widths[0], layers.features), make_network(widths[1], layers.actor)
-        flags = [bool(arguments[flag]) for flag in HEAD_FLAGS]
-        heads = AutoregressiveHeads(widths[2], DependencyRules(head_sizes), layers.heads, *flags)
         # Named as in the policy whose weights they get.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}

@@ -9,15 +9,15 @@ layers are evaluated only where they have a choice, in tiles of rows that go thr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import sqrt
-from typing import cast
 
 import numpy as np
 import torch as th
 from torch import nn
 
 from sb3_pvp.contract import DependencyTables
-from sb3_pvp.policies.networks import Layer, RunningNormalizer, after_linear
+from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 # A log-probability whose probability is next to nothing, but no subnormal number, which processors are slow with.
@@ -29,9 +29,6 @@ FORBIDDEN = -1e8
 # Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden too, but less so than the
 # others: next to a legal entry it has no chance, and without one it has them all. So nobody has to test for that.
 FORBIDDEN_FIRST = -1e4
-#: The arguments that `AutoregressiveHeads` have in common with their policy.
-HEAD_FLAGS = ("autoregressive", "normalize_actions", "future_masks")
-
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
 
@@ -118,7 +115,7 @@ class AutoregressiveHeads(nn.Module):
         self,
         num_inputs: int,
         rules: DependencyRules,
-        architectures: Sequence[tuple[Layer, ...]],
+        architectures: Sequence[Layers],
         autoregressive: bool = True,
         normalize_actions: bool = True,
         future_masks: bool = False,
@@ -127,21 +124,21 @@ class AutoregressiveHeads(nn.Module):
         self.rules, self.num_inputs = rules, num_inputs
         self.autoregressive, self.normalize_actions, self.future_masks = autoregressive, normalize_actions, future_masks
         self.normalizer = RunningNormalizer(rules.num_flat)
-        self.register_buffer("visible", self._visible(), persistent=False)
-        total = num_inputs + self.visible.shape[1]
-        members: dict[tuple[Layer, ...], list[int]] = {}
+        head_of, order = rules.membership.argmax(1), th.arange(len(rules.head_sizes))[:, None]
+        seen = [head_of < order] if autoregressive else []
+        seen += [head_of > order] if future_masks else []
+        visible = th.cat(seen, 1).float() if seen else th.zeros(len(order), 0)
+        self.register_buffer("visible", visible, persistent=False)
+        total = num_inputs + visible.shape[1]
+        members: dict[Layers, list[int]] = {}
         for head, layers in enumerate(architectures):
             if layers and not layers[0].size:
                 raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
             members.setdefault(layers, []).append(head)
         direct = members.pop((), [])
-        groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
-        self.group_modules, self.direct = nn.ModuleList(groups), JointLogits(direct, total, rules)
-
-    @property
-    def groups(self) -> list[HeadGroup]:
-        """Heads with hidden layers, grouped by equal architecture."""
-        return cast(list[HeadGroup], list(self.group_modules))
+        #: Heads with hidden layers, grouped by equal architecture.
+        self.groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
+        self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules)
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Evaluates given actions, all heads at once.
@@ -232,13 +229,6 @@ class AutoregressiveHeads(nn.Module):
             logits = logits.index_put((own,), part)
         return logits
 
-    def _visible(self) -> th.Tensor:
-        head_of = self.rules.membership.argmax(1)
-        heads = th.arange(len(self.rules.head_sizes))[:, None]
-        parts = [head_of < heads] if self.autoregressive else []
-        parts += [head_of > heads] if self.future_masks else []
-        return th.cat(parts, 1).float() if parts else th.zeros(len(heads), 0)
-
     @th.no_grad()
     def initialize(self) -> None:
         """Orthogonal weights and zero biases (training.md §3.9), each head on its own."""
@@ -291,14 +281,9 @@ class HeadGroup(nn.Module):
         local = th.zeros(max(heads) + 1, dtype=th.int64)
         local[self.heads] = th.arange(len(heads))
         self.register_buffer("local", local, persistent=False)
-        modules: list[nn.Module] = []
-        for layer in layers:
-            if layer.size:
-                modules.append(BatchedLinear(len(heads), num_inputs, layer.size))
-                num_inputs = layer.size
-            modules += after_linear(layer)
-        modules.append(BatchedLinear(len(heads), num_inputs, num_logits))
-        self.network = nn.ModuleList(modules)
+        self.network, _ = make_network(
+            num_inputs, [*layers, Layer(size=num_logits)], partial(BatchedLinear, len(heads))
+        )
 
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor

@@ -35,7 +35,7 @@ def test_an_actor_chooses_as_its_policy(case: Case, seed: int) -> None:
     noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
     actor, seen = actor_of(case.policy), case.observations["observation"]
     assert th.equal(actor.act(seen, case.masks, noise), expected(case, noise))
-    greedy, _ = case.policy._sampler.act(case.latent(), case.masks, deterministic=True)
+    greedy, _ = case.policy.action_dist.act(case.latent(), case.masks, deterministic=True)
     assert th.equal(actor.act(seen, case.masks, th.zeros_like(noise)), greedy)
 
 
