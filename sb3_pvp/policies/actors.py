@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain
 from typing import Any
 
@@ -61,20 +62,21 @@ class _FirstLayer:
 
 @dataclass(frozen=True)
 class _Network:
-    """A head with hidden layers: its first layer, and those after it, weights and biases of linear ones."""
+    """A head with hidden layers: its first layer, and what comes after it."""
 
     first: _FirstLayer
-    steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
+    steps: Sequence[Callable[[th.Tensor], th.Tensor]]
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
         index, linear = group.heads.index(head), group.linear_layers()
         weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
-        steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
+        steps: list[Callable[[th.Tensor], th.Tensor]] = []
         for module in list(group.network)[1:]:
             if isinstance(module, BatchedLinear):
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
-                steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
+                of_head = module.weight[index, :, :width].contiguous()
+                steps.append(partial(th.addmm, module.bias[index, 0, :width], mat2=of_head))
             elif not isinstance(module, nn.Dropout):  # acting leaves none out
                 steps.append(module)
         return cls(_FirstLayer.of(heads, weight, bias, visible), steps)
@@ -82,10 +84,7 @@ class _Network:
     def add_to(
         self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
     ) -> None:
-        """Adds the logits to the penalties of this head, ``(batch, size)``, where more than one entry has none.
-
-        ``chosen`` has the one-hot encodings of the heads before it.
-        """
+        """Adds logits to the penalties ``(batch, size)`` where several entries have none; ``chosen``: before."""
         rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
         if not len(rows):
             return
@@ -99,7 +98,7 @@ class _Network:
             encoded = th.from_numpy(chosen[rows]).to(latent.device)
             hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
         for step in self.steps:
-            hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
+            hidden = step(hidden)
         scores[rows] += hidden.cpu().numpy()
 
 
@@ -331,7 +330,7 @@ class AutoregressiveActor:
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
         self._mean, self._scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
-        # What acts on few rows at a time spends much of it in the calls of modules.
+        # Acting on few rows at a time would spend much of it in the calls of modules.
         self._trunk = [_step(layer) for layer in (*extractor, *actor)]
         self.tables = HeadTables(heads)
 
@@ -345,16 +344,6 @@ class AutoregressiveActor:
             latent = step(latent)
         return latent
 
-    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """Legal actions, int64 ``(batch, heads)``.
-
-        Args:
-            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
-            masks: bool ``(batch, A)``.
-            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
-        """
-        return act_together([self], [observations], masks, noise)
-
 
 class PlainActor:
     """What any other masked policy acts with: independent heads."""
@@ -364,24 +353,19 @@ class PlainActor:
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
 
-    @th.inference_mode()
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """As `AutoregressiveActor.act`."""
+        """As `act_together` of this one alone."""
+        space = self._policy.observation_space
+        seen: Any = observations.reshape(-1, *(space.shape or ()))
+        if isinstance(space, spaces.Dict):
+            seen = {OBSERVATION: observations, ACTION_MASK: masks.float()}
+            if PRIVILEGED in space.spaces:  # nobody knows it in a real fight
+                seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
+            seen = {key: seen[key] for key in space.spaces}
         # A normalised log-probability plus Gumbel noise is largest where a sample is.
-        joint = self._policy.get_distribution(self._complete(observations, masks), masks.numpy())
-        heads = joint.distributions  # type: ignore[attr-defined]
+        heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
         noises = th.split(noise, list(self.head_sizes), 1)
         return th.stack([(head.logits + own).argmax(1) for head, own in zip(heads, noises, strict=True)], 1)
-
-    def _complete(self, observations: th.Tensor, masks: th.Tensor) -> th.Tensor | dict[str, th.Tensor]:
-        space = self._policy.observation_space
-        if not isinstance(space, spaces.Dict):
-            return observations.reshape(-1, *(space.shape or ()))
-        parts = {OBSERVATION: observations, ACTION_MASK: masks.float()}
-        hidden = space.spaces.get(PRIVILEGED)
-        if hidden is not None:  # nobody knows it in a real fight
-            parts[PRIVILEGED] = th.zeros(len(observations), *(hidden.shape or ()))
-        return {key: parts[key] for key in space.spaces}
 
 
 Actor = AutoregressiveActor | PlainActor
@@ -391,7 +375,14 @@ Actor = AutoregressiveActor | PlainActor
 def act_together(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
 ) -> th.Tensor:
-    """Several actors at once: each has observations of its own, masks and noise have the rows of all in turn."""
+    """Legal actions of several actors at once, int64 ``(batch, heads)``.
+
+    Args:
+        actors: with the same heads; what can be computed together is.
+        observations: those of each actor, float32 ``(its rows, frames, features)``, raw, newest frame first.
+        masks: bool ``(batch, A)``, the rows of one actor after the other.
+        noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+    """
     groups: dict[object, list[int]] = {}
     for place, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
@@ -418,10 +409,7 @@ def _act_alike(
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
-    """What a layer does while acting."""
+    """What a layer of the trunk does while acting, without the call of a module."""
     if isinstance(layer, nn.Linear):
-        weight, bias = layer.weight.detach(), layer.bias.detach()
-        return lambda inputs: nn.functional.linear(inputs, weight, bias)
-    if isinstance(layer, nn.ReLU):
-        return th.relu_
-    return layer.forward
+        return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
+    return th.relu_ if isinstance(layer, nn.ReLU) else layer.forward

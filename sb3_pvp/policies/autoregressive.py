@@ -20,7 +20,7 @@ from sb3_pvp.common.names import require_known
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.contract.registry import loadable_contracts
 from sb3_pvp.policies.actors import AutoregressiveDistribution
-from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
     ACTIVATIONS,
@@ -320,3 +320,32 @@ def find_contract(
             f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
         )
     return contract
+
+
+@th.no_grad()
+def probabilities_and_values(
+    policy: MaskableActorCriticPolicy,
+    observations: Mapping[str, NDArray[Any]],
+    actions: NDArray[np.int64],
+    masks: NDArray[np.bool_],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What the heads of these actions were drawn from, float32 ``(batch, A)``, and values ``(batch,)``.
+
+    Heads of an `AutoregressivePolicy` are conditional on the actions of the heads before them.
+
+    Args:
+        policy: of MaskablePPO, on MultiDiscrete actions.
+        observations: as environments give them, ``(batch, ...)`` each; parts that the policy does not know are ignored.
+        actions: ints ``(batch, heads)``.
+        masks: bool ``(batch, A)``.
+    """
+    space = policy.observation_space
+    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    known: Any = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
+    seen, _ = policy.obs_to_tensor(known if isinstance(space, spaces.Dict) else known[OBSERVATION])
+    if isinstance(policy, AutoregressivePolicy):
+        joint = policy.head_probabilities(seen, th.as_tensor(actions, device=policy.device), masks)
+    else:
+        heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
+        joint = th.cat([head.probs for head in heads], 1)
+    return joint.cpu().numpy(), policy.predict_values(seen).flatten().cpu().numpy()

@@ -83,9 +83,7 @@ class DependencyRules(nn.Module):
     def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
         """What is added to the flat logits: 0 where allowed, else hugely negative; float ``(batch, A)``.
 
-        Args:
-            masks: bool ``(batch, A)``, what the environment allows.
-            chosen: one-hot encodings ``(batch, A)`` of all heads' choices; rules name earlier heads only.
+        That follows from masks, bool ``(batch, A)``, and the `one_hot` choices of all heads.
         """
         legal = masks & (chosen @ self.forbids == 0)
         if self.asks_any.any():
@@ -141,16 +139,12 @@ class AutoregressiveHeads(nn.Module):
         self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules)
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """Evaluates given actions, all heads at once.
+        """Log-probabilities ``(batch, heads)`` of each head's action given those before it, and entropies likewise.
 
         Args:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             actions: int ``(batch, heads)``.
-
-        Returns:
-            Log-probabilities ``(batch, heads)`` of each head's action given those before it, and the entropies
-            ``(batch, heads)`` of each head given the same.
         """
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
@@ -162,10 +156,7 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """What each head chooses from, given the actions of the heads before it: float ``(batch, A)``, 1 per head.
-
-        The arguments are those of `forward`.
-        """
+        """What each head chooses from, given the actions before it: float ``(batch, A)``; arguments as of `forward`."""
         penalty, _, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         # Where there is nothing to choose, the penalties alone say which entry it is.
         certain = [own.softmax(1) for own in th.split(penalty, list(self.rules.head_sizes), 1)]
@@ -178,21 +169,14 @@ class AutoregressiveHeads(nn.Module):
         encoded: th.Tensor = self.normalizer(chosen) if self.normalize_actions else chosen
         return encoded
 
-    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """What heads may see besides the trunk's output: encodings, then masks; ``(batch, extra inputs)``."""
-        parts = [self.encode(chosen)] if self.autoregressive else []
-        parts += [masks.float()] if self.future_masks else []
-        return th.cat(parts, 1) if parts else chosen[:, :0]
-
     def layers(self, head: int) -> list[LinearLayer]:
         """The linear layers of one head as an own network would have them, the last one making its logits.
 
         Inputs of the first: trunk, one-hot encodings of earlier heads (if autoregressive), masks of later heads (if
         ``future_masks``). New tensors.
         """
-        inputs = self._inputs_of(head)
         (weight, bias), *rest = [(weight.clone(), bias.clone()) for weight, bias in self._parameters_of(head)]
-        return [(weight[:, inputs], bias), *rest]
+        return [(weight[:, self._inputs_of(head)], bias), *rest]
 
     @th.no_grad()
     def set_layers(self, head: int, layers: Sequence[LinearLayer]) -> None:
@@ -212,7 +196,11 @@ class AutoregressiveHeads(nn.Module):
         penalty = self.rules.penalty(masks, chosen)
         num_legal = (penalty == 0).float() @ self.rules.membership
         heads, rows = (num_legal.T > 1).nonzero().unbind(1)
-        logits = self._logits(latent, self._extra_inputs(masks, chosen), heads, rows)
+        # What heads may see besides the trunk's output.
+        parts = [self.encode(chosen)] if self.autoregressive else []
+        parts += [masks.float()] if self.future_masks else []
+        extra = th.cat(parts, 1) if parts else chosen[:, :0]
+        logits = self._logits(latent, extra, heads, rows)
         own = nn.functional.pad(penalty, (0, 1), value=FORBIDDEN)[rows[:, None], self.rules.columns[heads]]
         return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
 
@@ -231,18 +219,16 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def initialize(self) -> None:
-        """Orthogonal weights and zero biases (training.md §3.9), each head on its own."""
+        """Orthogonal weights (training.md §3.9), each head on its own; biases are zero already."""
         for head in range(len(self.rules.head_sizes)):
             layers = self.layers(head)
-            for index, (weight, bias) in enumerate(layers):
-                nn.init.orthogonal_(weight, LOGITS_GAIN if index == len(layers) - 1 else HIDDEN_GAIN)
-                bias.zero_()
+            for index, (weight, _) in enumerate(layers, 1):
+                nn.init.orthogonal_(weight, LOGITS_GAIN if index == len(layers) else HIDDEN_GAIN)
             self.set_layers(head, layers)
 
     def _inputs_of(self, head: int) -> th.Tensor:
-        """Positions of the inputs that a head sees."""
-        extra = self.num_inputs + th.nonzero(self.visible[head]).flatten()
-        return th.cat([th.arange(self.num_inputs, device=extra.device), extra])
+        """Which inputs a head sees, bool ``(inputs,)``."""
+        return nn.functional.pad(self.visible[head], (self.num_inputs, 0), value=1.0).bool()
 
     def _parameters_of(self, head: int) -> list[LinearLayer]:
         """Views on the weights of one head, with all inputs of the first layer."""
@@ -297,7 +283,7 @@ class HeadGroup(nn.Module):
             heads: the head of each choice, int ``(choices,)``, ascending; all of them in this group.
             rows: the row of the batch of each choice, int ``(choices,)``.
         """
-        tile_heads, slots = tiles(self.local[heads], len(self.heads))
+        tile_heads, slots = _tiles(self.local[heads], len(self.heads))
         tile_rows = rows.new_zeros(len(tile_heads), TILE)
         tile_rows.view(-1)[slots] = rows
         visible = visible[self.heads][tile_heads][:, None]
@@ -344,22 +330,15 @@ class JointLogits(nn.Module):
         return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[heads]]
 
 
-def tiles(heads: th.Tensor, num_heads: int, size: int = TILE) -> tuple[th.Tensor, th.Tensor]:
-    """Cuts choices into tiles of one head each; the last tile of a head need not be full.
+def _tiles(heads: th.Tensor, num_heads: int) -> tuple[th.Tensor, th.Tensor]:
+    """Cuts choices, by their heads ``(choices,)``, ascending, into tiles of one head each; the last need not be full.
 
-    Args:
-        heads: the head of each choice, int ``(choices,)``, ascending.
-        num_heads: how many heads there are.
-        size: choices that fit into a tile.
-
-    Returns:
-        The head of each tile, int ``(tiles,)``, and where each choice lies in the tiles laid end to end, int
-        ``(choices,)``.
+    Returns the head of each tile ``(tiles,)``, and where each choice lies in the tiles laid end to end ``(choices,)``.
     """
     counts = heads.bincount(minlength=num_heads)
-    tiles_of_head = (counts + size - 1) // size
+    tiles_of_head = (counts + TILE - 1) // TILE
     tile_heads = th.repeat_interleave(th.arange(num_heads, device=heads.device), tiles_of_head)
     # Every head leaves this many slots empty before the first choice of the next one.
-    gaps = tiles_of_head * size - counts
+    gaps = tiles_of_head * TILE - counts
     slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
     return tile_heads, slots

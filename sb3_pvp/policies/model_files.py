@@ -106,36 +106,26 @@ class PolicyFile:
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
         self.game: str | None = parts.get("game")
 
-    def weights(self) -> dict[str, th.Tensor]:
-        """Its parameters and statistics by name, on the CPU."""
-        weights: dict[str, th.Tensor] = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
-        return weights
-
-    def policy(self) -> MaskableActorCriticPolicy:
-        """The policy on the CPU, ready to act; raises ``ValueError`` if it is not to be had or none of MaskablePPO."""
-        with _reading(self.name):
-            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
-            policy.load_state_dict(self.weights())
-        if not isinstance(policy, MaskableActorCriticPolicy):
-            raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
-        policy.set_training_mode(False)
-        return policy
-
     def actor(self) -> Actor:
-        """What the policy acts with.
+        """What the policy acts with, on the CPU.
 
         Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
         ``"observation"``, and chooses a MultiDiscrete action.
         """
-        policy = None if issubclass(self.policy_class, AutoregressivePolicy) else self.policy()
+        if not issubclass(self.policy_class, MaskableActorCriticPolicy):
+            raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
         if not isinstance(self.action_space, spaces.MultiDiscrete):
             raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
         frame_shape, head_sizes = _frame_shape(self.observation_space), tuple(self.action_space.nvec.tolist())
-        if policy is not None:
-            return PlainActor(policy, frame_shape, head_sizes)
         with _reading(self.name):
-            arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-            return AutoregressiveActor(frame_shape, head_sizes, arguments, self.weights())
+            weights = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
+            if issubclass(self.policy_class, AutoregressivePolicy):
+                arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, weights)
+            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+            policy.load_state_dict(weights)
+        policy.set_training_mode(False)
+        return PlainActor(policy, frame_shape, head_sizes)
 
 
 def _frame_shape(space: Space[Any]) -> tuple[int, int]:

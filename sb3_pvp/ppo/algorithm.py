@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -177,12 +178,14 @@ class PvpPPO(MaskablePPO):
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
+        # In one call, if the environment offers that.
+        get_masks = getattr(env, "action_masks", None) or partial(get_action_masks, env)
         action_masks, n_steps, log = None, 0, RolloutLog()
         callback.on_rollout_start()
         while n_steps < n_rollout_steps:
             obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
             if use_masking:
-                action_masks = _masks(env)
+                action_masks = get_masks()
             with th.no_grad():
                 actions, values, log_probs = self.policy(obs_tensor, self._is_greedy(), action_masks=action_masks)
             actions = actions.cpu().numpy()
@@ -370,13 +373,6 @@ class PvpPPO(MaskablePPO):
                 setattr(model, name, kwargs[name])
         model._follow_schedules()
         return model
-
-
-def _masks(env: VecEnv) -> NDArray[np.bool_]:
-    """The masks of all environments ``(num_envs, flat actions)``, in one call if the environment offers that."""
-    method = getattr(env, "action_masks", None)
-    masks: NDArray[np.bool_] = method() if callable(method) else get_action_masks(env)
-    return masks
 
 
 def _stack(observations: list[Any]) -> Any:
