@@ -22,7 +22,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import FORBIDDEN, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, make_network, parse_architectures
 
 # From this share of rows on, picking rows costs more than it saves.
@@ -111,8 +111,6 @@ class HeadTables:
         permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
-        matters: bool ``(heads,)``: whether the choice of a head changes anything for later ones.
-        asks: whether any entry asks for one of several choices.
         has_networks: whether any head has hidden layers.
     """
 
@@ -129,14 +127,13 @@ class HeadTables:
             self._direct = _FirstLayer.of(heads, weight.T, bias, (rules.membership @ heads.visible).T)
             table = table if self._direct.choices is None else table + self._direct.choices
         groups = {head: group for group in heads.groups for head in group.heads}
-        self.head_sizes, self.starts = rules.head_sizes, rules.starts
+        self.head_sizes, self.starts = rules.head_sizes, np.array(rules.starts)
         self.networks = [
             _Network.of(heads, head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
         ]
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
         self.table, self.penalties, self.permits, self.wishes = (part.cpu().numpy() for part in parts)
-        self.matters = np.logical_or.reduceat(self.table.any(1), self.starts)
-        self.asks, self.has_networks = bool(self.wishes.any()), bool(groups)
+        self.has_networks = bool(groups)
         self.key = (self.head_sizes, self.permits.tobytes(), self.wishes.tobytes())
 
     def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
@@ -164,39 +161,35 @@ def choose(
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     masks_of = [masks[span] for span in spans]
     starts = [each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
-    scores = (th.cat(starts) if len(starts) > 1 else starts[0]).cpu().numpy()
-    scores += np.where(masks.cpu().numpy(), np.float32(0.0), like.penalties)
-    asks, has_networks = like.asks, any(each.has_networks for each in tables)
+    scores, allowed = (th.cat(starts) if len(starts) > 1 else starts[0]).cpu().numpy(), masks.cpu().numpy()
     noises = None if noise is None else noise.cpu().numpy()
-    at_once = noises is not None and not has_networks  # a network looks for penalties, which noise would hide
-    if at_once:
-        scores += noises
-    # All tables as one: the rows of policy k begin at k * A.
-    table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
-    first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
+    if not any(each.has_networks for each in tables):
+        from sb3_pvp.policies.kernels import choose_rows  # Numba takes long to import
+
+        # All tables as one: the rows of policy k begin at k * A.
+        table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
+        first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
+        given = (allowed, scores[:0] if noises is None else noises, table, first)
+        return choose_rows(scores, *given, like.penalties, like.permits, like.wishes, like.starts), scores
+    scores += np.where(allowed, np.float32(0.0), like.penalties)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
-    matters = np.any([each.matters for each in tables], 0).tolist()
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
     actions = np.empty((len(scores), len(like.head_sizes)), np.int64)
     for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
         entries = slice(start, start + size)
         own = scores[:, entries]
-        if asks:
-            own += like.wishes[entries] * (granted[:, entries] == 0)
-        if has_networks:
-            for each, latent, span, allowed in parts:
-                network = each.networks[head]
-                if network is not None:
-                    network.add_to(own[span], latent, encoded[span, :start], allowed)
-        actions[:, head] = chosen = (own if noises is None or at_once else own + noises[:, entries]).argmax(1)
+        own += like.wishes[entries] * (granted[:, entries] == 0)
+        for each, latent, span, mask in parts:
+            network = each.networks[head]
+            if network is not None:
+                network.add_to(own[span], latent, encoded[span, :start], mask)
+        actions[:, head] = chosen = (own if noises is None else own + noises[:, entries]).argmax(1)
         chosen += start
-        if asks:
-            granted += like.permits.take(chosen, 0)
-        if has_networks:
-            encoded[rows, chosen] = 1.0
-        if matters[head]:
-            scores += table.take(chosen + first, 0)
-    return actions, scores - noises if at_once else scores
+        granted += like.permits.take(chosen, 0)
+        encoded[rows, chosen] = 1.0
+        for each, span in zip(tables, spans, strict=True):
+            scores[span] += each.table.take(chosen[span], 0)
+    return actions, scores
 
 
 class AutoregressiveDistribution(MaskableDistribution):
@@ -230,11 +223,11 @@ class AutoregressiveDistribution(MaskableDistribution):
         """
         noise = self._noise(latent.new_empty(masks.shape), deterministic)
         self._follow_weights()
-        chosen, logits = choose([self._tables], [latent], masks, noise)
-        actions, scores = (th.from_numpy(part).to(latent.device) for part in (chosen, logits))
-        by_head = nn.functional.pad(scores, (0, 1), value=FORBIDDEN)[:, self._heads.rules.columns]
-        log_probs = by_head.log_softmax(-1)
-        return actions, log_probs.gather(2, actions[:, :, None]).sum((1, 2))
+        from sb3_pvp.policies.kernels import joint_log_probs  # Numba takes long to import
+
+        actions, scores = choose([self._tables], [latent], masks, noise)
+        log_probs = joint_log_probs(scores, actions, self._tables.starts)
+        return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
     def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
         """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
