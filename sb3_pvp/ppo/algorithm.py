@@ -186,8 +186,10 @@ class PvpPPO(MaskablePPO):
             obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
             if use_masking:
                 action_masks = get_masks()
+            # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
+            is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
             with th.no_grad():
-                actions, values, log_probs = self.policy(obs_tensor, self._is_greedy(), action_masks=action_masks)
+                actions, values, log_probs = self.policy(obs_tensor, is_greedy, action_masks=action_masks)
             actions = actions.cpu().numpy()
             new_obs, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
@@ -224,10 +226,6 @@ class PvpPPO(MaskablePPO):
         self._follow_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
-
-    def _is_greedy(self) -> bool:
-        # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
-        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
 
     def _add_rest_of_truncated(
         self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
