@@ -356,14 +356,17 @@ class PvpPPO(MaskablePPO):
         """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
 
         Without an environment, that is to act, the global random generators are left alone. Raises
-        `FileNotFoundError`, and `ValueError` for an unknown argument, which SB3 would make an attribute that nobody
-        reads.
+        `FileNotFoundError`, and `ValueError` for what is no model, and for an unknown argument, which SB3 would make an
+        attribute that nobody reads.
         """
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
         file = find_model(path) if isinstance(path, (str, Path)) else path
-        with nullcontext() if env is not None else resumable.kept_random_state():
-            model = super().load(file, env, *args, **kwargs)
+        try:
+            with nullcontext() if env is not None else resumable.kept_random_state():
+                model = super().load(file, env, *args, **kwargs)
+        except AssertionError as error:  # by which SB3 says that something is missing in the file
+            raise ValueError(f"{file} is not a model: {error}") from error
         # A number in place of a saved schedule; a schedule has found its place already.
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):
