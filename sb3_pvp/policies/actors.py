@@ -293,13 +293,9 @@ class AutoregressiveDistribution(MaskableDistribution):
 
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with, on the CPU; frozen, without critic and optimiser.
+    """What an `AutoregressivePolicy` with all these arguments and weights acts with; without critic and optimiser.
 
-    Args:
-        frame_shape: ``(frames, features)`` of one observation.
-        head_sizes: sub-actions of each head.
-        arguments: all keyword arguments of the policy.
-        weights: its parameters and statistics.
+    ``frame_shape`` is the ``(frames, features)`` of one observation.
     """
 
     def __init__(

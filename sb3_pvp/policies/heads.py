@@ -34,24 +34,18 @@ LinearLayer = tuple[th.Tensor, th.Tensor]
 
 
 class DependencyRules(nn.Module):
-    """Rules between heads as tables over flat entries; entry ``a`` is the sub-action at offset ``a`` of all heads.
+    """Rules between heads as tables over flat entries, the sub-actions of all heads; without ``tables`` none.
 
-    The tables are buffers: a saved policy needs no contract. ``tables`` may be ``None``: no rules.
-
-    Attributes:
-        forbids: float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
-        permits: float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
-        columns: int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
-        membership: float ``(A, heads)``: 1 where an entry belongs to a head.
+    They are buffers: a saved policy needs no contract.
     """
 
-    forbids: th.Tensor
-    permits: th.Tensor
+    forbids: th.Tensor  #: Float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
+    permits: th.Tensor  #: Float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
     asks_any: th.Tensor
     penalties: th.Tensor
-    columns: th.Tensor
+    columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
     offsets: th.Tensor
-    membership: th.Tensor
+    membership: th.Tensor  #: Float ``(A, heads)``: 1 where an entry belongs to a head.
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
         super().__init__()
@@ -92,21 +86,15 @@ class DependencyRules(nn.Module):
 
 
 class AutoregressiveHeads(nn.Module):
-    """All heads of a policy.
+    """All heads of an `AutoregressivePolicy`, whose arguments the flags are.
 
     Args:
         num_inputs: width of the trunk's output.
         rules: sizes of the heads, and the rules between them.
         architectures: the layers of each head before its logits.
-        autoregressive: false: heads do not see the choices of others (rules between heads hold all the same).
-        normalize_actions: standardise the one-hot encodings with running statistics.
-        future_masks: heads see the environment's masks of the heads after them.
-
-    Attributes:
-        visible: float ``(heads, extra inputs)``: 1 where a head sees an encoding or a mask, which follow the trunk's
-            output in the inputs of all heads.
     """
 
+    #: Float ``(heads, extra inputs)``: 1 where a head sees an encoding or a mask, which follow the trunk's output.
     visible: th.Tensor
 
     def __init__(
@@ -114,9 +102,9 @@ class AutoregressiveHeads(nn.Module):
         num_inputs: int,
         rules: DependencyRules,
         architectures: Sequence[Layers],
-        autoregressive: bool = True,
-        normalize_actions: bool = True,
-        future_masks: bool = False,
+        autoregressive: bool,
+        normalize_actions: bool,
+        future_masks: bool,
     ) -> None:
         super().__init__()
         self.rules, self.num_inputs = rules, num_inputs
@@ -274,14 +262,10 @@ class HeadGroup(nn.Module):
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Logits ``(choices, num_logits)`` of single choices.
+        """Logits ``(choices, num_logits)`` of single choices, by their heads, ascending, and their rows of the batch.
 
-        Args:
-            latent: ``(batch, trunk)``.
-            extra: ``(batch, extra inputs)``.
-            visible: ``(all heads, extra inputs)``, which of those each head sees.
-            heads: the head of each choice, int ``(choices,)``, ascending; all of them in this group.
-            rows: the row of the batch of each choice, int ``(choices,)``.
+        That follows from the trunk's output ``(batch, num_inputs)``, extra inputs ``(batch, extra inputs)``, and which
+        of those each head sees, ``(all heads, extra inputs)``.
         """
         tile_heads, slots = _tiles(self.local[heads], len(self.heads))
         tile_rows = rows.new_zeros(len(tile_heads), TILE)
@@ -298,15 +282,10 @@ class HeadGroup(nn.Module):
 
 
 class JointLogits(nn.Module):
-    """The heads without hidden layers: one matrix makes the logits of all of them.
+    """The heads without hidden layers: one matrix makes the logits of all of them."""
 
-    Attributes:
-        entries: int ``(outputs,)``, the flat entry of each row of the matrix.
-        columns: int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where there is none.
-    """
-
-    entries: th.Tensor
-    columns: th.Tensor
+    entries: th.Tensor  #: Int ``(outputs,)``, the flat entry of each row of the matrix.
+    columns: th.Tensor  #: Int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where none is.
     head_of: th.Tensor
 
     def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules) -> None:

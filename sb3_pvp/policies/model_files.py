@@ -66,16 +66,6 @@ class PolicyFile:
     Args:
         source: the file, whose suffix may be left out; or a model, for what a file of it would hold now.
 
-    Attributes:
-        name: what errors call it.
-        policy_class: its class.
-        arguments: what it is made with besides spaces.
-        observation_space: what the policy was trained to see.
-        action_space: what it chooses from.
-        content_hash: equal for files with the same policy, whatever else they hold, in any process.
-        frame_ages: the frames that the policy was trained with, if the file tells.
-        game: what it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
-
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no model's file, or one whose policy cannot be made here.
@@ -96,14 +86,17 @@ class PolicyFile:
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
             made_of = [parts[part] for part in _PARTS]
-            # Pickles of equal spaces differ; what they look like does not.
+            #: Equal for files with the same policy, whatever else they hold, in any process: pickles of equal spaces
+            #: differ, but not what they look like.
             self.content_hash = hashlib.sha256(repr(made_of).encode() + self._weights).hexdigest()
         self.policy_class: type = made_of[0]
         self.observation_space: Space[Any] = made_of[1]
         self.action_space: Space[Any] = made_of[2]
         self.arguments: dict[str, Any] = {key: value for key, value in made_of[3].items() if key != "device"}
         ages = parts.get("frame_ages")
+        #: The frames that the policy was trained with, if the file tells.
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
+        #: What it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
         self.game: str | None = parts.get("game")
 
     def actor(self) -> Actor:

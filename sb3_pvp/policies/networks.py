@@ -157,28 +157,17 @@ class RunningNormalizer(nn.Module):
 
 @dataclass(frozen=True)
 class FrameStatistics:
-    """What `RunningNormalizer` knew at one moment of the first features of a frame, for what needs no network.
+    """What `RunningNormalizer` knew at one moment of the first features of a frame, for what needs no network."""
 
-    Attributes:
-        mean: float32 ``(features,)``.
-        scale: what centred features are multiplied by, float32 ``(features,)``.
-        clip: normalised features are within ``±clip``.
-    """
-
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
-    clip: float
+    mean: NDArray[np.float32]  #: Float32 ``(features,)``.
+    scale: NDArray[np.float32]  #: What centred features are multiplied by, float32 ``(features,)``.
+    clip: float  #: Normalised features are within ``±clip``.
 
     @classmethod
     def of(cls, normalizer: RunningNormalizer, num_features: int) -> FrameStatistics:
         """A copy of the normalizer's statistics of its first ``num_features`` features."""
         mean, scale = (part[:num_features].cpu().numpy().copy() for part in (normalizer.mean, normalizer.scale()))
         return cls(mean, scale, normalizer.clip)
-
-    @classmethod
-    def identity(cls, num_features: int) -> FrameStatistics:
-        """Statistics that leave features as they are."""
-        return cls(np.zeros(num_features, np.float32), np.ones(num_features, np.float32), np.inf)
 
     def __call__(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Normalised features of the same shape ``(..., features)``."""

@@ -30,16 +30,13 @@ class OutcomePredictor:
         shape: of one own observation, ``(frames, features)`` or ``(features,)``.
         learning_rate: of Adam.
         seed: for the first weights and the order of mini-batches.
-
-    Attributes:
-        statistics: what observations are normalised with.
-        rng: where all random numbers come from.
     """
 
     def __init__(self, shape: tuple[int, ...], learning_rate: float = 1e-3, seed: int = 0) -> None:
         self.shape = tuple(shape)
         self.learning_rate = learning_rate
-        self.statistics = FrameStatistics.identity(self.shape[-1])
+        #: What observations are normalised with; at first they stay as they are.
+        self.statistics = FrameStatistics(np.zeros(shape[-1:], np.float32), np.ones(shape[-1:], np.float32), np.inf)
         self.rng = np.random.default_rng(seed)
         self._build(seed)
 

@@ -186,8 +186,10 @@ class PvpPPO(MaskablePPO):
             obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
             if use_masking:
                 action_masks = get_masks()
+            # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
+            is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
             with th.no_grad():
-                actions, values, log_probs = self.policy(obs_tensor, self._is_greedy(), action_masks=action_masks)
+                actions, values, log_probs = self.policy(obs_tensor, is_greedy, action_masks=action_masks)
             actions = actions.cpu().numpy()
             new_obs, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
@@ -224,10 +226,6 @@ class PvpPPO(MaskablePPO):
         self._follow_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
-
-    def _is_greedy(self) -> bool:
-        # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
-        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
 
     def _add_rest_of_truncated(
         self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
@@ -358,14 +356,17 @@ class PvpPPO(MaskablePPO):
         """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
 
         Without an environment, that is to act, the global random generators are left alone. Raises
-        `FileNotFoundError`, and `ValueError` for an unknown argument, which SB3 would make an attribute that nobody
-        reads.
+        `FileNotFoundError`, and `ValueError` for what is no model, and for an unknown argument, which SB3 would make an
+        attribute that nobody reads.
         """
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
         file = find_model(path) if isinstance(path, (str, Path)) else path
-        with nullcontext() if env is not None else resumable.kept_random_state():
-            model = super().load(file, env, *args, **kwargs)
+        try:
+            with nullcontext() if env is not None else resumable.kept_random_state():
+                model = super().load(file, env, *args, **kwargs)
+        except AssertionError as error:  # by which SB3 says that something is missing in the file
+            raise ValueError(f"{file} is not a model: {error}") from error
         # A number in place of a saved schedule; a schedule has found its place already.
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):

@@ -8,7 +8,7 @@ import random
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,22 +117,12 @@ def kept_random_state() -> Iterator[None]:
 
 
 def _env_state(env: VecEnv) -> State:
-    """A snapshot of a vectorised environment.
-
-    ``"inner"`` is what its ``get_state`` gives, ``None`` if it cannot; ``"wrappers"`` is what those around it hold,
-    outermost first.
-    """
+    """A snapshot of a vectorised environment, ``"inner"``: ``None`` if it cannot tell, and of what is around it."""
     wrappers, inner = _unwrap(env)
-    try:
-        inner_state = inner.get_state() if hasattr(inner, "get_state") else None
-    except NotImplementedError:  # not in every world
-        inner_state = None
-    return {
-        "num_envs": env.num_envs,
-        "name": type(inner).__name__,
-        "inner": inner_state,
-        "wrappers": [_data(wrapper) for wrapper in wrappers],
-    }
+    state = {"num_envs": env.num_envs, "name": type(inner).__name__, "wrappers": [*map(_data, wrappers)], "inner": None}
+    with suppress(NotImplementedError):  # not every world can
+        state["inner"] = inner.get_state() if hasattr(inner, "get_state") else None
+    return state
 
 
 def _set_env_state(env: VecEnv, state: State) -> None:

@@ -124,7 +124,13 @@ class PpoUpdate:
 
     def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
         """The loss of one mini-batch, a scalar (training.md §7.2), in the very order of SB3's operations."""
-        values, log_probs, entropies, head_entropies = self._evaluate(batch)
+        evaluate: Any = getattr(self.policy, "evaluate_heads", None) or self.policy.evaluate_actions
+        values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
+        values, head_entropies = values.flatten(), entropies
+        if log_probs.ndim == 2:  # of each head
+            log_probs, entropies = log_probs.sum(1), entropies.sum(1)
+        else:  # a policy that tells no heads apart
+            head_entropies = values.new_zeros(len(batch), 0)
         log_ratios = log_probs - batch.old_log_probs
         ratios = th.exp(log_ratios)
         advantages = batch.advantages
@@ -144,16 +150,3 @@ class PpoUpdate:
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
             log.terms.append(th.cat([terms, -head_entropies.mean(0)]))
         return loss
-
-    def _evaluate(self, batch: Samples) -> tuple[th.Tensor, th.Tensor, th.Tensor | None, th.Tensor]:
-        """Values, log-probabilities and entropies ``(batch,)``, and the entropies of the heads ``(batch, heads)``.
-
-        A policy without ``evaluate_heads`` tells no heads apart: then the last has no columns.
-        """
-        given: Any = (batch.observations, batch.actions, batch.action_masks)
-        evaluate_heads = getattr(self.policy, "evaluate_heads", None)
-        if evaluate_heads is not None:
-            values, log_probs, entropies = evaluate_heads(*given)
-            return values.flatten(), log_probs.sum(1), entropies.sum(1), entropies
-        values, log_probs, entropy = self.policy.evaluate_actions(*given)
-        return values.flatten(), log_probs, entropy, values.new_zeros(len(batch), 0)
