@@ -283,7 +283,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         batch, flat = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values()))), self.rules.num_flat
         if action_masks is None:
             return th.ones(batch, flat, dtype=th.bool, device=self.device)
-        masks = th.as_tensor(action_masks, device=self.device).bool()
+        # The property of SB3 looks for the device among all parameters, every time.
+        masks = th.as_tensor(action_masks, device=self.value_net.weight.device).bool()
         if masks.numel() not in (flat, batch * flat):
             raise ValueError(f"action masks must have shape ({batch}, {flat}) or ({flat},), got {tuple(masks.shape)}")
         return masks.reshape(-1, flat).expand(batch, flat)

@@ -1,4 +1,4 @@
-"""Compiled loops over the heads of each row: in PyTorch or NumPy every head costs a handful of calls."""
+"""Compiled loops over small things, for which PyTorch and NumPy need many calls, or pass over their memory often."""
 
 from __future__ import annotations
 
@@ -68,3 +68,30 @@ def joint_log_probs(
                     total += np.exp(score - highest)
             log_probs[row] += own[actions[row, head]] - highest - np.log(total)
     return log_probs
+
+
+@njit(cache=True, error_model="numpy")
+def normalize(
+    features: NDArray[np.float32],
+    mean: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    clip: float,
+    normalized: NDArray[np.float32],
+) -> None:
+    """Writes ``(features - mean) * scale``, within ``±clip``, ``(rows, features)``."""
+    high, low = np.float32(clip), np.float32(-clip)
+    for row in range(len(features)):
+        for column in range(len(mean)):
+            value = (features[row, column] - mean[column]) * scale[column]
+            normalized[row, column] = high if value > high else low if value < low else value  # NaN stays
+
+
+@njit(cache=True, error_model="numpy")
+def observe(features: NDArray[np.float32], pending: NDArray[np.float64]) -> None:
+    """Adds to the number of rows, their sum and the sum of their squares ``(3, features)``."""
+    pending[0] += len(features)
+    for row in range(len(features)):
+        for column in range(features.shape[1]):
+            value = np.float64(features[row, column])
+            pending[1, column] += value
+            pending[2, column] += value * value

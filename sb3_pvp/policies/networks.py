@@ -120,6 +120,13 @@ class RunningNormalizer(nn.Module):
 
     def forward(self, features: th.Tensor) -> th.Tensor:
         """Returns normalised features of the same shape ``(..., num_features)``, within ``±clip``."""
+        if features.is_cpu and not features.requires_grad:
+            from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
+
+            normalized = th.empty_like(features, memory_format=th.contiguous_format)
+            rows = features.reshape(-1, features.shape[-1]).numpy()
+            normalize(rows, self.mean.numpy(), self.scale().numpy(), self.clip, normalized.view(rows.shape).numpy())
+            return normalized
         return ((features - self.mean) * self.scale()).clamp(-self.clip, self.clip)
 
     def scale(self) -> th.Tensor:
@@ -129,10 +136,14 @@ class RunningNormalizer(nn.Module):
     @th.no_grad()
     def observe(self, features: th.Tensor) -> None:
         """Collects raw features ``(..., num_features)`` for the next `update`."""
-        wide = features.reshape(-1, features.shape[-1]).double()
-        self.pending[0] += len(wide)
-        self.pending[1] += wide.sum(0)
-        self.pending[2] += wide.square_().sum(0)
+        rows = features.reshape(-1, features.shape[-1])
+        if rows.is_cpu:
+            from sb3_pvp.policies.kernels import observe  # Numba takes long to import
+
+            observe(rows.numpy(), self.pending.numpy())
+        else:
+            wide = rows.double()
+            self.pending += th.stack([th.ones_like(wide), wide, wide.square()]).sum(1)
 
     @property
     def has_pending(self) -> bool:
