@@ -32,13 +32,10 @@ def uniform(words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
     return (_mix(following) >> np.uint64(11)).astype(np.float64) * _TO_UNIT, following
 
 
-def gumbel(words: ArrayLike, count: int) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
-    """Gumbel noise, float32 ``(N, count)``, which makes samples of logits, and the words ``(N,)`` that come next."""
-    steps = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
-    following = np.asarray(words, np.uint64)[:, np.newaxis] + steps
-    # 23 bits and a half one: neither 0 nor 1, whose logarithms would be infinite here.
-    numbers = ((_mix(following) >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2**-23)
-    return -np.log(-np.log(numbers)), following[:, -1]
+def uniforms(words: ArrayLike, count: int) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+    """``count`` numbers from [0, 1) for each word, float32 ``(N, count)``, and the words ``(N,)`` that come next."""
+    following = np.asarray(words, np.uint64)[:, np.newaxis] + np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+    return (_mix(following) >> np.uint64(40)).astype(np.float32) * np.float32(2**-24), following[:, -1]
 
 
 class RandomWords:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from sb3_pvp.common.arguments import FLAG, MAPPING, SHARE, Kind
 from sb3_pvp.common.names import require_known
-from sb3_pvp.common.random_words import gumbel, uniform, words_from_seeds
+from sb3_pvp.common.random_words import uniform, uniforms, words_from_seeds
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.errors import ContractError
 from sb3_pvp.contract.registry import loadable_contracts
@@ -297,15 +297,15 @@ class ModelOpponent(RandomOpponent):
 
         from sb3_pvp.policies.actors import act_together
 
-        noise, state = gumbel(state, action_masks.shape[1])
-        noise[deterministic] = 0.0
         actors = [opponent.actor for opponent in opponents]
+        numbers, state = uniforms(state, len(actors[0].head_sizes))
+        numbers[deterministic] = -1.0
         frames = [
             th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *actor.frame_shape))
             for actor, seen in zip(actors, observations, strict=True)
         ]
         masks = th.from_numpy(np.ascontiguousarray(action_masks))
-        return act_together(actors, frames, masks, th.from_numpy(noise)).numpy(), state
+        return act_together(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
 
 
 #: Models that somebody uses, by their content: however many fights and files share one, it is there once.

@@ -145,36 +145,36 @@ class HeadTables:
 
 @th.no_grad()
 def choose(
-    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor | None
+    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Joint actions, int64 ``(batch, heads)``, and what was chosen from: logits with penalties ``(batch, A)``.
-
-    Head by head it is the best entry that masks and rules allow.
+    """Joint actions, int64 ``(batch, heads)``, and their log-probabilities ``(batch,)``.
 
     Args:
         tables: of one or several policies; their keys are equal.
         latents: the output of each policy's trunk ``(its rows, inputs)``.
         masks: bool ``(batch, A)``, the rows of one policy after the other.
-        noise: Gumbel noise ``(batch, A)``; without it, or where it is 0, the most likely entries are taken.
+        uniforms: random numbers from [0, 1), float32 ``(batch, heads)``; where they are negative, the most likely entry
+            is taken.
     """
+    from sb3_pvp.policies.kernels import draw, draw_heads  # Numba takes long to import
+
     like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     masks_of = [masks[span] for span in spans]
     starts = [each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
     scores, allowed = (th.cat(starts) if len(starts) > 1 else starts[0]).cpu().numpy(), masks.cpu().numpy()
-    noises = None if noise is None else noise.cpu().numpy()
+    numbers = uniforms.numpy()
     if not any(each.has_networks for each in tables):
-        from sb3_pvp.policies.kernels import choose_rows  # Numba takes long to import
-
         # All tables as one: the rows of policy k begin at k * A.
         table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
         first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
-        given = (allowed, scores[:0] if noises is None else noises, table, first)
-        return choose_rows(scores, *given, like.penalties, like.permits, like.wishes, like.starts), scores
+        rules = like.penalties, like.permits, like.wishes, like.starts
+        actions, log_probs = draw_heads(scores, allowed, numbers, table, first, *rules)
+        return actions, log_probs
     scores += np.where(allowed, np.float32(0.0), like.penalties)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
-    actions = np.empty((len(scores), len(like.head_sizes)), np.int64)
+    actions, log_probs = np.empty(numbers.shape, np.int64), np.zeros(len(scores), np.float32)
     for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
         entries = slice(start, start + size)
         own = scores[:, entries]
@@ -183,13 +183,15 @@ def choose(
             network = each.networks[head]
             if network is not None:
                 network.add_to(own[span], latent, encoded[span, :start], mask)
-        actions[:, head] = chosen = (own if noises is None else own + noises[:, entries]).argmax(1)
+        chosen, log_prob = draw(own, numbers[:, head])
+        actions[:, head] = chosen
+        log_probs += log_prob
         chosen += start
         granted += like.permits.take(chosen, 0)
         encoded[rows, chosen] = 1.0
         for each, span in zip(tables, spans, strict=True):
             scores[span] += each.table.take(chosen[span], 0)
-    return actions, scores
+    return actions, log_probs
 
 
 class AutoregressiveDistribution(MaskableDistribution):
@@ -221,29 +223,18 @@ class AutoregressiveDistribution(MaskableDistribution):
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
         """
-        noise = self._noise(latent.new_empty(masks.shape), deterministic)
-        self._follow_weights()
-        from sb3_pvp.policies.kernels import joint_log_probs  # Numba takes long to import
-
-        actions, scores = choose([self._tables], [latent], masks, noise)
-        log_probs = joint_log_probs(scores, actions, self._tables.starts)
-        return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
-
-    def _noise(self, empty: th.Tensor, deterministic: bool | Sequence[bool]) -> th.Tensor | None:
-        """Gumbel noise, whose arg-max with the logits is a sample; 0 where none is wanted, ``None`` if nowhere."""
         sizes = self._heads.rules.head_sizes
         flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
         if len(flags) != len(sizes):
             raise ValueError(
                 f"deterministic must be a bool or one bool for each of {len(sizes)} heads, got {len(flags)}"
             )
-        if all(flags):
-            return None
-        noise = empty.exponential_().log_().neg_()
-        for flag, own in zip(flags, th.split(noise, list(sizes), 1), strict=True):
-            if flag:
-                own.zero_()
-        return noise
+        uniforms = th.full((len(latent), len(sizes)), -1.0) if all(flags) else th.rand(len(latent), len(sizes))
+        if any(flags):
+            uniforms[:, flags] = -1.0
+        self._follow_weights()
+        actions, log_probs = choose([self._tables], [latent], masks, uniforms)
+        return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
     def _follow_weights(self) -> None:
         """Makes the tables anew if a weight or a statistic has changed, or might have."""
@@ -342,7 +333,7 @@ class PlainActor:
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
 
-    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
+    def act(self, observations: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
         """As `act_together` of this one alone."""
         space = self._policy.observation_space
         seen: Any = observations.reshape(-1, *(space.shape or ()))
@@ -351,10 +342,11 @@ class PlainActor:
             if PRIVILEGED in space.spaces:  # nobody knows it in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        # A normalised log-probability plus Gumbel noise is largest where a sample is.
+        from sb3_pvp.policies.kernels import draw  # Numba takes long to import
+
         heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
-        noises = th.split(noise, list(self.head_sizes), 1)
-        return th.stack([(head.logits + own).argmax(1) for head, own in zip(heads, noises, strict=True)], 1)
+        parts = zip(heads, uniforms.numpy().T, strict=True)
+        return th.from_numpy(np.stack([draw(head.logits.numpy(), numbers)[0] for head, numbers in parts], 1))
 
 
 Actor = AutoregressiveActor | PlainActor
@@ -362,7 +354,7 @@ Actor = AutoregressiveActor | PlainActor
 
 @th.inference_mode()
 def act_together(
-    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> th.Tensor:
     """Legal actions of several actors at once, int64 ``(batch, heads)``.
 
@@ -370,31 +362,31 @@ def act_together(
         actors: with the same heads; what can be computed together is.
         observations: those of each actor, float32 ``(its rows, frames, features)``, raw, newest frame first.
         masks: bool ``(batch, A)``, the rows of one actor after the other.
-        noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+        uniforms: as in `choose`.
     """
     groups: dict[object, list[int]] = {}
     for place, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
     if len(groups) == 1:
-        return _act_alike(actors, observations, masks, noise)
+        return _act_alike(actors, observations, masks, uniforms)
     rows = th.split(th.arange(len(masks)), [len(part) for part in observations])
     actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
     for places in groups.values():
         picked = th.cat([rows[place] for place in places])
         own, seen = [actors[place] for place in places], [observations[place] for place in places]
-        actions[picked] = _act_alike(own, seen, masks[picked], noise[picked])
+        actions[picked] = _act_alike(own, seen, masks[picked], uniforms[picked])
     return actions
 
 
 def _act_alike(
-    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> th.Tensor:
     """`act_together` of actors whose tables have one key, or of a single one."""
     if isinstance(actors[0], PlainActor):
-        return actors[0].act(observations[0], masks, noise)
+        return actors[0].act(observations[0], masks, uniforms)
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
     latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
-    return th.from_numpy(choose([actor.tables for actor in alike], latents, masks, noise)[0])
+    return th.from_numpy(choose([actor.tables for actor in alike], latents, masks, uniforms)[0])
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:

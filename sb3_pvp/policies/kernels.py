@@ -6,31 +6,65 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+#: Logits so far below the highest one have no chance at all.
+_HOPELESS = np.float32(-80.0)
+
 
 @njit(cache=True, error_model="numpy")
-def choose_rows(
-    scores: NDArray[np.float32],
+def _draw(logits: NDArray[np.float32], uniform: float) -> tuple[int, float]:
+    """An entry and its log-probability: the first up to which the probabilities add up to more than ``uniform``."""
+    best = int(np.argmax(logits))
+    total = np.float32(0.0)
+    for logit in logits:
+        if logit - logits[best] > _HOPELESS:
+            total += np.exp(logit - logits[best])
+    chosen = best
+    if uniform >= 0 and total > 1:
+        rest = np.float32(uniform) * total
+        for entry, logit in enumerate(logits):
+            if logit - logits[best] > _HOPELESS:
+                chosen = entry
+                rest -= np.exp(logit - logits[best])
+                if rest < 0:
+                    break
+    return chosen, float(logits[chosen] - logits[best] - np.log(total))
+
+
+@njit(cache=True, error_model="numpy")
+def draw(logits: NDArray[np.float32], uniforms: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Entries ``(batch,)`` of one head and their log-probabilities, by its logits ``(batch, size)``.
+
+    ``uniforms`` ``(batch,)`` are random numbers from [0, 1), or negative: then the most likely entry is taken.
+    """
+    chosen, log_probs = np.empty(len(logits), np.int64), np.empty(len(logits), np.float32)
+    for row in range(len(logits)):
+        chosen[row], log_probs[row] = _draw(logits[row], uniforms[row])
+    return chosen, log_probs
+
+
+@njit(cache=True, error_model="numpy")
+def draw_heads(
+    logits: NDArray[np.float32],
     masks: NDArray[np.bool_],
-    noise: NDArray[np.float32],
+    uniforms: NDArray[np.float32],
     table: NDArray[np.float32],
     first: NDArray[np.int64],
     penalties: NDArray[np.float32],
     permits: NDArray[np.float32],
     wishes: NDArray[np.float32],
     starts: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """The best entry of each head, one head after the other, int64 ``(batch, heads)``.
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Joint actions ``(batch, heads)`` and their log-probabilities ``(batch,)``, head after head as `draw` does.
 
-    ``scores`` ``(batch, A)`` are logits before anything is chosen, and get what masks, rules and choices add to them;
-    ``noise`` ``(batch, A)``, or without rows for none, is added while choosing only. The part of ``table`` for a row of
-    the batch begins at its ``first``; everything else is as in `sb3_pvp.policies.actors.HeadTables`.
+    ``logits`` ``(batch, A)`` are those before anything is chosen, and are overwritten; ``uniforms`` are ``(batch,
+    heads)``. The part of ``table`` for a row of the batch begins at its ``first``; everything else is as in
+    `sb3_pvp.policies.actors.HeadTables`.
     """
-    batch, flat = scores.shape
-    actions = np.empty((batch, len(starts)), np.int64)
+    batch, flat = logits.shape
+    actions, log_probs = np.empty((batch, len(starts)), np.int64), np.zeros(batch, np.float32)
     granted = np.zeros(flat, np.bool_)
-    is_noisy = len(noise) > 0
     for row in range(batch):
-        own = scores[row]
+        own = logits[row]
         granted[:] = False
         for entry in range(flat):
             if not masks[row, entry]:
@@ -38,36 +72,16 @@ def choose_rows(
         for head in range(len(starts)):
             start = starts[head]
             stop = starts[head + 1] if head + 1 < len(starts) else flat
-            best, best_score = start, np.float32(-np.inf)
             for entry in range(start, stop):
                 if wishes[entry] != 0 and not granted[entry]:
                     own[entry] += wishes[entry]
-                score = own[entry] + noise[row, entry] if is_noisy else own[entry]
-                if score > best_score:
-                    best, best_score = entry, score
-            actions[row, head] = best - start
+            chosen, log_prob = _draw(own[start:stop], uniforms[row, head])
+            actions[row, head] = chosen
+            log_probs[row] += log_prob
             for entry in range(stop, flat):
-                own[entry] += table[first[row] + best, entry]
-                granted[entry] |= permits[best, entry] > 0
-    return actions
-
-
-@njit(cache=True, error_model="numpy")
-def joint_log_probs(
-    scores: NDArray[np.float32], actions: NDArray[np.int64], starts: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Log-probabilities ``(batch,)`` of joint actions ``(batch, heads)``, given the scores of all entries."""
-    batch, flat = scores.shape
-    log_probs = np.zeros(batch, np.float32)
-    for row in range(batch):
-        for head in range(len(starts)):
-            own = scores[row, starts[head] : starts[head + 1] if head + 1 < len(starts) else flat]
-            highest, total = own.max(), np.float32(0)
-            for score in own:
-                if score - highest > -80:  # all others have no chance at all
-                    total += np.exp(score - highest)
-            log_probs[row] += own[actions[row, head]] - highest - np.log(total)
-    return log_probs
+                own[entry] += table[first[row] + start + chosen, entry]
+                granted[entry] |= permits[start + chosen, entry] > 0
+    return actions, log_probs
 
 
 @njit(cache=True, error_model="numpy")

@@ -17,7 +17,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.common.random_words import gumbel, words_from_seeds
+from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.games.osrs.sim import SimWorld
@@ -81,13 +81,13 @@ def test_samples_have_the_distribution_of_the_model(make: Callable[[], MaskableP
     assert counts.max() < count
 
 
-def test_gumbel_noise_is_gumbel_noise() -> None:
-    noise, following = gumbel(words_from_seeds(range(2000), 1), 45)
-    assert noise.dtype == np.float32 and np.isfinite(noise).all()
-    assert abs(noise.mean() - np.euler_gamma) < 0.02 and abs(noise.var() - np.pi**2 / 6) < 0.05
-    assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 0.1
-    again, _ = gumbel(following, 45)
-    assert not np.isin(again[0], noise[0]).any()
+def test_numbers_for_heads_are_uniform() -> None:
+    numbers, following = uniforms(words_from_seeds(range(2000), 1), 12)
+    assert numbers.dtype == np.float32 and (numbers >= 0).all() and (numbers < 1).all()
+    assert abs(numbers.mean() - 1 / 2) < 0.01 and abs(numbers.var() - 1 / 12) < 0.005
+    assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.1
+    again, _ = uniforms(following, 12)
+    assert not np.isin(again[0], numbers[0]).any()
 
 
 def test_a_file_and_its_model_are_the_same_opponent(tmp_path: Path) -> None:

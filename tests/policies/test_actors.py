@@ -16,11 +16,19 @@ from tests.policies.random_policies import Case, cases, randomize
 
 
 @th.no_grad()
-def expected(case: Case, noise: th.Tensor) -> th.Tensor:
-    """What a plain loop over heads chooses."""
-    noises = th.split(noise, case.policy.head_sizes, 1)
-    arguments = case.policy, case.contract, case.activations, case.latent(), case.masks
-    return plain_heads(*arguments, lambda head, p: (p.log() + noises[head]).argmax(1)).actions
+def check(case: Case, uniforms: th.Tensor, actions: th.Tensor) -> None:
+    """Each head's choice is that to which its number belongs, by the probabilities of a plain loop over heads."""
+
+    def choose(head: int, probabilities: th.Tensor) -> th.Tensor:
+        chosen, number = actions[:, head], uniforms[:, head]
+        own = probabilities.gather(1, chosen[:, None]).squeeze(1)
+        until = probabilities.cumsum(1).gather(1, chosen[:, None]).squeeze(1)
+        drawn = (own > 0) & (until - own <= number + 1e-5) & (number <= until + 1e-5)
+        likely = own >= probabilities.amax(1) - 1e-5
+        assert th.where(number < 0, likely, drawn).all()
+        return chosen
+
+    plain_heads(case.policy, case.contract, case.activations, case.latent(), case.masks, choose)
 
 
 def actor_of(policy: AutoregressivePolicy) -> AutoregressiveActor:
@@ -32,11 +40,12 @@ def actor_of(policy: AutoregressivePolicy) -> AutoregressiveActor:
 @given(case=cases(contracts()), seed=st.integers(0, 2**31))
 def test_an_actor_chooses_as_its_policy(case: Case, seed: int) -> None:
     generator = th.Generator().manual_seed(seed)
-    noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
+    uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=generator)
+    uniforms[::3] = -1.0
     actor, seen = actor_of(case.policy), case.observations["observation"]
-    assert th.equal(act_together([actor], [seen], case.masks, noise), expected(case, noise))
+    check(case, uniforms, act_together([actor], [seen], case.masks, uniforms))
     greedy, _ = case.policy.action_dist.act(case.latent(), case.masks, deterministic=True)
-    assert th.equal(act_together([actor], [seen], case.masks, th.zeros_like(noise)), greedy)
+    assert th.equal(act_together([actor], [seen], case.masks, th.full_like(uniforms, -1.0)), greedy)
 
 
 @settings(deadline=None, max_examples=40)
@@ -46,9 +55,9 @@ def test_actors_together_choose_as_each_of_them(case: Case, seed: int) -> None:
     policies = [case.policy, copy.deepcopy(case.policy)]
     randomize(policies[1], generator)
     actors = [actor_of(policy) for policy in policies]
-    noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
+    uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=generator)
     seen, counts = case.observations["observation"], [2, 3]
-    parts = list(zip(th.split(seen, counts), th.split(case.masks, counts), th.split(noise, counts), strict=True))
-    together = act_together(actors, [part[0] for part in parts], case.masks, noise)
+    parts = list(zip(th.split(seen, counts), th.split(case.masks, counts), th.split(uniforms, counts), strict=True))
+    together = act_together(actors, [part[0] for part in parts], case.masks, uniforms)
     apart = [act_together([actor], [part[0]], *part[1:]) for actor, part in zip(actors, parts, strict=True)]
     assert th.equal(together, th.cat(apart))
