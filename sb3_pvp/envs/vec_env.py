@@ -246,7 +246,8 @@ def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
     """
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
-    first, *others = templates = [_read(function()) for function in functions]
+    made = {function: _read(function()) for function in dict.fromkeys(functions)}  # one that stands there often: once
+    first, *others = templates = [made[function] for function in functions]
     for index, other in enumerate(others, start=1):
         for field in fields(FightSettings):
             expected, found = (getattr(each.settings, field.name) for each in (first, other))
