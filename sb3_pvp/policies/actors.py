@@ -112,8 +112,6 @@ class HeadTables:
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
         matters: bool ``(heads,)``: whether the choice of a head changes anything for later ones.
-        asks: whether any entry asks for one of several choices.
-        has_networks: whether any head has hidden layers.
     """
 
     @th.no_grad()

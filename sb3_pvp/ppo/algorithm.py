@@ -114,8 +114,10 @@ class PvpPPO(MaskablePPO):
         self.reset_params: dict[str, Any] | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``.
-        self.resumable_parts: dict[str, resumable.ResumablePart] = {}
+        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``. Their
+        #: ``get_state()`` gives copies that can be pickled, and ``set_state(state, same_episodes)`` goes back there;
+        #: ``same_episodes``: so did the environments, in their episodes.
+        self.resumable_parts: dict[str, Any] = {}
         if _init_setup_model:  # what is loaded has the rules that it was trained with
             self._take_contract()
             self._setup_model()
