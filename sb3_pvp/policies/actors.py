@@ -31,15 +31,12 @@ DENSE_SHARE = 0.75
 
 @dataclass(frozen=True)
 class _FirstLayer:
-    """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
+    """The first layer of one head, or of all heads without hidden layers; matrices are ``(inputs, outputs)``."""
 
-    Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
-    """
-
-    weight: th.Tensor
+    weight: th.Tensor  #: For the trunk's output.
     bias: th.Tensor
-    choices: th.Tensor | None
-    masks: th.Tensor | None
+    choices: th.Tensor | None  #: For the one-hot encodings of all heads.
+    masks: th.Tensor | None  #: For the masks.
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
@@ -380,19 +377,26 @@ def act_together(
     groups: dict[object, list[int]] = {}
     for place, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
+    if len(groups) == 1:
+        return _act_alike(actors, observations, masks, noise)
     rows = th.split(th.arange(len(masks)), [len(part) for part in observations])
     actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
     for places in groups.values():
-        picked: Any = slice(None) if len(groups) == 1 else th.cat([rows[place] for place in places])
-        own: Any = [actors[place] for place in places]
-        seen = [observations[place] for place in places]
-        if isinstance(own[0], PlainActor):
-            actions[picked] = own[0].act(seen[0], masks[picked], noise[picked])
-        else:
-            latents = [actor.latent(each) for actor, each in zip(own, seen, strict=True)]
-            chosen, _ = choose([actor.tables for actor in own], latents, masks[picked], noise[picked])
-            actions[picked] = th.from_numpy(chosen)
+        picked = th.cat([rows[place] for place in places])
+        own, seen = [actors[place] for place in places], [observations[place] for place in places]
+        actions[picked] = _act_alike(own, seen, masks[picked], noise[picked])
     return actions
+
+
+def _act_alike(
+    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
+) -> th.Tensor:
+    """`act_together` of actors whose tables have one key, or of a single one."""
+    if isinstance(actors[0], PlainActor):
+        return actors[0].act(observations[0], masks, noise)
+    alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
+    latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
+    return th.from_numpy(choose([actor.tables for actor in alike], latents, masks, noise)[0])
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:

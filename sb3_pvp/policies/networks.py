@@ -37,8 +37,7 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation``, one of `ACTIVATIONS`, follows every size of the short form. Raises
-    `ValueError` for anything else.
+    architecture is the identity. ``activation`` follows every size of the short form. `ValueError` for anything else.
     """
     items: Any = architecture
     if isinstance(architecture, Mapping):
