@@ -328,9 +328,9 @@ def load_opponent(path: str | Path) -> ModelOpponent:
 
 @lru_cache(CACHED_MODELS)
 def _read_opponent(path: Path, *version: int) -> ModelOpponent:
-    from sb3_pvp.policies.model_files import read_policy_file
+    from sb3_pvp.policies.model_files import PolicyFile
 
-    return _opponent_of(read_policy_file(path))
+    return _opponent_of(PolicyFile(path))
 
 
 def model_opponent(model: Any) -> ModelOpponent:
@@ -340,11 +340,11 @@ def model_opponent(model: Any) -> ModelOpponent:
     """
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-    from sb3_pvp.policies.model_files import policy_file_of
+    from sb3_pvp.policies.model_files import PolicyFile
 
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
-    return _opponent_of(policy_file_of(model))
+    return _opponent_of(PolicyFile(model))
 
 
 def _opponent_of(file: PolicyFile) -> ModelOpponent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain
 from typing import Any
 
@@ -16,12 +17,13 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
+from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import FORBIDDEN, HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
-from sb3_pvp.policies.networks import Architectures, RunningNormalizer, make_network, output_size
+from sb3_pvp.policies.heads import FORBIDDEN, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.networks import RunningNormalizer, make_network, parse_architectures
 
 # From this share of rows on, picking rows costs more than it saves.
 DENSE_SHARE = 0.75
@@ -29,15 +31,12 @@ DENSE_SHARE = 0.75
 
 @dataclass(frozen=True)
 class _FirstLayer:
-    """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
+    """The first layer of one head, or of all heads without hidden layers; matrices are ``(inputs, outputs)``."""
 
-    Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
-    """
-
-    weight: th.Tensor
+    weight: th.Tensor  #: For the trunk's output.
     bias: th.Tensor
-    choices: th.Tensor | None
-    masks: th.Tensor | None
+    choices: th.Tensor | None  #: For the one-hot encodings of all heads.
+    masks: th.Tensor | None  #: For the masks.
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
@@ -60,20 +59,21 @@ class _FirstLayer:
 
 @dataclass(frozen=True)
 class _Network:
-    """A head with hidden layers: its first layer, and those after it, weights and biases of linear ones."""
+    """A head with hidden layers: its first layer, and what comes after it."""
 
     first: _FirstLayer
-    steps: Sequence[tuple[th.Tensor, th.Tensor] | nn.Module]
+    steps: Sequence[Callable[[th.Tensor], th.Tensor]]
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
         index, linear = group.heads.index(head), group.linear_layers()
         weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
-        steps: list[tuple[th.Tensor, th.Tensor] | nn.Module] = []
-        for module in group.network[1:]:
+        steps: list[Callable[[th.Tensor], th.Tensor]] = []
+        for module in list(group.network)[1:]:
             if isinstance(module, BatchedLinear):
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
-                steps.append((module.weight[index, :, :width].contiguous(), module.bias[index, 0, :width]))
+                of_head = module.weight[index, :, :width].contiguous()
+                steps.append(partial(th.addmm, module.bias[index, 0, :width], mat2=of_head))
             elif not isinstance(module, nn.Dropout):  # acting leaves none out
                 steps.append(module)
         return cls(_FirstLayer.of(heads, weight, bias, visible), steps)
@@ -81,10 +81,7 @@ class _Network:
     def add_to(
         self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
     ) -> None:
-        """Adds the logits to the penalties of this head, ``(batch, size)``, where more than one entry has none.
-
-        ``chosen`` has the one-hot encodings of the heads before it.
-        """
+        """Adds logits to the penalties ``(batch, size)`` where several entries have none; ``chosen``: before."""
         rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
         if not len(rows):
             return
@@ -98,7 +95,7 @@ class _Network:
             encoded = th.from_numpy(chosen[rows]).to(latent.device)
             hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
         for step in self.steps:
-            hidden = step(hidden) if isinstance(step, nn.Module) else th.addmm(step[1], hidden, step[0])
+            hidden = step(hidden)
         scores[rows] += hidden.cpu().numpy()
 
 
@@ -112,8 +109,6 @@ class HeadTables:
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
         matters: bool ``(heads,)``: whether the choice of a head changes anything for later ones.
-        asks: whether any entry asks for one of several choices.
-        has_networks: whether any head has hidden layers.
     """
 
     @th.no_grad()
@@ -199,10 +194,17 @@ def choose(
     return actions, scores - noises if at_once else scores
 
 
-class HeadSampler:
-    """Samples joint actions from `AutoregressiveHeads`, with tables that follow their weights."""
+class AutoregressiveDistribution(MaskableDistribution):
+    """The joint distribution of all heads: `act` for acting, and the face that sb3-contrib's policies give theirs.
+
+    That is made from the trunk's output ``(batch, num_inputs)`` and allows everything until `apply_masking`. Entropies
+    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    """
+
+    _entropies: th.Tensor
 
     def __init__(self, heads: AutoregressiveHeads) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._heads = heads
         self._key: tuple[int, ...] = ()
 
@@ -214,15 +216,12 @@ class HeadSampler:
     def act(
         self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
     ) -> tuple[th.Tensor, th.Tensor]:
-        """Chooses joint actions.
+        """Joint actions, int ``(batch, heads)``, and their log-probabilities ``(batch,)``.
 
         Args:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of all heads, or (a sequence) of some.
-
-        Returns:
-            Actions, int ``(batch, heads)``, and their joint log-probabilities ``(batch,)``.
         """
         noise = self._noise(latent.new_empty(masks.shape), deterministic)
         self._follow_weights()
@@ -256,15 +255,49 @@ class HeadSampler:
         if key != self._key or self._heads.training:
             self._tables, self._key = HeadTables(self._heads), key
 
+    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        return self._heads
+
+    def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
+        self._latent = latent
+        self.apply_masking(None)
+        return self
+
+    def apply_masking(self, masks: MaybeMasks) -> None:
+        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
+        shape = (len(self._latent), self._heads.rules.num_flat)
+        allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
+        self._masks = allowed.to(self._latent.device).bool().reshape(shape)
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        actions = actions.long().reshape(len(self._latent), -1)
+        log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
+        return log_probs.sum(1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> th.Tensor:
+        return self._entropies.sum(1)
+
+    def sample(self) -> th.Tensor:
+        return self.get_actions(deterministic=False)
+
+    def mode(self) -> th.Tensor:
+        return self.get_actions(deterministic=True)
+
+    def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
+        return self.act(self._latent, self._masks, deterministic)[0]
+
+    def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        return self.proba_distribution(latent).get_actions(deterministic)
+
+    def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actions = self.actions_from_params(latent)
+        return actions, self.log_prob(actions)
+
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` acts with, on the CPU; frozen, without critic and optimiser.
+    """What an `AutoregressivePolicy` with all these arguments and weights acts with; without critic and optimiser.
 
-    Args:
-        frame_shape: ``(frames, features)`` of one observation.
-        head_sizes: sub-actions of each head.
-        arguments: all keyword arguments of the policy.
-        weights: its parameters and statistics.
+    ``frame_shape`` is the ``(frames, features)`` of one observation.
     """
 
     def __init__(
@@ -275,14 +308,12 @@ class AutoregressiveActor:
         weights: Mapping[str, th.Tensor],
     ) -> None:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
-        layers = Architectures.of(arguments, len(head_sizes))
-        widths = [frame_shape[0] * frame_shape[1]]
-        for part in (layers.features, layers.actor):
-            widths.append(output_size(widths[-1], part))
+        of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
+        extractor, width = make_network(frame_shape[0] * frame_shape[1], of_features)
+        actor, width = make_network(width, of_actor)
+        flags = [arguments[flag] for flag in ("autoregressive", "normalize_actions", "future_masks")]
+        heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
         normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
-        extractor, actor = make_network(widths[0], layers.features), make_network(widths[1], layers.actor)
-        flags = [bool(arguments[flag]) for flag in HEAD_FLAGS]
-        heads = AutoregressiveHeads(widths[2], DependencyRules(head_sizes), layers.heads, *flags)
         # Named as in the policy whose weights they get.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
@@ -290,7 +321,7 @@ class AutoregressiveActor:
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
         self._mean, self._scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
-        # What acts on few rows at a time spends much of it in the calls of modules.
+        # Acting on few rows at a time would spend much of it in the calls of modules.
         self._trunk = [_step(layer) for layer in (*extractor, *actor)]
         self.tables = HeadTables(heads)
 
@@ -304,16 +335,6 @@ class AutoregressiveActor:
             latent = step(latent)
         return latent
 
-    def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """Legal actions, int64 ``(batch, heads)``.
-
-        Args:
-            observations: float32 ``(batch, frames, features)``, raw, newest frame first.
-            masks: bool ``(batch, A)``.
-            noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
-        """
-        return act_together([self], [observations], masks, noise)
-
 
 class PlainActor:
     """What any other masked policy acts with: independent heads."""
@@ -323,24 +344,19 @@ class PlainActor:
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
 
-    @th.inference_mode()
     def act(self, observations: th.Tensor, masks: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """As `AutoregressiveActor.act`."""
+        """As `act_together` of this one alone."""
+        space = self._policy.observation_space
+        seen: Any = observations.reshape(-1, *(space.shape or ()))
+        if isinstance(space, spaces.Dict):
+            seen = {OBSERVATION: observations, ACTION_MASK: masks.float()}
+            if PRIVILEGED in space.spaces:  # nobody knows it in a real fight
+                seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
+            seen = {key: seen[key] for key in space.spaces}
         # A normalised log-probability plus Gumbel noise is largest where a sample is.
-        joint = self._policy.get_distribution(self._complete(observations, masks), masks.numpy())
-        heads = joint.distributions  # type: ignore[attr-defined]
+        heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
         noises = th.split(noise, list(self.head_sizes), 1)
         return th.stack([(head.logits + own).argmax(1) for head, own in zip(heads, noises, strict=True)], 1)
-
-    def _complete(self, observations: th.Tensor, masks: th.Tensor) -> th.Tensor | dict[str, th.Tensor]:
-        space = self._policy.observation_space
-        if not isinstance(space, spaces.Dict):
-            return observations.reshape(-1, *(space.shape or ()))
-        parts = {OBSERVATION: observations, ACTION_MASK: masks.float()}
-        hidden = space.spaces.get(PRIVILEGED)
-        if hidden is not None:  # nobody knows it in a real fight
-            parts[PRIVILEGED] = th.zeros(len(observations), *(hidden.shape or ()))
-        return {key: parts[key] for key in space.spaces}
 
 
 Actor = AutoregressiveActor | PlainActor
@@ -350,7 +366,14 @@ Actor = AutoregressiveActor | PlainActor
 def act_together(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, noise: th.Tensor
 ) -> th.Tensor:
-    """Several actors at once: each has observations of its own, masks and noise have the rows of all in turn."""
+    """Legal actions of several actors at once, int64 ``(batch, heads)``.
+
+    Args:
+        actors: with the same heads; what can be computed together is.
+        observations: those of each actor, float32 ``(its rows, frames, features)``, raw, newest frame first.
+        masks: bool ``(batch, A)``, the rows of one actor after the other.
+        noise: Gumbel noise, float32 ``(batch, A)``; zeros in a row take the most likely entries.
+    """
     groups: dict[object, list[int]] = {}
     for place, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
@@ -377,10 +400,7 @@ def _act_alike(
 
 
 def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
-    """What a layer does while acting."""
+    """What a layer of the trunk does while acting, without the call of a module."""
     if isinstance(layer, nn.Linear):
-        weight, bias = layer.weight.detach(), layer.bias.detach()
-        return lambda inputs: nn.functional.linear(inputs, weight, bias)
-    if isinstance(layer, nn.ReLU):
-        return th.relu_
-    return layer.forward
+        return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
+    return th.relu_ if isinstance(layer, nn.ReLU) else layer.forward

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from math import sqrt
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
-from sb3_contrib.common.maskable.distributions import MaskableDistribution, MaybeMasks
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
@@ -19,17 +19,15 @@ from torch import nn
 from sb3_pvp.common.names import require_known
 from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.contract.registry import loadable_contracts
-from sb3_pvp.policies.actors import HeadSampler
-from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
-from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
+from sb3_pvp.policies.actors import AutoregressiveDistribution
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
+from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
     ACTIVATIONS,
     Architecture,
-    Architectures,
     RunningNormalizer,
-    check_architecture,
     make_network,
-    output_size,
+    parse_architectures,
 )
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
@@ -71,6 +69,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     """
 
     action_net: AutoregressiveHeads
+    action_dist: AutoregressiveDistribution
     optimizer: th.optim.Optimizer
 
     def __init__(
@@ -118,37 +117,31 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
         require_known("activation", given["activation"], ACTIVATIONS)
-        for name in ("net_arch", "head_arch", "features_arch"):
-            check_architecture(given[name])
-        layers = Architectures.of(given, len(self.head_sizes))
-        shared = bool(given["share_features_extractor"])
-        if shared and extractor.has_privileged:
-            raise ValueError(
-                "share_features_extractor=True would show the privileged part to the actor; leave it False"
-            )
-        of_actor = make_network(extractor.num_public, layers.features)
-        of_critic = of_actor if shared else make_network(extractor.features_dim, layers.features)
-        self.extractors = nn.ModuleList([of_actor, of_critic])
-        widths = [output_size(width, layers.features) for width in (extractor.num_public, extractor.features_dim)]
-        self.actor, self.critic = make_network(widths[0], layers.actor), make_network(widths[1], layers.critic)
-        self.value_net = nn.Linear(output_size(widths[1], layers.critic), 1)
-        self.action_net = AutoregressiveHeads(
-            output_size(widths[0], layers.actor), self.rules, layers.heads, *(bool(given[flag]) for flag in HEAD_FLAGS)
-        )
+        of_features, of_actor, of_critic, of_heads = parse_architectures(given, len(self.head_sizes))
+        public = everything = make_network(extractor.num_public, of_features)
+        if not given["share_features_extractor"]:
+            everything = make_network(extractor.features_dim, of_features)
+        elif extractor.has_privileged:
+            raise ValueError("share_features_extractor=True would show the privileged part to the actor; leave it out")
+        self.extractors = nn.ModuleList([public[0], everything[0]])
+        self.actor, num_inputs = make_network(public[1], of_actor)
+        self.critic, width = make_network(everything[1], of_critic)
+        self.value_net = nn.Linear(width, 1)
+        flags = (given[flag] for flag in ("autoregressive", "normalize_actions", "future_masks"))
+        self.action_net = AutoregressiveHeads(num_inputs, self.rules, of_heads, *flags)
         self.action_net.initialize()
-        self._sampler = HeadSampler(self.action_net)
-        self.action_dist = AutoregressiveDistribution(self.action_net, self._sampler)
+        self.action_dist = AutoregressiveDistribution(self.action_net)
         # Orthogonal weights, zero biases (training.md §3.9).
         gains = {self.extractors: sqrt(2), self.actor: sqrt(2), self.critic: sqrt(2), self.value_net: 1}
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self._sampler.forget)
+        self.optimizer.register_step_post_hook(self.action_dist.forget)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies of optimisers have no hooks.
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.optimizer.register_step_post_hook(self._sampler.forget)
+        self.optimizer.register_step_post_hook(self.action_dist.forget)
 
     @property
     def features(self) -> NormalizedFeatures:
@@ -164,9 +157,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     @property
     def head_ids(self) -> list[str]:
         """Names of the heads: those of the contract, or their numbers."""
-        if self.contract is not None:
-            return [head.id for head in self.contract.heads]
-        return [str(head) for head in range(len(self.head_sizes))]
+        numbers = [*map(str, range(len(self.head_sizes)))]
+        return [head.id for head in self.contract.heads] if self.contract else numbers
 
     @property
     def observation_normalizer(self) -> RunningNormalizer:
@@ -185,7 +177,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
-        actions, joint = self._sampler.act(latent, masks, deterministic)
+        actions, joint = self.action_dist.act(latent, masks, deterministic)
         self.observation_normalizer.observe(raw)
         self.heads.normalizer.observe(self.rules.one_hot(actions))
         if th.is_grad_enabled():
@@ -224,8 +216,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """The distribution of joint actions under the given masks, or under those in the observation."""
-        distribution = AutoregressiveDistribution(self.heads, self._sampler)
-        distribution.proba_distribution(self._actor_latent(self.features(obs)))
+        distribution = copy(self.action_dist).proba_distribution(self._actor_latent(self.features(obs)))
         distribution.apply_masking(self._masks(obs, action_masks))
         return distribution
 
@@ -261,7 +252,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             raise ValueError("the observation, or a weight of the model, is NaN: nothing can be chosen by that")
         if not masks.any(1).all():
             raise ValueError("an action mask allows nothing at all: it must have a true entry, such as that of waiting")
-        return self._sampler.act(latent, masks, deterministic)[0]
+        return self.action_dist.act(latent, masks, deterministic)[0]
 
     def set_training_mode(self, mode: bool) -> None:
         """Switches between learning and acting, as SB3 does around every update.
@@ -272,7 +263,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             self.observation_normalizer.update()
             self.heads.normalizer.update()
             # Whatever optimiser was used: not all leave a trace in what they change.
-            self._sampler.forget()
+            self.action_dist.forget()
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
@@ -312,8 +303,6 @@ def find_contract(
 
     A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
     """
-    if name is None:
-        return None
     if name == AUTO:
         seen = head_sizes, features.num_public // features.num_frames
         fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
@@ -321,8 +310,8 @@ def find_contract(
             names = ", ".join(each.name for each in fitting)
             raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
         return fitting[0] if fitting else None
-    contract = name if isinstance(name, Contract) else load_contract(name)
-    if contract.head_sizes != head_sizes:
+    contract = name if name is None or isinstance(name, Contract) else load_contract(name)
+    if contract is not None and contract.head_sizes != head_sizes:
         raise ValueError(
             f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
             f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
@@ -330,55 +319,30 @@ def find_contract(
     return contract
 
 
-class AutoregressiveDistribution(MaskableDistribution):
-    """The joint distribution of all heads behind the face that sb3-contrib's policies give theirs.
+@th.no_grad()
+def probabilities_and_values(
+    policy: MaskableActorCriticPolicy,
+    observations: Mapping[str, NDArray[Any]],
+    actions: NDArray[np.int64],
+    masks: NDArray[np.bool_],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What the heads of these actions were drawn from, float32 ``(batch, A)``, and values ``(batch,)``.
 
-    It is made from the trunk's output ``(batch, num_inputs)``. Everything is allowed until `apply_masking`. Entropies
-    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    Heads of an `AutoregressivePolicy` are conditional on the actions of the heads before them.
+
+    Args:
+        policy: of MaskablePPO, on MultiDiscrete actions.
+        observations: as environments give them, ``(batch, ...)`` each; parts that the policy does not know are ignored.
+        actions: ints ``(batch, heads)``.
+        masks: bool ``(batch, A)``.
     """
-
-    _entropies: th.Tensor
-
-    def __init__(self, heads: AutoregressiveHeads, sampler: HeadSampler) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._heads, self._sampler = heads, sampler
-
-    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
-        return self._heads
-
-    def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
-        self._latent = latent
-        self.apply_masking(None)
-        return self
-
-    def apply_masking(self, masks: MaybeMasks) -> None:
-        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
-        shape = (len(self._latent), self._heads.rules.num_flat)
-        allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
-        self._masks = allowed.to(self._latent.device).bool().reshape(shape)
-
-    def log_prob(self, actions: th.Tensor) -> th.Tensor:
-        actions = actions.long().reshape(len(self._latent), -1)
-        log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
-        joint: th.Tensor = log_probs.sum(1)
-        return joint
-
-    def entropy(self) -> th.Tensor:
-        joint: th.Tensor = self._entropies.sum(1)
-        return joint
-
-    def sample(self) -> th.Tensor:
-        return self.get_actions(deterministic=False)
-
-    def mode(self) -> th.Tensor:
-        return self.get_actions(deterministic=True)
-
-    def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
-        return self._sampler.act(self._latent, self._masks, deterministic)[0]
-
-    def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
-        return self.proba_distribution(latent).get_actions(deterministic)
-
-    def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        actions = self.actions_from_params(latent)
-        return actions, self.log_prob(actions)
+    space = policy.observation_space
+    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    known: Any = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
+    seen, _ = policy.obs_to_tensor(known if isinstance(space, spaces.Dict) else known[OBSERVATION])
+    if isinstance(policy, AutoregressivePolicy):
+        joint = policy.head_probabilities(seen, th.as_tensor(actions, device=policy.device), masks)
+    else:
+        heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
+        joint = th.cat([head.probs for head in heads], 1)
+    return joint.cpu().numpy(), policy.predict_values(seen).flatten().cpu().numpy()

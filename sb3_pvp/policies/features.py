@@ -22,21 +22,28 @@ class NormalizedFeatures(BaseFeaturesExtractor):
     A Dict space has public parts (all keys but ``"privileged"`` and ``"action_mask"``) and perhaps a privileged one; a
     Box is public. The public part named ``"observation"`` and the privileged one may have two axes, frames and
     features: all frames share their statistics (training.md §5).
-
-    Attributes:
-        num_public: width of the flat public features, which come first.
     """
 
     def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
-        parts = _parts(observation_space)
-        self.public_keys = [key for key in parts if key != PRIVILEGED]
+        parts = (
+            dict(observation_space) if isinstance(observation_space, spaces.Dict) else {OBSERVATION: observation_space}
+        )
+        parts.pop(ACTION_MASK, None)
+        public = [key for key in parts if key != PRIVILEGED]
+        if not public:
+            raise ValueError(f"the observation space {observation_space} has no public part, such as {OBSERVATION!r}")
+        for key, part in parts.items():
+            if not isinstance(part, spaces.Box):
+                raise ValueError(f"observations must be Box spaces, {key!r} is {part}; use a wrapper that makes it one")
         shapes = [space.shape or () for space in parts.values()]
         frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
         self.num_frames = frames.pop() if len(frames) == 1 else 1
         sizes = {key: spaces.flatdim(space) for key, space in parts.items()}
         super().__init__(observation_space, sum(sizes.values()))
-        self.num_public = sum(sizes[key] for key in self.public_keys)
+        #: Width of the flat public features, which come first.
+        self.num_public = sum(sizes[key] for key in public)
         self.has_privileged = PRIVILEGED in parts
+        self.keys = [*public, PRIVILEGED] if self.has_privileged else public
         self.normalize = normalize
         #: Over the features of one frame, public ones first.
         self.normalizer = RunningNormalizer(self.features_dim // self.num_frames)
@@ -49,9 +56,8 @@ class NormalizedFeatures(BaseFeaturesExtractor):
         """Raw features ``(batch, frames, features of a frame)``."""
         if isinstance(observations, th.Tensor):
             return observations.float().reshape(len(observations), self.num_frames, -1)
-        keys = [*self.public_keys, *([PRIVILEGED] if self.has_privileged else [])]
-        parts = [observations[key].float().reshape(len(observations[key]), self.num_frames, -1) for key in keys]
-        return th.cat(parts, 2)
+        parts = [observations[key].float() for key in self.keys]
+        return th.cat([part.reshape(len(part), self.num_frames, -1) for part in parts], 2)
 
     def flatten(self, per_frame: th.Tensor) -> th.Tensor:
         """Normalises raw features of frames and lays them out flat: public ones of all frames, then privileged ones."""
@@ -60,17 +66,6 @@ class NormalizedFeatures(BaseFeaturesExtractor):
             return features.flatten(1)
         width = self.num_public // self.num_frames
         return th.cat([features[:, :, :width].flatten(1), features[:, :, width:].flatten(1)], 1)
-
-
-def _parts(space: spaces.Space) -> dict[str, spaces.Space]:  # type: ignore[type-arg]
-    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    parts.pop(ACTION_MASK, None)
-    if not [key for key in parts if key != PRIVILEGED]:
-        raise ValueError(f"the observation space {space} has no public part, such as the key {OBSERVATION!r}")
-    for key, part in parts.items():
-        if not isinstance(part, spaces.Box):
-            raise ValueError(f"observations must be Box spaces, {key!r} is {part}; use a wrapper that makes it one")
-    return parts
 
 
 def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:
@@ -87,19 +82,14 @@ def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool
     key = OBSERVATION if OBSERVATION in parts else next(iter(parts))
     if key not in space.spaces:
         raise ValueError(f"The observation has a part {key!r}, the policy knows {sorted(space.spaces)}")
-    parts[key] = _shaped(np.asarray(parts[key]), space[key])
-    batch = parts[key].shape[: parts[key].ndim - len(space[key].shape or ())]
+    array, shape = np.asarray(parts[key]), space[key].shape or ()
+    # One frame is the common case: its axis may be left out.
+    if array.shape[-len(shape) :] != shape and shape[:1] == (1,) and array.ndim in (1, 2):
+        array = array.reshape(*array.shape[:-1], 1, -1)
+    if array.shape[-len(shape) :] != shape:
+        raise ValueError(f"An observation of shape {np.shape(parts[key])} does not fit {shape} or a batch of it")
+    parts[key], batch = array, array.shape[: array.ndim - len(shape)]
     for name, part in space.spaces.items():
         if name not in parts:
             parts[name] = np.zeros((*batch, *(part.shape or ())), part.dtype)
     return parts
-
-
-def _shaped(array: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
-    shape = space.shape or ()
-    if array.shape[-len(shape) :] == shape:
-        return array
-    # One frame is the common case: its axis may be left out.
-    if shape[:1] == (1,) and array.shape[-1:] == shape[-1:] and array.ndim in (1, 2):
-        return array.reshape(*array.shape[:-1], *shape)
-    raise ValueError(f"An observation of shape {array.shape} does not fit {shape} or a batch of it")

@@ -9,15 +9,15 @@ layers are evaluated only where they have a choice, in tiles of rows that go thr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import sqrt
-from typing import cast
 
 import numpy as np
 import torch as th
 from torch import nn
 
 from sb3_pvp.contract import DependencyTables
-from sb3_pvp.policies.networks import Layer, RunningNormalizer, after_linear
+from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 # A log-probability whose probability is next to nothing, but no subnormal number, which processors are slow with.
@@ -29,32 +29,23 @@ FORBIDDEN = -1e8
 # Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden too, but less so than the
 # others: next to a legal entry it has no chance, and without one it has them all. So nobody has to test for that.
 FORBIDDEN_FIRST = -1e4
-#: The arguments that `AutoregressiveHeads` have in common with their policy.
-HEAD_FLAGS = ("autoregressive", "normalize_actions", "future_masks")
-
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
 
 
 class DependencyRules(nn.Module):
-    """Rules between heads as tables over flat entries; entry ``a`` is the sub-action at offset ``a`` of all heads.
+    """Rules between heads as tables over flat entries, the sub-actions of all heads; without ``tables`` none.
 
-    The tables are buffers: a saved policy needs no contract. ``tables`` may be ``None``: no rules.
-
-    Attributes:
-        forbids: float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
-        permits: float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
-        columns: int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
-        membership: float ``(A, heads)``: 1 where an entry belongs to a head.
+    They are buffers: a saved policy needs no contract.
     """
 
-    forbids: th.Tensor
-    permits: th.Tensor
+    forbids: th.Tensor  #: Float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
+    permits: th.Tensor  #: Float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
     asks_any: th.Tensor
     penalties: th.Tensor
-    columns: th.Tensor
+    columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
     offsets: th.Tensor
-    membership: th.Tensor
+    membership: th.Tensor  #: Float ``(A, heads)``: 1 where an entry belongs to a head.
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
         super().__init__()
@@ -86,9 +77,7 @@ class DependencyRules(nn.Module):
     def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
         """What is added to the flat logits: 0 where allowed, else hugely negative; float ``(batch, A)``.
 
-        Args:
-            masks: bool ``(batch, A)``, what the environment allows.
-            chosen: one-hot encodings ``(batch, A)`` of all heads' choices; rules name earlier heads only.
+        That follows from masks, bool ``(batch, A)``, and the `one_hot` choices of all heads.
         """
         legal = masks & (chosen @ self.forbids == 0)
         if self.asks_any.any():
@@ -97,63 +86,53 @@ class DependencyRules(nn.Module):
 
 
 class AutoregressiveHeads(nn.Module):
-    """All heads of a policy.
+    """All heads of an `AutoregressivePolicy`, whose arguments the flags are.
 
     Args:
         num_inputs: width of the trunk's output.
         rules: sizes of the heads, and the rules between them.
         architectures: the layers of each head before its logits.
-        autoregressive: false: heads do not see the choices of others (rules between heads hold all the same).
-        normalize_actions: standardise the one-hot encodings with running statistics.
-        future_masks: heads see the environment's masks of the heads after them.
-
-    Attributes:
-        visible: float ``(heads, extra inputs)``: 1 where a head sees an encoding or a mask, which follow the trunk's
-            output in the inputs of all heads.
     """
 
+    #: Float ``(heads, extra inputs)``: 1 where a head sees an encoding or a mask, which follow the trunk's output.
     visible: th.Tensor
 
     def __init__(
         self,
         num_inputs: int,
         rules: DependencyRules,
-        architectures: Sequence[tuple[Layer, ...]],
-        autoregressive: bool = True,
-        normalize_actions: bool = True,
-        future_masks: bool = False,
+        architectures: Sequence[Layers],
+        autoregressive: bool,
+        normalize_actions: bool,
+        future_masks: bool,
     ) -> None:
         super().__init__()
         self.rules, self.num_inputs = rules, num_inputs
         self.autoregressive, self.normalize_actions, self.future_masks = autoregressive, normalize_actions, future_masks
         self.normalizer = RunningNormalizer(rules.num_flat)
-        self.register_buffer("visible", self._visible(), persistent=False)
-        total = num_inputs + self.visible.shape[1]
-        members: dict[tuple[Layer, ...], list[int]] = {}
+        head_of, order = rules.membership.argmax(1), th.arange(len(rules.head_sizes))[:, None]
+        seen = [head_of < order] if autoregressive else []
+        seen += [head_of > order] if future_masks else []
+        visible = th.cat(seen, 1).float() if seen else th.zeros(len(order), 0)
+        self.register_buffer("visible", visible, persistent=False)
+        total = num_inputs + visible.shape[1]
+        members: dict[Layers, list[int]] = {}
         for head, layers in enumerate(architectures):
             if layers and not layers[0].size:
                 raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
             members.setdefault(layers, []).append(head)
         direct = members.pop((), [])
-        groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
-        self.group_modules, self.direct = nn.ModuleList(groups), JointLogits(direct, total, rules)
-
-    @property
-    def groups(self) -> list[HeadGroup]:
-        """Heads with hidden layers, grouped by equal architecture."""
-        return cast(list[HeadGroup], list(self.group_modules))
+        #: Heads with hidden layers, grouped by equal architecture.
+        self.groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
+        self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules)
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """Evaluates given actions, all heads at once.
+        """Log-probabilities ``(batch, heads)`` of each head's action given those before it, and entropies likewise.
 
         Args:
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             actions: int ``(batch, heads)``.
-
-        Returns:
-            Log-probabilities ``(batch, heads)`` of each head's action given those before it, and the entropies
-            ``(batch, heads)`` of each head given the same.
         """
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
@@ -165,10 +144,7 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """What each head chooses from, given the actions of the heads before it: float ``(batch, A)``, 1 per head.
-
-        The arguments are those of `forward`.
-        """
+        """What each head chooses from, given the actions before it: float ``(batch, A)``; arguments as of `forward`."""
         penalty, _, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         # Where there is nothing to choose, the penalties alone say which entry it is.
         certain = [own.softmax(1) for own in th.split(penalty, list(self.rules.head_sizes), 1)]
@@ -181,21 +157,14 @@ class AutoregressiveHeads(nn.Module):
         encoded: th.Tensor = self.normalizer(chosen) if self.normalize_actions else chosen
         return encoded
 
-    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """What heads may see besides the trunk's output: encodings, then masks; ``(batch, extra inputs)``."""
-        parts = [self.encode(chosen)] if self.autoregressive else []
-        parts += [masks.float()] if self.future_masks else []
-        return th.cat(parts, 1) if parts else chosen[:, :0]
-
     def layers(self, head: int) -> list[LinearLayer]:
         """The linear layers of one head as an own network would have them, the last one making its logits.
 
         Inputs of the first: trunk, one-hot encodings of earlier heads (if autoregressive), masks of later heads (if
         ``future_masks``). New tensors.
         """
-        inputs = self._inputs_of(head)
         (weight, bias), *rest = [(weight.clone(), bias.clone()) for weight, bias in self._parameters_of(head)]
-        return [(weight[:, inputs], bias), *rest]
+        return [(weight[:, self._inputs_of(head)], bias), *rest]
 
     @th.no_grad()
     def set_layers(self, head: int, layers: Sequence[LinearLayer]) -> None:
@@ -215,7 +184,11 @@ class AutoregressiveHeads(nn.Module):
         penalty = self.rules.penalty(masks, chosen)
         num_legal = (penalty == 0).float() @ self.rules.membership
         heads, rows = (num_legal.T > 1).nonzero().unbind(1)
-        logits = self._logits(latent, self._extra_inputs(masks, chosen), heads, rows)
+        # What heads may see besides the trunk's output.
+        parts = [self.encode(chosen)] if self.autoregressive else []
+        parts += [masks.float()] if self.future_masks else []
+        extra = th.cat(parts, 1) if parts else chosen[:, :0]
+        logits = self._logits(latent, extra, heads, rows)
         own = nn.functional.pad(penalty, (0, 1), value=FORBIDDEN)[rows[:, None], self.rules.columns[heads]]
         return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
 
@@ -232,27 +205,18 @@ class AutoregressiveHeads(nn.Module):
             logits = logits.index_put((own,), part)
         return logits
 
-    def _visible(self) -> th.Tensor:
-        head_of = self.rules.membership.argmax(1)
-        heads = th.arange(len(self.rules.head_sizes))[:, None]
-        parts = [head_of < heads] if self.autoregressive else []
-        parts += [head_of > heads] if self.future_masks else []
-        return th.cat(parts, 1).float() if parts else th.zeros(len(heads), 0)
-
     @th.no_grad()
     def initialize(self) -> None:
-        """Orthogonal weights and zero biases (training.md §3.9), each head on its own."""
+        """Orthogonal weights (training.md §3.9), each head on its own; biases are zero already."""
         for head in range(len(self.rules.head_sizes)):
             layers = self.layers(head)
-            for index, (weight, bias) in enumerate(layers):
-                nn.init.orthogonal_(weight, LOGITS_GAIN if index == len(layers) - 1 else HIDDEN_GAIN)
-                bias.zero_()
+            for index, (weight, _) in enumerate(layers, 1):
+                nn.init.orthogonal_(weight, LOGITS_GAIN if index == len(layers) else HIDDEN_GAIN)
             self.set_layers(head, layers)
 
     def _inputs_of(self, head: int) -> th.Tensor:
-        """Positions of the inputs that a head sees."""
-        extra = self.num_inputs + th.nonzero(self.visible[head]).flatten()
-        return th.cat([th.arange(self.num_inputs, device=extra.device), extra])
+        """Which inputs a head sees, bool ``(inputs,)``."""
+        return nn.functional.pad(self.visible[head], (self.num_inputs, 0), value=1.0).bool()
 
     def _parameters_of(self, head: int) -> list[LinearLayer]:
         """Views on the weights of one head, with all inputs of the first layer."""
@@ -291,28 +255,19 @@ class HeadGroup(nn.Module):
         local = th.zeros(max(heads) + 1, dtype=th.int64)
         local[self.heads] = th.arange(len(heads))
         self.register_buffer("local", local, persistent=False)
-        modules: list[nn.Module] = []
-        for layer in layers:
-            if layer.size:
-                modules.append(BatchedLinear(len(heads), num_inputs, layer.size))
-                num_inputs = layer.size
-            modules += after_linear(layer)
-        modules.append(BatchedLinear(len(heads), num_inputs, num_logits))
-        self.network = nn.ModuleList(modules)
+        self.network, _ = make_network(
+            num_inputs, [*layers, Layer(size=num_logits)], partial(BatchedLinear, len(heads))
+        )
 
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Logits ``(choices, num_logits)`` of single choices.
+        """Logits ``(choices, num_logits)`` of single choices, by their heads, ascending, and their rows of the batch.
 
-        Args:
-            latent: ``(batch, trunk)``.
-            extra: ``(batch, extra inputs)``.
-            visible: ``(all heads, extra inputs)``, which of those each head sees.
-            heads: the head of each choice, int ``(choices,)``, ascending; all of them in this group.
-            rows: the row of the batch of each choice, int ``(choices,)``.
+        That follows from the trunk's output ``(batch, num_inputs)``, extra inputs ``(batch, extra inputs)``, and which
+        of those each head sees, ``(all heads, extra inputs)``.
         """
-        tile_heads, slots = tiles(self.local[heads], len(self.heads))
+        tile_heads, slots = _tiles(self.local[heads], len(self.heads))
         tile_rows = rows.new_zeros(len(tile_heads), TILE)
         tile_rows.view(-1)[slots] = rows
         visible = visible[self.heads][tile_heads][:, None]
@@ -327,15 +282,10 @@ class HeadGroup(nn.Module):
 
 
 class JointLogits(nn.Module):
-    """The heads without hidden layers: one matrix makes the logits of all of them.
+    """The heads without hidden layers: one matrix makes the logits of all of them."""
 
-    Attributes:
-        entries: int ``(outputs,)``, the flat entry of each row of the matrix.
-        columns: int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where there is none.
-    """
-
-    entries: th.Tensor
-    columns: th.Tensor
+    entries: th.Tensor  #: Int ``(outputs,)``, the flat entry of each row of the matrix.
+    columns: th.Tensor  #: Int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where none is.
     head_of: th.Tensor
 
     def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules) -> None:
@@ -359,22 +309,15 @@ class JointLogits(nn.Module):
         return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[heads]]
 
 
-def tiles(heads: th.Tensor, num_heads: int, size: int = TILE) -> tuple[th.Tensor, th.Tensor]:
-    """Cuts choices into tiles of one head each; the last tile of a head need not be full.
+def _tiles(heads: th.Tensor, num_heads: int) -> tuple[th.Tensor, th.Tensor]:
+    """Cuts choices, by their heads ``(choices,)``, ascending, into tiles of one head each; the last need not be full.
 
-    Args:
-        heads: the head of each choice, int ``(choices,)``, ascending.
-        num_heads: how many heads there are.
-        size: choices that fit into a tile.
-
-    Returns:
-        The head of each tile, int ``(tiles,)``, and where each choice lies in the tiles laid end to end, int
-        ``(choices,)``.
+    Returns the head of each tile ``(tiles,)``, and where each choice lies in the tiles laid end to end ``(choices,)``.
     """
     counts = heads.bincount(minlength=num_heads)
-    tiles_of_head = (counts + size - 1) // size
+    tiles_of_head = (counts + TILE - 1) // TILE
     tile_heads = th.repeat_interleave(th.arange(num_heads, device=heads.device), tiles_of_head)
     # Every head leaves this many slots empty before the first choice of the next one.
-    gaps = tiles_of_head * size - counts
+    gaps = tiles_of_head * TILE - counts
     slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
     return tile_heads, slots

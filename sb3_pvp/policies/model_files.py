@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import ZipFile
 
 import torch as th
 from gymnasium import Space, spaces
@@ -23,7 +23,7 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, NormalizedFeatures
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -49,98 +49,80 @@ _NOT_FOR_ACTING = {
 }
 
 
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Where a model's file is read: the global random generators are left alone (a fresh network draws weights before
+    it gets its own), and whatever unpickling a foreign file runs into is a `ValueError` of one line that names it."""
+    try:
+        with th.random.fork_rng(devices=[]):
+            yield
+    except Exception as error:
+        raise ValueError(f"{name} is not a model of MaskablePPO: {' '.join(str(error).split()):.500}") from error
+
+
 class PolicyFile:
     """What a model's file holds of its policy; unpickled, so only read files that you trust.
 
     Args:
-        file: the zip.
-        name: what errors call it.
-
-    Attributes:
-        policy_class: its class.
-        arguments: what it is made with besides spaces.
-        observation_space: what the policy was trained to see.
-        action_space: what it chooses from.
-        content_hash: equal for files with the same policy, whatever else they hold, in any process.
-        frame_ages: the frames that the policy was trained with, if the file tells.
-        game: what it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
+        source: the file, whose suffix may be left out; or a model, for what a file of it would hold now.
 
     Raises:
+        FileNotFoundError: if there is no such file.
         ValueError: if it is no model's file, or one whose policy cannot be made here.
     """
 
-    def __init__(self, file: Path | io.BytesIO, name: str) -> None:
-        self.name = name
-        try:
+    def __init__(self, source: str | Path | BaseAlgorithm) -> None:
+        file: Path | io.BytesIO = io.BytesIO()
+        if isinstance(source, BaseAlgorithm):
+            self.name = type(source).__name__
+            source.save(file, exclude=["training_state"])
+        else:
+            file = find_model(source)
+            self.name = str(file)
+        with _reading(self.name):
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(_DATA))
                 self._weights = archive.read(_WEIGHTS)
-        except (BadZipFile, KeyError, ValueError) as error:
-            raise ValueError(f"{name} is not a model: models are zip files written by model.save()") from error
-        with self.making():
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
             made_of = [parts[part] for part in _PARTS]
-            # Pickles of equal spaces differ; what they look like does not.
+            #: Equal for files with the same policy, whatever else they hold, in any process: pickles of equal spaces
+            #: differ, but not what they look like.
             self.content_hash = hashlib.sha256(repr(made_of).encode() + self._weights).hexdigest()
         self.policy_class: type = made_of[0]
         self.observation_space: Space[Any] = made_of[1]
         self.action_space: Space[Any] = made_of[2]
         self.arguments: dict[str, Any] = {key: value for key, value in made_of[3].items() if key != "device"}
         ages = parts.get("frame_ages")
+        #: The frames that the policy was trained with, if the file tells.
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
+        #: What it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
         self.game: str | None = parts.get("game")
 
-    @contextmanager
-    def making(self) -> Iterator[None]:
-        """Where something is made of the file: the global random generators are left alone (a fresh network draws
-        weights before it gets its own), and whatever goes wrong is a `ValueError` that names the file."""
-        try:
-            with th.random.fork_rng(devices=[]):
-                yield
-        except Exception as error:
-            raise ValueError(f"{self.name} is not a model of MaskablePPO: {error}") from error
-
-    def weights(self) -> dict[str, th.Tensor]:
-        """Its parameters and statistics by name, on the CPU."""
-        weights: dict[str, th.Tensor] = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
-        return weights
-
-    def policy(self) -> MaskableActorCriticPolicy:
-        """The policy on the CPU, ready to act; raises ``ValueError`` if it is not to be had or none of MaskablePPO."""
-        with self.making():
-            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
-            policy.load_state_dict(self.weights())
-        if not isinstance(policy, MaskableActorCriticPolicy):
-            raise ValueError(f"{self.name} holds a {type(policy).__name__}, which is not a policy of MaskablePPO")
-        policy.set_training_mode(False)
-        return policy
-
     def actor(self) -> Actor:
-        """What the policy acts with.
+        """What the policy acts with, on the CPU.
 
         Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
         ``"observation"``, and chooses a MultiDiscrete action.
         """
-        policy = None if issubclass(self.policy_class, AutoregressivePolicy) else self.policy()
+        if not issubclass(self.policy_class, MaskableActorCriticPolicy):
+            raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
         if not isinstance(self.action_space, spaces.MultiDiscrete):
             raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
-        frame_shape, head_sizes = _frame_shape(self.observation_space), tuple(self.action_space.nvec.tolist())
-        if policy is not None:
-            return PlainActor(policy, frame_shape, head_sizes)
-        with self.making():
-            arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-            return AutoregressiveActor(frame_shape, head_sizes, arguments, self.weights())
-
-
-def _frame_shape(space: Space[Any]) -> tuple[int, int]:
-    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    own = parts.pop(OBSERVATION, None)
-    shape = getattr(own, "shape", None) or ()
-    if parts.keys() - {PRIVILEGED, ACTION_MASK} or len(shape) not in (1, 2):
-        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
-    frames, features = shape if len(shape) == 2 else (1, *shape)
-    return int(frames), int(features)
+        seen = NormalizedFeatures(self.observation_space)
+        if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
+            raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
+        frame_shape = seen.num_frames, seen.num_public // seen.num_frames
+        head_sizes = tuple(self.action_space.nvec.tolist())
+        with _reading(self.name):
+            weights = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
+            if issubclass(self.policy_class, AutoregressivePolicy):
+                arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, weights)
+            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+            policy.load_state_dict(weights)
+        policy.set_training_mode(False)
+        return PlainActor(policy, frame_shape, head_sizes)
 
 
 def find_model(path: str | Path) -> Path:
@@ -149,23 +131,7 @@ def find_model(path: str | Path) -> Path:
     for candidate in (given, given.with_name(f"{given.name}.zip")):
         if candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"There is no model file {path}")
-
-
-def read_policy_file(path: str | Path) -> PolicyFile:
-    """Reads a file that ``model.save()`` wrote.
-
-    Raises ``FileNotFoundError``, or ``ValueError`` if it is no such file.
-    """
-    path = find_model(path)
-    return PolicyFile(path, str(path))
-
-
-def policy_file_of(model: BaseAlgorithm) -> PolicyFile:
-    """What a file of this model would hold now."""
-    file = io.BytesIO()
-    model.save(file, exclude=["training_state"])
-    return PolicyFile(file, type(model).__name__)
+    raise FileNotFoundError(f"There is no model file {path}{', which is a folder' if given.is_dir() else ''}")
 
 
 def save_weights(model: BaseAlgorithm, path: Path) -> None:
@@ -231,18 +197,9 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
     are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError``
     if the file is no model of MaskablePPO.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"There is no model file {path}")
-    if not is_zipfile(path):
-        raise ValueError(f"{path} is not a model: models are zip files written by model.save()")
-    try:
-        with th.random.fork_rng(devices=[]):  # a fresh network draws weights before it gets its own
-            model = MaskablePPO.load(path, device=device, custom_objects=_NOT_FOR_ACTING)
-    except Exception as error:  # whatever unpickling a foreign file runs into
-        raise ValueError(f"{path} is not a MaskablePPO model: {error}") from error
-    if not isinstance(model.policy, MaskableActorCriticPolicy):
-        raise ValueError(f"{path} holds a {type(model.policy).__name__}, which is not a policy of MaskablePPO")
-    return model
+    path = find_model(path)
+    with _reading(str(path)):
+        return MaskablePPO.load(path, device=device, custom_objects=_NOT_FOR_ACTING)
 
 
 def game_of(model: BaseAlgorithm) -> Game:

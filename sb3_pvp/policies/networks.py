@@ -2,123 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BaseModel, Field
 from torch import nn
 
-from sb3_pvp.common.arguments import POSITIVE, Kind
-from sb3_pvp.common.names import require_all_known, require_known
+from sb3_pvp.common.arguments import PositiveInt, read_model
+from sb3_pvp.common.names import require_all_known
 
+Activation = Literal["relu", "tanh", "gelu"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
-_DROPOUT = Kind[float](Annotated[float, Field(ge=0, lt=1)], "a number from 0 to below 1")
 #: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
 Architecture = Sequence[int] | Mapping[str, Any]
-DEFAULT_ARCHITECTURE = (64, 64)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
     """One layer: a linear one of ``size`` outputs with its activation (``None``: none), or (size 0) a dropout."""
 
-    size: int = 0
-    activation: str | None = None
-    dropout: float = 0.0
+    size: PositiveInt = 0
+    activation: Activation | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    repeat: PositiveInt = 1
 
 
-def check_architecture(given: Any) -> None:
-    """Raises `ValueError` for anything outside the grammar, in one architecture or in a list or mapping of several."""
-    if isinstance(given, Mapping) and not given.keys() & {"size", "dropout"}:
-        require_all_known("key of an architecture", given, ("layers", "pi", "vf"))
-        given = list(given.values())
-    if isinstance(given, Mapping):
-        require_all_known("key of an architecture", given, ("size", "activation", "repeat", "dropout"))
-        if "size" in given and "dropout" in given:
-            raise ValueError(f"a layer has either a size or a dropout, got {dict(given)}")
-        POSITIVE.check(**{f"the {name} of a layer": given[name] for name in ("size", "repeat") if name in given})
-        if given.get("activation") is not None:
-            require_known("activation", given["activation"], ACTIVATIONS)
-        if "dropout" in given:
-            _DROPOUT.check(**{"a dropout": given["dropout"]})
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        for part in given:
-            check_architecture(part)
-    elif given is not None:
-        POSITIVE.check(**{"the size of a layer": given})
+Layers = tuple[Layer, ...]
 
 
-def parse_layers(architecture: Architecture | None, activation: str) -> tuple[Layer, ...]:
+def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation``, one of `ACTIVATIONS`, follows every size of the short form.
+    architecture is the identity. ``activation`` follows every size of the short form. `ValueError` for anything else.
     """
-    items = architecture.get("layers") if isinstance(architecture, Mapping) else architecture
+    items: Any = architecture
+    if isinstance(architecture, Mapping):
+        require_all_known("key of an architecture", architecture, ["layers"])
+        items = architecture.get("layers")
+    if isinstance(items, str) or not isinstance(items, Sequence | None):
+        raise ValueError(f"an architecture is a list of sizes, or {{'layers': [...]}}, got {architecture!r}")
     layers: list[Layer] = []
     for item in items or ():
-        given: dict[str, Any] = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
-        repeat = given.pop("repeat", 1)
-        layers += [Layer(**given)] * repeat
+        given = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
+        if ("size" in given) == ("dropout" in given):
+            raise ValueError(f"a layer has either a size or a dropout, got {given}")
+        layer = read_model(Layer, given, "layer key")
+        layers += [layer.model_copy(update={"repeat": 1})] * layer.repeat
     return tuple(layers)
 
 
-@dataclass(frozen=True)
-class Architectures:
-    """The layers of a policy's networks: before actor and critic, of these two, and of each head before its logits."""
+def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layers, Layers, Layers, Sequence[Layers]]:
+    """The layers before actor and critic, of these two, and of each head, in the arguments of `AutoregressivePolicy`.
 
-    features: tuple[Layer, ...]
-    actor: tuple[Layer, ...]
-    critic: tuple[Layer, ...]
-    heads: Sequence[tuple[Layer, ...]]
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], num_heads: int) -> Architectures:
-        """Those in the arguments of an `AutoregressivePolicy`, each of which `check_architecture` found right.
-
-        Raises `ValueError` if they are not as many as there are networks.
-        """
-        activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
-        net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
-        if not isinstance(net_arch, Mapping) or "layers" in net_arch:
-            net_arch = {"pi": net_arch, "vf": net_arch}
-        if set(net_arch) != {"pi", "vf"}:
-            raise ValueError(f"a mapping as net_arch needs 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
-        each = isinstance(head_arch, Sequence) and any(
-            isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
-        )
-        if each and len(head_arch) != num_heads:
-            raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
-        heads = [parse_layers(head, activation) for head in (head_arch if each else [head_arch])]
-        trunk = [parse_layers(arch, activation) for arch in (given["features_arch"], net_arch["pi"], net_arch["vf"])]
-        return cls(trunk[0], trunk[1], trunk[2], heads if each else heads * num_heads)
+    Raises `ValueError` for what is wrong in one, and if they are not as many as there are networks.
+    """
+    activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
+    net_arch = (64, 64) if net_arch is None else net_arch
+    if not isinstance(net_arch, Mapping) or "layers" in net_arch:
+        net_arch = {"pi": net_arch, "vf": net_arch}
+    if set(net_arch) != {"pi", "vf"}:
+        raise ValueError(f"a mapping as net_arch needs 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+    each = isinstance(head_arch, Sequence) and any(
+        isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
+    )
+    if each and len(head_arch) != num_heads:
+        raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
+    heads = [parse_layers(head, activation) for head in (head_arch if each else [head_arch] * num_heads)]
+    features, actor, critic = (
+        parse_layers(part, activation) for part in (given["features_arch"], net_arch["pi"], net_arch["vf"])
+    )
+    return features, actor, critic, heads
 
 
-def output_size(num_inputs: int, layers: Sequence[Layer]) -> int:
-    """How many outputs a network of these layers has."""
-    return next((layer.size for layer in reversed(layers) if layer.size), num_inputs)
-
-
-def make_network(num_inputs: int, layers: Sequence[Layer]) -> nn.Sequential:
-    """The layers as a module from ``(batch, num_inputs)`` to ``(batch, output_size(...))``."""
+def make_network(
+    num_inputs: int, layers: Sequence[Layer], linear: Callable[[int, int], nn.Module] = nn.Linear
+) -> tuple[nn.Sequential, int]:
+    """The layers as a module from ``(..., num_inputs)`` to ``(..., outputs)``, and the number of outputs."""
     modules: list[nn.Module] = []
     for layer in layers:
         if layer.size:
-            modules.append(nn.Linear(num_inputs, layer.size))
+            modules.append(linear(num_inputs, layer.size))
             num_inputs = layer.size
-        modules += after_linear(layer)
-    return nn.Sequential(*modules)
-
-
-def after_linear(layer: Layer) -> list[nn.Module]:
-    """What a layer does besides its linear map: its activation, or the dropout that it is."""
-    if not layer.size:
-        return [nn.Dropout(layer.dropout)]
-    return [ACTIVATIONS[layer.activation]()] if layer.activation else []
+            modules += [ACTIVATIONS[layer.activation]()] if layer.activation else []
+        else:
+            modules.append(nn.Dropout(layer.dropout))
+    return nn.Sequential(*modules), num_inputs
 
 
 class RunningNormalizer(nn.Module):
@@ -183,28 +155,17 @@ class RunningNormalizer(nn.Module):
 
 @dataclass(frozen=True)
 class FrameStatistics:
-    """What `RunningNormalizer` knew at one moment of the first features of a frame, for what needs no network.
+    """What `RunningNormalizer` knew at one moment of the first features of a frame, for what needs no network."""
 
-    Attributes:
-        mean: float32 ``(features,)``.
-        scale: what centred features are multiplied by, float32 ``(features,)``.
-        clip: normalised features are within ``±clip``.
-    """
-
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
-    clip: float
+    mean: NDArray[np.float32]  #: Float32 ``(features,)``.
+    scale: NDArray[np.float32]  #: What centred features are multiplied by, float32 ``(features,)``.
+    clip: float  #: Normalised features are within ``±clip``.
 
     @classmethod
     def of(cls, normalizer: RunningNormalizer, num_features: int) -> FrameStatistics:
         """A copy of the normalizer's statistics of its first ``num_features`` features."""
         mean, scale = (part[:num_features].cpu().numpy().copy() for part in (normalizer.mean, normalizer.scale()))
         return cls(mean, scale, normalizer.clip)
-
-    @classmethod
-    def identity(cls, num_features: int) -> FrameStatistics:
-        """Statistics that leave features as they are."""
-        return cls(np.zeros(num_features, np.float32), np.ones(num_features, np.float32), np.inf)
 
     def __call__(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Normalised features of the same shape ``(..., features)``."""

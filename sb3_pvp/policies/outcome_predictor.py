@@ -12,11 +12,11 @@ import torch as th
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import default_convert
 
 from sb3_pvp.policies.features import OBSERVATION
 from sb3_pvp.policies.networks import FrameStatistics
 
-HIDDEN_SIZES = (64, 64)
 #: The outputs of the network.
 LOST, WON = range(2)
 _PLAIN = ("shape", "learning_rate", "rng")
@@ -29,16 +29,13 @@ class OutcomePredictor:
         shape: of one own observation, ``(frames, features)`` or ``(features,)``.
         learning_rate: of Adam.
         seed: for the first weights and the order of mini-batches.
-
-    Attributes:
-        statistics: what observations are normalised with.
-        rng: where all random numbers come from.
     """
 
     def __init__(self, shape: tuple[int, ...], learning_rate: float = 1e-3, seed: int = 0) -> None:
         self.shape = tuple(shape)
         self.learning_rate = learning_rate
-        self.statistics = FrameStatistics.identity(self.shape[-1])
+        #: What observations are normalised with; at first they stay as they are.
+        self.statistics = FrameStatistics(np.zeros(shape[-1:], np.float32), np.ones(shape[-1:], np.float32), np.inf)
         self.rng = np.random.default_rng(seed)
         self._build(seed)
 
@@ -58,8 +55,14 @@ class OutcomePredictor:
 
     def fit(self, observations: NDArray[Any], won: NDArray[np.bool_], batch_size: int = 64) -> float:
         """One epoch on raw observations ``(n, *shape)`` of fights with these ends ``(n,)``; returns the mean loss."""
-        batches = np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size))
-        return sum(self._descend(observations[batch], won[batch]) * len(batch) for batch in batches) / len(won)
+        total = 0.0
+        for batch in np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size)):
+            loss = cross_entropy(self._logits(observations[batch]), th.from_numpy(won[batch]).long())
+            self._optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+            total += float(loss.detach()) * len(batch)
+        return total / len(won)
 
     def evaluate(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> tuple[float, float]:
         """Mean loss, and the share of right predictions, on such data."""
@@ -68,20 +71,13 @@ class OutcomePredictor:
             right = (logits.argmax(1) == labels).float().mean()
             return float(cross_entropy(logits, labels)), float(right)
 
-    def _descend(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> float:
-        loss = cross_entropy(self._logits(observations), th.from_numpy(won).long())
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        return float(loss.detach())
-
     def _logits(self, observations: NDArray[Any]) -> th.Tensor:
         features = self.statistics(observations.astype(np.float32, copy=False)).reshape(len(observations), -1)
         logits: th.Tensor = self._network(th.from_numpy(features))
         return logits
 
     def _build(self, seed: int) -> None:
-        sizes = (int(np.prod(self.shape)), *HIDDEN_SIZES)
+        sizes = (int(np.prod(self.shape)), 64, 64)
         # The random numbers of whoever trains with torch's global generator stay what they are.
         with th.random.fork_rng(devices=[]):
             th.manual_seed(seed)
@@ -92,27 +88,22 @@ class OutcomePredictor:
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and NumPy arrays: what is in a file depends neither on torch nor on other classes."""
         contents = {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
-        return {
-            **{name: value for name, value in vars(self).items() if name in _PLAIN},
-            "statistics": asdict(self.statistics),
-            "contents": _converted(contents, th.Tensor, lambda tensor: tensor.numpy().copy()),
-        }
+        own = {name: vars(self)[name] for name in _PLAIN}
+        return own | {"statistics": asdict(self.statistics), "contents": _without_tensors(contents)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        contents = _converted(state["contents"], np.ndarray, lambda array: th.from_numpy(array.copy()))
         vars(self).update({name: state[name] for name in _PLAIN})
         self.statistics = FrameStatistics(**state["statistics"])
         self._build(0)
+        contents = default_convert(state["contents"])  # type: ignore[no-untyped-call]
         self._network.load_state_dict(contents["network"])
         self._optimizer.load_state_dict(contents["optimizer"])
 
 
-def _converted(tree: Any, kind: type, convert: Any) -> Any:
-    """A tree of dicts and lists in which every object of one kind is converted."""
-    if isinstance(tree, kind):
-        return convert(tree)
+def _without_tensors(tree: Any) -> Any:
+    """Dicts and lists with arrays in the place of tensors."""
     if isinstance(tree, dict):
-        return {key: _converted(value, kind, convert) for key, value in tree.items()}
+        return {key: _without_tensors(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_converted(value, kind, convert) for value in tree]
-    return tree
+        return [_without_tensors(value) for value in tree]
+    return tree.numpy().copy() if isinstance(tree, th.Tensor) else tree

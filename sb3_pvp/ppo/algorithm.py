@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+import io
 import time
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.signatures import arguments_of
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
-from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
+from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.ppo import resumable
+from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
 from sb3_pvp.ppo.metrics import RolloutLog, record
-from sb3_pvp.ppo.resumable import ResumablePPO
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, read_buffer
-from sb3_pvp.schedules import Schedule
+from sb3_pvp.schedules import Schedule, parse_schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
 
+#: What SB3's `load` itself takes by name, besides arguments of the algorithm.
+_OF_LOAD = ("custom_objects", "force_reset", "print_system_info")
 #: Layers up to this width are computed in less time than it takes several threads to meet.
 WIDEST_FOR_ONE_THREAD = 256
 
 
-class PvpPPO(ResumablePPO):
+class PvpPPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO`, which it equals with default arguments, and the following.
 
-    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs``,
-      ``batch_size``, ``max_grad_norm`` and the arguments below, except ``normalize_reward``, may each be a schedule of
-      `sb3_pvp.schedules`, or the config of one. Its time is the number of finished roll-outs, `trained_rollouts`; the
-      attribute of the same name holds its current value.
+    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: learn
+      nothing), ``batch_size``, ``max_grad_norm`` and the arguments below, except ``normalize_reward``, may each be a
+      schedule of `sb3_pvp.schedules`, or the config of one. Its time is the number of finished roll-outs,
+      `trained_rollouts`; the attribute of the same name holds its current value.
     - A policy whose ``has_statistics`` is false does not learn from a roll-out; it only gathers statistics.
     - What `save` writes lets `load` and ``learn(..., reset_num_timesteps=False)`` go on exactly as if the run had never
       stopped, if the vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a
@@ -61,10 +74,15 @@ class PvpPPO(ResumablePPO):
         kwargs: the other arguments of MaskablePPO.
 
     Raises:
-        ValueError: for a hyperparameter out of its range, or a wrong schedule.
+        ValueError: for an unknown argument, a hyperparameter out of its range, or a wrong schedule.
     """
 
-    _changing: ClassVar[tuple[str, ...]] = (*ResumablePPO._changing, "reward_normalizer")
+    #: What a loaded model will resume from, packed; taken up by the first roll-out.
+    training_state: bytes | None = None
+    #: Where the run stood when this roll-out began; forgotten after learning.
+    _rollout_start: resumable.State | None = None
+    #: The folder of the run, where callbacks put their files, if whoever started the run has set it; not saved.
+    run_folder: str | Path | None = None
 
     def __init__(
         self,
@@ -77,6 +95,7 @@ class PvpPPO(ResumablePPO):
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
+        require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
@@ -95,13 +114,20 @@ class PvpPPO(ResumablePPO):
         self.reset_params: dict[str, Any] | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
+        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``. Their
+        #: ``get_state()`` gives copies that can be pickled, and ``set_state(state, same_episodes)`` goes back there;
+        #: ``same_episodes``: so did the environments, in their episodes.
+        self.resumable_parts: dict[str, Any] = {}
         if _init_setup_model:  # what is loaded has the rules that it was trained with
             self._take_contract()
             self._setup_model()
 
     def _setup_model(self) -> None:
-        given = {name: read_schedule(getattr(self, name)) for name in RANGES}
-        self.schedules |= {name: schedule for name, schedule in given.items() if schedule is not None}
+        POSITIVE.check(n_steps=self.n_steps)
+        known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
+        require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
+        given = {name: getattr(self, name) for name in RANGES}
+        self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
         self._follow_schedules()
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
@@ -120,22 +146,21 @@ class PvpPPO(ResumablePPO):
 
     def _follow_schedules(self) -> None:
         """Sets the hyperparameters to their values at this time."""
-        for name, schedule in self.schedules.items():
-            setattr(self, name, scheduled_number(name, schedule, self.trained_rollouts))
         for name in RANGES:
-            setattr(self, name, read_constant(name, getattr(self, name)))
+            given = self.schedules.get(name, getattr(self, name))
+            setattr(self, name, value_at(name, given, self.trained_rollouts))
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
 
-    def learn(self: Self, *args: Any, **kwargs: Any) -> Self:
+    def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
         """See `MaskablePPO.learn`; small networks get one thread meanwhile."""
+        AT_LEAST_0.check(total_timesteps=total_timesteps)
         biases = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
-        if self.device.type != "cpu" or max(biases, default=0) > WIDEST_FOR_ONE_THREAD:
-            return super().learn(*args, **kwargs)
+        is_small = self.device.type == "cpu" and max(biases, default=0) <= WIDEST_FOR_ONE_THREAD
         threads = th.get_num_threads()
-        th.set_num_threads(1)
+        th.set_num_threads(1 if is_small else threads)
         try:
-            return super().learn(*args, **kwargs)
+            return super().learn(total_timesteps, *args, **kwargs)
         finally:
             th.set_num_threads(threads)
 
@@ -155,14 +180,18 @@ class PvpPPO(ResumablePPO):
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
+        # In one call, if the environment offers that.
+        get_masks = getattr(env, "action_masks", None) or partial(get_action_masks, env)
         action_masks, n_steps, log = None, 0, RolloutLog()
         callback.on_rollout_start()
         while n_steps < n_rollout_steps:
             obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
             if use_masking:
-                action_masks = _masks(env)
+                action_masks = get_masks()
+            # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
+            is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
             with th.no_grad():
-                actions, values, log_probs = self.policy(obs_tensor, self._is_greedy(), action_masks=action_masks)
+                actions, values, log_probs = self.policy(obs_tensor, is_greedy, action_masks=action_masks)
             actions = actions.cpu().numpy()
             new_obs, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
@@ -192,14 +221,13 @@ class PvpPPO(ResumablePPO):
         return True
 
     def _begin_rollout(self, env: VecEnv) -> None:
-        super()._begin_rollout(env)
+        if self.training_state is not None:
+            resumable.resume(self, resumable.unpack(self.training_state), env)
+            self.training_state = None
+        self._rollout_start = resumable.current_state(self, env)
         self._follow_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
-
-    def _is_greedy(self) -> bool:
-        # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
-        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
 
     def _add_rest_of_truncated(
         self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
@@ -241,7 +269,11 @@ class PvpPPO(ResumablePPO):
         started = time.perf_counter()
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
-        update = self._update()
+        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
+        for name in ("clip_range", "clip_range_vf"):
+            if numbers[name] is not None:
+                numbers[name] = numbers[name](self._current_progress_remaining)
+        update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
         log = update.run(read_buffer(self.rollout_buffer), n_epochs)
         # Some policies take over here what they have seen in the roll-out.
@@ -254,45 +286,96 @@ class PvpPPO(ResumablePPO):
         record(self.logger, "train", figures | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
-    def _update(self) -> PpoUpdate:
-        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
-        for name in ("clip_range", "clip_range_vf"):
-            if numbers[name] is not None:
-                numbers[name] = numbers[name](self._current_progress_remaining)
-        return PpoUpdate(**numbers)
-
     def _update_figures(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
         buffer = self.rollout_buffer
-        figures = update.figures() | {
+        figures = {
             "total_steps": self.num_timesteps,
             "trained_rollouts": self.trained_rollouts,
             "epochs": len(log.epoch_starts),
             "num_updates": len(log.grad_norms),
             "batch_size": update.batch_size or buffer.rewards.size,
+            "grad_accum": update.gradient_accumulation_steps,
+            "max_grad_norm": update.max_grad_norm,
+            "entropy_coef": update.ent_coef,
+            "vf_coef": update.vf_coef,
+            "clip_coef": update.clip_range,
+            "clip_range": update.clip_range,
         }
+        if update.clip_range_vf is not None:
+            figures["clip_range_vf"] = update.clip_range_vf
         if log.terms:
             figures |= log.figures(getattr(self.policy, "head_ids", None))
             figures["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
         return figures
 
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[int, BaseCallback]:
+        self._rollout_start, self.resumable_parts = None, {}
+        if reset_num_timesteps:
+            self.training_state = None
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Writes a zip file that `load` and ``MaskablePPO.load`` read, as SB3 does.
+
+        A file of that name is replaced at once or not at all. ``exclude=["training_state"]`` leaves out what only an
+        exact resume needs; to act, or to go on learning in new episodes, the rest is enough.
+        """
+        exclude, pending = set(exclude or ()), self.training_state
+        if pending is None and "training_state" not in exclude:
+            state = self._rollout_start
+            if state is None and self.env is not None and self._last_obs is not None:  # else no reset has been yet
+                state = resumable.current_state(self, self.env)
+            self.training_state = None if state is None else resumable.pack(state)
+        try:
+            if isinstance(path, (str, Path)):
+                target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
+                with replacing(target) as partial, partial.open("wb") as file:
+                    super().save(file, exclude, include)
+            else:
+                super().save(path, exclude, include)
+        finally:
+            self.training_state = pending
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_rollout_start", "run_folder", "resumable_parts"]
+
     @classmethod
-    def load(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """See `ResumablePPO.load`."""
-        model = super().load(*args, **kwargs)
+    def load(
+        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
+    ) -> Self:
+        """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
+
+        Without an environment, that is to act, the global random generators are left alone. Raises
+        `FileNotFoundError`, and `ValueError` for what is no model, and for an unknown argument, which SB3 would make an
+        attribute that nobody reads.
+        """
+        known = arguments_of(cls)
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
+        file = find_model(path) if isinstance(path, (str, Path)) else path
+        try:
+            with nullcontext() if env is not None else resumable.kept_random_state():
+                model = super().load(file, env, *args, **kwargs)
+        except AssertionError as error:  # by which SB3 says that something is missing in the file
+            raise ValueError(f"{file} is not a model: {error}") from error
         # A number in place of a saved schedule; a schedule has found its place already.
-        for name in RANGES.keys() & kwargs.keys():
-            if read_schedule(kwargs[name]) is None:
-                model.schedules.pop(name, None)
+        for name in model.schedules.keys() & kwargs.keys():
+            if not is_schedule(kwargs[name]):
+                del model.schedules[name]
                 setattr(model, name, kwargs[name])
         model._follow_schedules()
         return model
-
-
-def _masks(env: VecEnv) -> NDArray[np.bool_]:
-    """The masks of all environments ``(num_envs, flat actions)``, in one call if the environment offers that."""
-    method = getattr(env, "action_masks", None)
-    masks: NDArray[np.bool_] = method() if callable(method) else get_action_masks(env)
-    return masks
 
 
 def _stack(observations: list[Any]) -> Any:

@@ -34,31 +34,26 @@ RANGES: dict[str, Kind[Any]] = {
 }
 
 
-def read_schedule(value: Any) -> Schedule | None:
-    """The schedule that was given as such or as a config; ``None`` for anything else, such as a number.
+def is_schedule(value: Any) -> bool:
+    """Whether a hyperparameter is a schedule or the config of one.
 
     Functions are none: SB3 calls those given for ``learning_rate`` and ``clip_range`` with the remaining progress.
-    Raises ``ValueError`` for a config that is wrong.
     """
-    return parse_schedule(value) if isinstance(value, (dict, Schedule)) else None
+    return isinstance(value, (dict, Schedule))
 
 
-def read_constant(name: str, value: Any) -> Any:
-    """The value of this hyperparameter as a Python number; raises ``ValueError`` if it is out of its range.
+def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
+    """What a hyperparameter is after so many finished roll-outs, a number of Python; rounded if a schedule must be.
 
-    Functions of SB3 and the batch of everything, ``None``, are given back as they are.
+    Functions of SB3 and the batch of everything, ``None``, are given back as they are. Raises `ValueError` for a
+    value out of its range, and for a config of a schedule that is wrong.
     """
-    is_batch_of_all = name == "batch_size" and value is None
-    is_sb3_schedule = name in ("learning_rate", "clip_range") and callable(value)
-    return value if is_batch_of_all or is_sb3_schedule else RANGES[name].read(name, value)
-
-
-def scheduled_number(name: str, schedule: Schedule, trained_rollouts: int) -> float | int:
-    """The value after so many finished roll-outs, rounded where only integers make sense.
-
-    Raises ``ValueError`` if the schedule leads out of the range.
-    """
-    value = schedule(trained_rollouts)
-    is_whole = RANGES[name] in (_COUNT, _POSITIVE) and isfinite(value)
-    number: float | int = RANGES[name].read(name, round(value) if is_whole else value)
-    return number
+    kind, value = RANGES[name], given
+    if is_schedule(given):
+        schedule = given if isinstance(given, Schedule) else parse_schedule(given)
+        value = schedule(trained_rollouts)
+        if kind in (_COUNT, _POSITIVE) and isfinite(value):
+            value = round(value)
+    elif given is None if name == "batch_size" else name in ("learning_rate", "clip_range") and callable(given):
+        return given
+    return kind.read(name, value)

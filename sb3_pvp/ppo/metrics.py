@@ -89,23 +89,20 @@ class RolloutLog:
     started: float = field(default_factory=time.perf_counter)
     finalizing: float = 0.0
     reward_total: float = 0.0
-    num_truncates: int = 0
-    episodes: list[dict[str, Any]] = field(default_factory=list)
+    ends: list[dict[str, Any]] = field(default_factory=list)
 
     def add_step(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
         """Counts a step of all environments; rewards are raw, and without what stands for the rest of an episode."""
         self.reward_total += float(rewards.sum())
-        for index in np.flatnonzero(dones):
-            self.num_truncates += bool(infos[index].get("TimeLimit.truncated", False))
-            if "episode" in infos[index]:
-                self.episodes.append(infos[index]["episode"])
+        self.ends += [infos[index] for index in np.flatnonzero(dones)]
 
     def figures(self, buffer: MaskableBuffer) -> dict[str, Any]:
         """The figures of the finished roll-out, by their tags without ``rollout/``."""
         now, size = time.perf_counter(), buffer.rewards.size
-        columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"} if self.episodes else {}
+        episodes = [info["episode"] for info in self.ends if "episode" in info]
+        columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"} if episodes else {}
         of_episodes = {
-            tag.format(name): getattr(np, name)([float(episode[key]) for episode in self.episodes])
+            tag.format(name): getattr(np, name)([float(episode[key]) for episode in episodes])
             for tag, key in columns.items()
             for name in ("min", "max", "mean", "std")
         }
@@ -114,8 +111,8 @@ class RolloutLog:
             "fps": size / (now - self.started),
             "buffer_finalize_time": now - self.finalizing,
             "num_episode_starts": int(buffer.episode_starts.sum()),
-            "num_truncates": self.num_truncates,
-            "num_episodes": len(self.episodes),
+            "num_truncates": sum(bool(info.get("TimeLimit.truncated", False)) for info in self.ends),
+            "num_episodes": len(episodes),
             "value_mean": buffer.values.mean(),
             "advantage_mean": buffer.advantages.mean(),
             "return_mean": buffer.returns.mean(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,15 +41,6 @@ class Samples:
         """The steps with these indices, int64 ``(batch,)``."""
         return Samples(*(each_part(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
 
-    def minibatches(self, batch_size: int | None) -> Iterator[Samples]:
-        """One epoch: every step once, in an order drawn from NumPy's global generator as SB3 does.
-
-        The last mini-batch may be smaller; ``None``: one batch with all steps.
-        """
-        order = th.from_numpy(np.random.permutation(len(self))).to(self.returns.device)  # noqa: NPY002
-        for indices in th.split(order, batch_size or len(self)):
-            yield self[indices]
-
 
 def read_buffer(buffer: MaskableBuffer) -> Samples:
     """The content of a full roll-out buffer; converted once, while SB3 converts every mini-batch of every epoch."""
@@ -80,12 +71,7 @@ class UpdateLog:
     epoch_starts: list[int] = field(default_factory=list)
 
     def figures(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
-        """Means over all mini-batches, by their tags without ``train/``; nothing if there were none.
-
-        The heads are numbered unless they have ids.
-        """
-        if not self.terms:
-            return {}
+        """Means over all mini-batches, by their tags without ``train/``; heads are numbered unless they have ids."""
         terms = th.stack(self.terms)
         means = terms.mean(0).tolist()
         heads = head_ids or range(len(means) - len(TERMS))
@@ -101,7 +87,7 @@ class PpoUpdate:
     """The numbers of one learning phase, named as SB3's hyperparameters are."""
 
     policy: MaskableActorCriticPolicy
-    batch_size: int | None
+    batch_size: int | None  #: ``None``: all steps.
     clip_range: float
     clip_range_vf: float | None
     normalize_advantage: bool
@@ -117,41 +103,34 @@ class PpoUpdate:
         Gradients of mini-batches are gathered across the borders of epochs; what is left of them at the end is dropped
         (training.md §7.3).
         """
-        log = UpdateLog()
+        log, size = UpdateLog(), len(samples)
         self.policy.optimizer.zero_grad()
         for _ in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
-            for batch in samples.minibatches(self.batch_size):
-                loss = self._loss(batch, log)
+            order = th.from_numpy(np.random.permutation(size)).to(samples.returns.device)  # noqa: NPY002  # as SB3
+            for indices in th.split(order, self.batch_size or size):
+                loss = self._loss(samples[indices], log)
                 if self.target_kl is not None and log.terms[-1][KL] > 1.5 * self.target_kl:
                     self.policy.optimizer.zero_grad()
                     return log
                 (loss / self.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
-                    self._step(log)
+                    norm = th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+                    log.grad_norms.append(norm)
+                    self.policy.optimizer.step()
+                    self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log
 
-    def figures(self) -> dict[str, float]:
-        """The numbers, by their tags without ``train/``."""
-        figures = {
-            "grad_accum": self.gradient_accumulation_steps,
-            "max_grad_norm": self.max_grad_norm,
-            "entropy_coef": self.ent_coef,
-            "vf_coef": self.vf_coef,
-            "clip_coef": self.clip_range,
-            "clip_range": self.clip_range,
-        }
-        return figures if self.clip_range_vf is None else figures | {"clip_range_vf": self.clip_range_vf}
-
-    def _step(self, log: UpdateLog) -> None:
-        log.grad_norms.append(th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm))
-        self.policy.optimizer.step()
-        self.policy.optimizer.zero_grad()
-
     def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
         """The loss of one mini-batch, a scalar (training.md §7.2), in the very order of SB3's operations."""
-        values, log_probs, entropies, head_entropies = self._evaluate(batch)
+        evaluate: Any = getattr(self.policy, "evaluate_heads", None) or self.policy.evaluate_actions
+        values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
+        values, head_entropies = values.flatten(), entropies
+        if log_probs.ndim == 2:  # of each head
+            log_probs, entropies = log_probs.sum(1), entropies.sum(1)
+        else:  # a policy that tells no heads apart
+            head_entropies = values.new_zeros(len(batch), 0)
         log_ratios = log_probs - batch.old_log_probs
         ratios = th.exp(log_ratios)
         advantages = batch.advantages
@@ -171,16 +150,3 @@ class PpoUpdate:
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
             log.terms.append(th.cat([terms, -head_entropies.mean(0)]))
         return loss
-
-    def _evaluate(self, batch: Samples) -> tuple[th.Tensor, th.Tensor, th.Tensor | None, th.Tensor]:
-        """Values, log-probabilities and entropies ``(batch,)``, and the entropies of the heads ``(batch, heads)``.
-
-        A policy without ``evaluate_heads`` tells no heads apart: then the last has no columns.
-        """
-        given: Any = (batch.observations, batch.actions, batch.action_masks)
-        evaluate_heads = getattr(self.policy, "evaluate_heads", None)
-        if evaluate_heads is not None:
-            values, log_probs, entropies = evaluate_heads(*given)
-            return values.flatten(), log_probs.sum(1), entropies.sum(1), entropies
-        values, log_probs, entropy = self.policy.evaluate_actions(*given)
-        return values.flatten(), log_probs, entropy, values.new_zeros(len(batch), 0)

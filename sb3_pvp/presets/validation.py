@@ -22,8 +22,8 @@ from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
 from sb3_pvp.common.names import require_all_known, require_known
 from sb3_pvp.common.signatures import arguments_of
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.model_files import read_policy_file
-from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
+from sb3_pvp.policies.model_files import PolicyFile
+from sb3_pvp.ppo.hyperparameters import RANGES, value_at
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
@@ -87,11 +87,7 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
         value = hyperparams[name]
         if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
             continue
-        schedule = read_schedule(value)
-        if schedule is None:
-            read_constant(name, value)
-        else:
-            scheduled_number(name, schedule, 0)
+        value_at(name, value)
     AT_LEAST_1.read("n_timesteps", hyperparams.get("n_timesteps", 1), " (in YAML, !!float 1e6)")
     POSITIVE.check(**{name: hyperparams[name] for name in ("n_envs", "n_steps") if name in hyperparams})
     policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), policy_kwargs_in(hyperparams)
@@ -169,7 +165,7 @@ def _check_model(
     observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
     actions = settings.played.action_space
     if trained_agent:
-        file = read_policy_file(trained_agent)
+        file = PolicyFile(trained_agent)
         spaces = ("Observation", file.observation_space, observations), ("Action", file.action_space, actions)
         for kind, found, needed in spaces:
             if found != needed:

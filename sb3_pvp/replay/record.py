@@ -31,8 +31,8 @@ from sb3_pvp.opponents.opponents import (
     make_opponent,
     opponent_name,
 )
+from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.model_files import find_model, game_of, load
-from sb3_pvp.policies.probabilities import head_probabilities, state_values
 from sb3_pvp.replay import recording
 
 #: The agents' random numbers come from other seeds than the fight's.
@@ -168,12 +168,11 @@ class Fighter:
         if self.model is None:
             return [None, *_decisions(heads, actions, masks, nothing[1:])], nothing, rewards
         observations = {key: np.stack([each[key] for each in self._seen]) for key in self._seen[0]}
-        drawn = head_probabilities(self.model.policy, observations, actions, masks)
-        values = state_values(self.model.policy, observations).tolist()
+        drawn, values = probabilities_and_values(self.model.policy, observations, actions, masks)
         predictor = getattr(self.model, "outcome_predictor", None)
         wins = nothing[1:] if predictor is None else predictor.predict(observations)["WIN"].tolist()
         decisions = _decisions(heads, actions, masks, [_likely(heads, row) for row in drawn])
-        return [None, *decisions], [*map(recording.Outlook, values, wins), None], rewards
+        return [None, *decisions], [*map(recording.Outlook, values.tolist(), wins), None], rewards
 
 
 def _model_of(player: OpponentLike) -> MaskablePPO | None:

@@ -27,7 +27,7 @@ from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import WorldError
-from sb3_pvp.ppo.resumable import ResumablePPO
+from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets.presets import hyperparams_path, is_ours
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay import file_name
@@ -263,7 +263,7 @@ class PvpExperimentManager(SweepingManager):
             if isinstance(error, Exception) and not last.interrupted:  # Ctrl-C ends worker processes as well
                 self._end(model, error, last.was_tried)  # raises it
             self._was_stopped = True
-            if last.rollout is not None and isinstance(model, ResumablePPO):
+            if last.rollout is not None and isinstance(model, PvpPPO):
                 model.num_timesteps = last.rollout  # what is saved now is where it goes on: the start of this roll-out
                 model.save(run / CHECKPOINTS / file_name(learner(model)))
         finally:

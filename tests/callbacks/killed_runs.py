@@ -20,7 +20,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.model_files import read_policy_file
+from sb3_pvp.policies.model_files import PolicyFile
 from sb3_pvp.selfplay import League
 
 #: Called in every step of a run with the number of steps that its process has done.
@@ -93,9 +93,7 @@ class DuelRun:
             "league.json": (league.folder / "league.json").read_text(),
             "ratings.json": (league.folder / "ratings.json").read_text(),
             "leaderboard": (league.folder / "leaderboard.csv").read_text(),
-            "snapshots": [
-                (str(player), read_policy_file(league.path(player)).content_hash) for player in league.players()
-            ],
+            "snapshots": [(str(player), PolicyFile(league.path(player)).content_hash) for player in league.players()],
         }
 
 

@@ -34,9 +34,9 @@ def test_an_actor_chooses_as_its_policy(case: Case, seed: int) -> None:
     generator = th.Generator().manual_seed(seed)
     noise = th.empty(case.masks.shape).exponential_(generator=generator).log_().neg_()
     actor, seen = actor_of(case.policy), case.observations["observation"]
-    assert th.equal(actor.act(seen, case.masks, noise), expected(case, noise))
-    greedy, _ = case.policy._sampler.act(case.latent(), case.masks, deterministic=True)
-    assert th.equal(actor.act(seen, case.masks, th.zeros_like(noise)), greedy)
+    assert th.equal(act_together([actor], [seen], case.masks, noise), expected(case, noise))
+    greedy, _ = case.policy.action_dist.act(case.latent(), case.masks, deterministic=True)
+    assert th.equal(act_together([actor], [seen], case.masks, th.zeros_like(noise)), greedy)
 
 
 @settings(deadline=None, max_examples=40)
@@ -50,5 +50,5 @@ def test_actors_together_choose_as_each_of_them(case: Case, seed: int) -> None:
     seen, counts = case.observations["observation"], [2, 3]
     parts = list(zip(th.split(seen, counts), th.split(case.masks, counts), th.split(noise, counts), strict=True))
     together = act_together(actors, [part[0] for part in parts], case.masks, noise)
-    apart = [actor.act(*part) for actor, part in zip(actors, parts, strict=True)]
+    apart = [act_together([actor], [part[0]], *part[1:]) for actor, part in zip(actors, parts, strict=True)]
     assert th.equal(together, th.cat(apart))

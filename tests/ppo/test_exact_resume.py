@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,29 @@ def test_unknown_arguments_are_refused(tmp_path: Path) -> None:
     of_sb3 = {"custom_objects": {}, "print_system_info": False, "force_reset": False}
     loaded = PvpPPO.load(tmp_path / "model", GuessingGame(), "cpu", learning_rate=0.5, eps_greedy=0.25, **of_sb3)
     assert (loaded.learning_rate, loaded.eps_greedy) == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("load_to_act", [PvpPPO.load, load])
+def test_files_that_are_no_models_are_one_line(tmp_path: Path, load_to_act: Callable[[Path], MaskablePPO]) -> None:
+    new_model(GuessingGame()).save(tmp_path / "model.zip")
+    whole = (tmp_path / "model.zip").read_bytes()
+    (tmp_path / "folder.zip").mkdir()
+    (tmp_path / "damaged.zip").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.zip").write_text("no model")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        other.writestr("readme", "no model")
+    for name, error in {
+        "missing.zip": "There is no model file .*missing.zip$",
+        "folder.zip": "There is no model file .*folder.zip, which is a folder$",
+        "damaged.zip": "damaged.zip",
+        "text.zip": "text.zip",
+        "other.zip": "other.zip",
+    }.items():
+        with pytest.raises((FileNotFoundError, ValueError), match=error) as raised:
+            load_to_act(tmp_path / name)
+        assert len(str(raised.value).splitlines()) == 1
+    (tmp_path / "model.zip").rename(tmp_path / "fighter.zip")
+    assert load_to_act(tmp_path / "fighter").num_timesteps == 0
 
 
 def test_subclasses_bring_their_own_arguments(tmp_path: Path) -> None:

@@ -160,11 +160,22 @@ def test_functions_for_sb3_get_the_remaining_progress() -> None:
         ({"eps_greedy": True}, "eps_greedy must be a number from 0 to 1"),
         ({"learning_rate": float("nan")}, "learning_rate must be"),
         ({"vf_coef": {"type": "linaer"}}, "did you mean 'linear'"),
+        ({"n_stps": 8}, "unknown argument of PvpPPO 'n_stps' .did you mean 'n_steps'"),
+        ({"n_steps": 0}, "n_steps must be a positive integer, got 0"),
+        ({"n_epochs": -1}, "n_epochs must be an integer of at least 0"),
+        ({"policy_kwargs": {"net_arc": [8]}}, "ActorCriticPolicy 'net_arc' .did you mean 'net_arch'"),
     ],
 )
 def test_wrong_hyperparameters(hyperparameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PvpPPO("MultiInputPolicy", GuessingGame(), **hyperparameters)
+
+
+def test_wrong_steps() -> None:
+    model = learned(n_epochs=0)
+    assert model.learn(0).num_timesteps == 0
+    with pytest.raises(ValueError, match=r"^total_timesteps must be a number of at least 0, got -1$"):
+        model.learn(-1)
 
 
 def test_a_schedule_that_leaves_the_range_ends_the_run() -> None:

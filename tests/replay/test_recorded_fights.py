@@ -15,7 +15,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.policies.probabilities import head_probabilities
+from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.replay import Recording, load_fight, record_fight, save_fight
 from sb3_pvp.replay.recording import Decision, recording_from_plain, recording_to_plain
 from tests.envs.opponent_models import plain_model, random_model, saved
@@ -96,7 +96,7 @@ def test_heads_of_other_policies_are_independent() -> None:
     masks[:, NH.head_offsets[:-1]] = True
     observations = {key: rng.normal(size=(5, *space.shape)) for key, space in model.observation_space.spaces.items()}  # type: ignore[attr-defined]
     actions = NH.random_action(masks, rng)
-    drawn = head_probabilities(model.policy, observations, actions, masks)
+    drawn, _ = probabilities_and_values(model.policy, observations, actions, masks)
     seen = {key: th.as_tensor(part).float() for key, part in observations.items()}
     _, joint, _ = model.policy.evaluate_actions(seen, th.as_tensor(actions), masks)
     picked = np.take_along_axis(drawn, actions + NH.head_offsets[:-1], 1)
