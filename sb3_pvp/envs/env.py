@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.metrics import Measures, measures_of
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
+from sb3_pvp.opponents.seat_views import Observation
 
 _ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
@@ -28,8 +26,7 @@ _IDENTITY = {"kind": "PvpEnv", "version": 1}
 class FightFace:
     """What an environment offers besides ``reset`` and ``step``, for the fight of one row (``index``).
 
-    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here. ``spec`` is how `gymnasium.make`
-    made the environment, if it did.
+    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}
@@ -37,9 +34,15 @@ class FightFace:
     def __init__(self, fights: Fights, index: int, viewer: Viewer, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
         self._viewer = viewer
-        self.contract: Contract = fights.contract
-        self.frame_ages = fights.frame_ages
+        self.contract, self.frame_ages = fights.contract, fights.frame_ages
         self.observation_space, self.action_space = fights.observation_space, fights.action_space
+        # What concerns all fights of an environment alike, see `Fights`.
+        self.set_trained_rollouts, self.reward_weights = fights.set_trained_rollouts, fights.reward_weights
+        self.enable_metrics, self.pop_metrics, self.measures = (
+            fights.enable_metrics,
+            fights.pop_metrics,
+            fights.measures,
+        )
 
     @property
     def settings(self) -> FightSettings:
@@ -66,26 +69,6 @@ class FightFace:
         """
         self.fights.set_opponent(self.index, choice)
 
-    def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many rollouts the learner was trained on, the time of all schedules (training.md §9)."""
-        self.fights.set_trained_rollouts(trained_rollouts)
-
-    def enable_metrics(self) -> None:
-        """Begins to measure; from then on a tick costs a little more."""
-        self.fights.enable_metrics()
-
-    def pop_metrics(self) -> NDArray[np.float64]:
-        """See `FightMetrics.pop`; where environments share fights, the first one gets it all, the others zeros."""
-        return self.fights.pop_metrics()
-
-    def measures(self) -> Measures:
-        """What the sums of `pop_metrics` stand for."""
-        return measures_of(self.settings.game)
-
-    def reward_weights(self) -> dict[str, float]:
-        """The weights of the reward at this time, see `sb3_pvp.game.Rewards.figures`."""
-        return dict(self.fights.reward_weights)
-
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` the window shows it."""
         return self._viewer.frame(self.index, self.render_mode)
@@ -106,12 +89,10 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
             extra ``sb3-pvp[render]``. A mode costs nothing until it is used.
         settings: the other fields of `FightSettings`, such as ``game`` and ``reset_params``.
 
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    Raises `ValueError` for an unknown name or a value out of range.
     """
 
-    #: What is played if nobody says it.
-    home: ClassVar[str | None] = None
+    home: ClassVar[str | None] = None  #: What is played if nobody says it.
 
     def __init__(
         self,
@@ -122,7 +103,8 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         check_render_mode(render_mode)
-        fights = Fights(1, FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings}))
+        own = FightSettings.of(self.home, "render_mode", opponent=opponent, world=world, **settings)
+        fights = Fights(1, own)
         super().__init__(fights, 0, Viewer(fights), render_mode)
         self._seeded = self._running = False
 
@@ -180,7 +162,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
+        """Goes back to the moment of `get_state`; `ValueError` for a snapshot of another kind of environment."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
         self._viewer.start_new(over=True)

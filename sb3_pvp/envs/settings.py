@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveInt
@@ -60,18 +61,22 @@ class FightSettings:
     game: Any = None
 
     @classmethod
-    def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
-        """Those of an environment; ``home`` is its game if nobody says another one.
+    def of(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
+        """Those of an environment, which has ``others`` as well; ``home`` is its game if nobody says another one.
 
         Raises `ValueError` for unknown arguments, and if there is no game, which only a factory of worlds does without.
         """
-        require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
+        require_all_known("argument of an environment", arguments, [*(each.name for each in fields(cls)), *others])
         given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
             raise ValueError("which game is played? Say game=, a name or module:object")
         return cls(**given)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.game, str | type | None) and not hasattr(self.game, "make_world"):
+            raise ValueError(f"game must be a sb3_pvp.game.Game, its name or module:object, got {self.game!r}")
+        if not isinstance(self.contract, str | Path | Contract | None):
+            raise ValueError(f"contract must be a Contract, its name or file, got {self.contract!r}")
         game, contract = game_and_contract(self.game, self.contract)
         vars(self).update(game=game, contract=contract)  # past the lock of a frozen dataclass
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
@@ -99,9 +104,6 @@ class FightSettings:
 
     @property
     def kind_of_fights(self) -> dict[str, Any] | None:
-        """What is fought, for more of that elsewhere: the ``game``, see `game_reference`, and ``reset_params``.
-
-        ``None`` if the world is the user's own, of which that says too little.
-        """
+        """What is fought, for more of that elsewhere; ``None`` in a world of the user's own, which says too little."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None

@@ -14,7 +14,7 @@ from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
-from sb3_pvp.common.arguments import MAPPING
+from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
@@ -109,9 +109,11 @@ def evaluate_model(
     that breaks off is played again. ``advance`` is called with how many more are decided.
 
     Raises:
+        ValueError: for no episodes.
         WorldError: if more break off than all environments at once, or than a tenth of the episodes: what is left
             would favour those that break off less, such as short ones.
     """
+    POSITIVE.check(num_episodes=num_episodes)
     max_broken = max(env.num_envs, num_episodes // 10)
     share = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
     score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
@@ -151,14 +153,9 @@ class Finished(NamedTuple):
 class EvaluationFights:
     """Lets a model fight chosen opponents in an environment of its own, which is made when it is needed.
 
-    Args:
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` has otherwise than the
-            training environment, ``None`` for nothing.
-        num_envs: rows of a new environment, at most.
-
-    Raises:
-        ValueError: for anything else; and when fights begin, if there is no environment and the training environment
-            is none of this package.
+    ``env`` is a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` with at most
+    ``num_envs`` rows has otherwise than the training environment, ``None`` for nothing. Raises `ValueError` for
+    anything else; and when fights begin, if there is no environment and that of the training is none of this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
@@ -176,6 +173,7 @@ class EvaluationFights:
         Taking whichever episodes end first would favour short ones. The global random generators are left as they
         were; the fights follow from the seed, the model and those generators.
         """
+        POSITIVE.read("the number of fights", len(choices))
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
         rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
         finished: list[Finished] = []

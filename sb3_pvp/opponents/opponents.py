@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -44,6 +43,11 @@ CACHED_MODELS = 64
 _UNSEATED = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
+Frames = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+#: Actions, ints ``(N, heads)``, and the next state, if there is such.
+Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
+
 
 @runtime_checkable
 class Opponent(Protocol):
@@ -53,13 +57,8 @@ class Opponent(Protocol):
         """The state before the first tick, one row ``(N, ...)`` for the seed of each fight."""
 
     def predict(
-        self,
-        observation: NDArray[np.float32],
-        state: NDArray[Any] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        action_masks: NDArray[np.bool_] | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
         """Chooses actions, ints ``(N, heads)``, and returns them with the next state.
 
         Args:
@@ -83,7 +82,7 @@ OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 class OpponentChoice:
     """An opponent for the next episode of a row, see `PvpEnv.set_opponent`. Raises `ValueError` for impossible values.
 
-    The world's bot and ``"self"`` have no seat of an opponent's own: what describes how one acts is not for them.
+    What says how one acts is not for the world's bot and ``"self"``, which have no seat of an opponent's own.
 
     Attributes:
         opponent: what ``opponent=`` of `PvpEnv` takes; in `PvpVecEnv` also ``"self"``: the learner plays its pair's
@@ -200,68 +199,41 @@ def _league(folder: str) -> League:
     return League.existing(folder)
 
 
-class RandomOpponent:
-    """An opponent that remembers nothing but its random numbers, one word for each fight, of a stream of its own."""
-
-    def __init__(self, stream: int, num_choices: int) -> None:
-        self._stream, self._num_choices = stream, num_choices
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Random state, uint64 ``(N,)``."""
-        return words_from_seeds(seeds, self._stream)
-
-    def predict(
-        self,
-        observation: NDArray[np.float32],
-        state: NDArray[Any] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        action_masks: NDArray[np.bool_] | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See `Opponent.predict`; without masks everything is allowed."""
-        if state is None:
-            state = self.initial_state([secrets.randbits(64) for _ in observation])
-        if action_masks is None:
-            action_masks = np.ones((len(observation), self._num_choices), bool)
-        return self._choose(observation, state, deterministic, action_masks)
-
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        raise NotImplementedError
-
-
-class ScriptedOpponent(RandomOpponent):
+class ScriptedOpponent:
     """An opponent that follows a script of a game (``None``: that with this contract).
 
     Raises `ValueError` if the contract has not all ids that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
-        super().__init__(1, contract.num_flat_actions)
         self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
         try:  # a turn touches all ids, whatever it sees
-            self.predict(np.zeros((1, contract.num_observations), np.float32), np.zeros(1, np.uint64))
+            masks = np.ones((1, contract.num_flat_actions), bool)
+            self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
         except ContractError as error:
             raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
 
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Random numbers, one word for each fight."""
+        return words_from_seeds(seeds, 1)
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """See `Opponent.predict`."""
         chance, state = uniform(state)
-        turn = Turn(self.contract, observation, masks, np.zeros_like(chance) if deterministic else chance)
+        turn = Turn(self.contract, observation, action_masks, np.zeros_like(chance) if deterministic else chance)
         self._script(turn)
         return turn.actions(), state
 
 
-class ModelOpponent(RandomOpponent):
+class ModelOpponent:
     """A frozen policy that sits in the other seat; equal ones have the same ``content_hash``.
 
     ``frame_ages``: the frames that it sees. ``game``: what it was trained to play, if that is known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
-        super().__init__(3, sum(actor.head_sizes))
         self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
 
     def check(self, contract: Contract) -> None:
@@ -277,21 +249,26 @@ class ModelOpponent(RandomOpponent):
                 f"but {contract.name} has {asked[0]} and {asked[1]}"
             )
 
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Random numbers, one word for each fight."""
+        return words_from_seeds(seeds, 3)
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """See `Opponent.predict`."""
         flags = np.full(len(observation), deterministic)
-        return self.predict_together([self], [observation], state, None, flags, masks)
+        return self.predict_together([self], [observation], state, episode_start, flags, action_masks)
 
     @staticmethod
     def predict_together(
         opponents: Sequence[ModelOpponent],
-        observations: Sequence[NDArray[np.float32]],
+        observations: Sequence[Frames],
         state: NDArray[np.uint64],
-        episode_start: NDArray[np.bool_] | None,
-        deterministic: NDArray[np.bool_],
-        action_masks: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        episode_start: Flags,
+        deterministic: Flags,
+        action_masks: Flags,
+    ) -> Decision:
         """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
         import torch as th
 
@@ -361,11 +338,7 @@ def _opponent_of(file: PolicyFile) -> ModelOpponent:
     return known
 
 
-def _noop(turn: Turn) -> None:
-    """Never acts."""
-
-
 def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
     if game is None:
         game, _ = game_and_contract(None, None if contract is None else contract.name)
-    return {"noop": _noop, **game.scripts}
+    return {"noop": lambda turn: None, **game.scripts}

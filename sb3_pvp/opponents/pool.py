@@ -14,28 +14,30 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import Game, World
-from sb3_pvp.opponents.opponents import WORLD_BOT, Opponent, OpponentChoice, league_players, make_opponent
+from sb3_pvp.opponents.opponents import (
+    WORLD_BOT,
+    Decision,
+    Flags,
+    Frames,
+    Opponent,
+    OpponentChoice,
+    league_players,
+    make_opponent,
+)
 from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
 
 _DELAYS, _NOISE, _CHANGES, _DRAWS = 4, 5, 6, 7  # streams of a fight's seed
 
-Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 T = TypeVar("T")
 
 
 @dataclass(eq=False)
 class LoadedOpponent:
-    """An `OpponentChoice` with all that it stands for.
-
-    Attributes:
-        name: what it is called in ``info``.
-        opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
-        noise, override: of what it sees, and may do.
-    """
+    """An `OpponentChoice` with all that it stands for."""
 
     choice: OpponentChoice
-    name: str
-    opponent: Opponent | None
+    name: str  #: What it is called in ``info``.
+    opponent: Opponent | None  #: Of a league the player of this episode; ``None``: the world's bot, or self-play.
     noise: ObservationNoise | None
     override: ActionMaskOverride | None
 
@@ -48,8 +50,8 @@ class LoadedOpponent:
         """Plain values, of which `OpponentPool` makes it again; an object among opponents is only told by its name."""
         plain: Snapshot = {field.name: getattr(self.choice, field.name) for field in fields(OpponentChoice)}
         plain["opponent"] = None if self.choice.kind == "object" else fspath(self.choice.opponent)
-        plain |= {"label": self.choice.label, "player": self.name if self.is_drawn else None}
-        return {**plain, "content_hash": getattr(self.opponent, "content_hash", None)}
+        player, content = self.name if self.is_drawn else None, getattr(self.opponent, "content_hash", None)
+        return {**plain, "label": self.choice.label, "player": player, "content_hash": content}
 
 
 class _Group(NamedTuple):
@@ -65,16 +67,9 @@ class _Group(NamedTuple):
 
 
 class OpponentPool:
-    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``.
+    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``."""
 
-    ``game`` is what is played; ``None``: the game with the world's contract.
-
-    Attributes:
-        current: who is there in each fight.
-        following: who comes in its next episode; ``None``: the same.
-    """
-
-    def __init__(self, world: World, choice: OpponentChoice, seat: int = 1, game: Game | None = None) -> None:
+    def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1) -> None:
         count = world.num_fights
         self._world, self._seat, self._game, seats = world, seat, game, Seats(count)
         seats.seat[:] = seat
@@ -88,8 +83,8 @@ class OpponentPool:
         self._starts = np.ones(count, bool)
         #: Of each layout that states of opponents have, the states in all fights.
         self._states: dict[str, NDArray[Any]] = {}
-        self.current = [self._load(choice)] * count
-        self.following: list[LoadedOpponent | None] = [None] * count
+        self.current = [self._load(choice)] * count  #: Who is there in each fight.
+        self.following: list[LoadedOpponent | None] = [None] * count  #: Who comes next; ``None``: the same.
         self._divide()
 
     def expected(self) -> list[LoadedOpponent]:
@@ -229,16 +224,20 @@ class OpponentPool:
 
     def _divide(self) -> None:
         """Finds out who can be asked together, and what each of them sees and may do."""
+        self._deterministic = np.array([each.choice.deterministic for each in self.current])
         groups: dict[object, _Group] = {}
         for opponent, fights in _users([each.opponent for each in self.current]):
-            ask = getattr(opponent, "predict_together", None)
-            new = _Group(ask or _ask_alone, [], self._states_like(np.asarray(opponent.initial_state([0]))))
-            groups.setdefault(ask or id(opponent), new).asked.append((opponent, fights))
+            states = self._states_like(np.asarray(opponent.initial_state([0])))
+            if (ask := getattr(opponent, "predict_together", None)) is not None:
+                groups.setdefault(ask, _Group(ask, [], states)).asked.append((opponent, fights))
+                continue
+            for flag in (False, True):  # two calls, where some act by chance and others do not
+                if (alike := fights[self._deterministic[fights] == flag]).size:
+                    groups[id(opponent), flag] = _Group(_ask_alone, [(opponent, alike)], states)
         self._groups = list(groups.values())
         self._agents = np.flatnonzero([each.opponent is not None for each in self.current])
         self._seen.noises = _users([each.noise for each in self.current])
         self._restricted = _users([each.override for each in self.current])
-        self._deterministic = np.array([each.choice.deterministic for each in self.current])
         self._chances = np.array([each.choice.delay_chance for each in self.current], np.float64)
         self._slow = np.flatnonzero(self._chances)
         missing = 1 + max(max(each.frame_ages) for each in self.current) - self._kept.shape[1]
@@ -291,26 +290,20 @@ class OpponentPool:
 
 def _ask_alone(
     opponents: Sequence[Opponent],
-    frames: Sequence[NDArray[np.float32]],
+    frames: Sequence[Frames],
     states: NDArray[Any],
-    starts: NDArray[np.bool_],
-    deterministic: NDArray[np.bool_],
-    masks: NDArray[np.bool_],
+    starts: Flags,
+    deterministic: Flags,
+    masks: Flags,
 ) -> Decision:
-    """One opponent on its own; those fights in which it acts by chance, and the others, are two calls."""
+    """One opponent on its own, all of whose fights are as ``deterministic``."""
     (opponent,), (seen,) = opponents, frames
     if not hasattr(opponent, "frame_ages"):
         seen = seen[:, 0]
-    chosen, following = [], states.copy()
-    calls = [(flag, rows) for flag in (False, True) if (rows := np.flatnonzero(deterministic == flag)).size]
-    for flag, rows in calls:
-        actions, told = opponent.predict(seen[rows], states[rows], starts[rows], flag, masks[rows])
-        chosen.append(actions)
-        if told is not None:
-            following[rows] = told
-    joint = np.concatenate(chosen)
-    joint[np.concatenate([rows for _, rows in calls])] = joint.copy()
-    return joint, following
+    actions, following = opponent.predict(seen, states, starts, bool(deterministic[0]), masks)
+    if np.asarray(actions).dtype.kind not in "iu":
+        raise ValueError(f"actions of an opponent must be integers, got {actions!r:.60} from {opponent!r:.60}")
+    return actions, following
 
 
 def _users(owners: Sequence[T | None]) -> list[tuple[T, NDArray[np.int64]]]:

@@ -188,7 +188,8 @@ def test_deterministic_opponents_take_the_most_likely_choice(models: dict[str, s
     for _ in range(20):
         frames, masks = env.fights.world.obs[:, 1, np.newaxis].copy(), env.fights.world.masks[:, 1].copy()
         play(env, 1)
-        expected, _ = load_opponent(models["a"]).predict(frames, deterministic=True, action_masks=masks)
+        states, starts = np.zeros(2, np.uint64), np.zeros(2, bool)
+        expected, _ = load_opponent(models["a"]).predict(frames, states, starts, True, masks)
         if (env.fights.length > 0).all():
             assert np.array_equal(env.fights.actions[:, 1], expected)
 
@@ -296,3 +297,15 @@ def test_bad_choices_are_refused_and_change_nothing(arguments: dict[str, Any], m
         env.env_method("set_opponent", OpponentChoice(**arguments))
     env.reset()
     assert [info["opponent"] for info in env.reset_infos] == ["noop", "noop"]
+
+
+def test_actions_that_are_no_integers_are_refused() -> None:
+    class Vague(Witness):
+        def predict(self, *given: Any) -> Any:
+            actions, state = super().predict(*given)
+            return actions + 0.7, state
+
+    env = NhVecEnv(2, opponent=Vague(), world=FakeWorld)
+    env.reset()
+    with pytest.raises(ValueError, match="actions of an opponent must be integers, got array"):
+        env.step(np.zeros((2, CONTRACT.num_heads), np.int64))
