@@ -14,7 +14,7 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
+from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.opponents.seat_views import Observation
@@ -31,18 +31,14 @@ class FightFace:
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}
 
-    def __init__(self, fights: Fights, index: int, viewer: Viewer, render_mode: str | None, spec: Any = None) -> None:
+    def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
-        self._viewer = viewer
         self.contract, self.frame_ages = fights.contract, fights.frame_ages
         self.observation_space, self.action_space = fights.observation_space, fights.action_space
         # What concerns all fights of an environment alike, see `Fights`.
         self.set_trained_rollouts, self.reward_weights = fights.set_trained_rollouts, fights.reward_weights
-        self.enable_metrics, self.pop_metrics, self.measures = (
-            fights.enable_metrics,
-            fights.pop_metrics,
-            fights.measures,
-        )
+        self.enable_metrics, self.pop_metrics = fights.enable_metrics, fights.pop_metrics
+        self.measures = fights.measures
 
     @property
     def settings(self) -> FightSettings:
@@ -71,7 +67,7 @@ class FightFace:
 
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` the window shows it."""
-        return self._viewer.frame(self.index, self.render_mode)
+        return self.fights.viewer.frame(self.index, self.render_mode)
 
 
 class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
@@ -104,8 +100,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
     ) -> None:
         check_render_mode(render_mode)
         own = FightSettings.of(self.home, "render_mode", opponent=opponent, world=world, **settings)
-        fights = Fights(1, own)
-        super().__init__(fights, 0, Viewer(fights), render_mode)
+        super().__init__(Fights(1, own), 0, render_mode)
         self._seeded = self._running = False
 
     def reset(
@@ -123,12 +118,11 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
             The observation, and ``info`` with ``opponent``, ``build`` (if the game has such) and ``seed`` (``None`` if
             the fight goes on with the random numbers of the one before).
         """
-        seed, over = check_seed(seed), seed is not None or bool(options)
+        seed, certain = check_seed(seed), seed is not None or bool(options)
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**32))
-        self.fights.reset(_ONLY_FIGHT, [seed], [options or {}])
-        self._viewer.start_new(over)
+        self.fights.reset(_ONLY_FIGHT, [seed], [options or {}], certain)
         self._seeded = self._running = True
         return self._shown(), self.fights.reset_info(0)
 
@@ -148,12 +142,9 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")
-        self._viewer.start_tick()
         self.fights.step(np.asarray(action)[np.newaxis])
         terminated, truncated = bool(self.fights.terminated[0]), bool(self.fights.truncated[0])
         self._running = not (terminated or truncated)
-        if not self._running:
-            self._viewer.see_end([0])
         return self._shown(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
     def get_state(self) -> Snapshot:
@@ -165,7 +156,6 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         """Goes back to the moment of `get_state`; `ValueError` for a snapshot of another kind of environment."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._viewer.start_new(over=True)
         self._seeded, self._running = state["seeded"], state["running"]
         self.np_random.bit_generator.state = state["np_random"]
 
@@ -181,11 +171,9 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self._viewer.close()
         self.fights.close()
 
     def _shown(self) -> Observation:
-        """The observation; in mode ``"human"`` the window shows the tick."""
         if self.render_mode == "human":
-            self._viewer.show([0])
+            self.fights.viewer.show([0])
         return {key: value[0] for key, value in self.fights.observation().items()}

@@ -15,6 +15,7 @@ from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.viewer import Viewer
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
@@ -86,6 +87,7 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)  #: Ticks that were played in the episode.
         #: What both seats chose last; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        self.viewer = Viewer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -94,12 +96,14 @@ class Fights:
         fights: ArrayLike,
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
+        certain: bool = True,
     ) -> None:
         """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
-        the seed and the options of the first row of the pair. Raises `ValueError` for options that the world does not
-        know and for half a pair; nothing has changed then.
+        the seed and the options of the first row of the pair. Not ``certain``: the ends of those before may still be
+        looked at. Raises `ValueError` for options that the world does not know and for half a pair; nothing has changed
+        then.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
@@ -112,6 +116,7 @@ class Fights:
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
+        self.viewer.start_new(certain)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
@@ -120,6 +125,7 @@ class Fights:
         """
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._review()
+        self.viewer.start_tick()
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -141,6 +147,7 @@ class Fights:
             reasons = np.zeros(len(self.length), np.uint8) if told is None else self._seats.own(told)
             over = self.terminated | self.truncated
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
+        self.viewer.end_tick()
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
@@ -262,9 +269,11 @@ class Fights:
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
+        self.viewer.start_new()
 
     def close(self) -> None:
-        """Closes the world."""
+        """Closes the window and the world."""
+        self.viewer.close()
         self.world.close()
 
     @property

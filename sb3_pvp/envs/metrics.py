@@ -207,7 +207,7 @@ def _time_metrics() -> Iterator[Metric]:
 
 
 def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
-    return ticks.durations[row]
+    return np.asarray(ticks.durations[row])
 
 
 def _ended_by(first: int, last: int) -> Series:

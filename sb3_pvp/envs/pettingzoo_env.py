@@ -13,7 +13,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.envs.env import FightFace
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
+from sb3_pvp.envs.viewer import Frame, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.opponents.seat_views import Observation
@@ -64,7 +64,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
         self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
         self._seeded = False
-        self._viewer = Viewer(self.fights, AGENTS)
+        self.fights.viewer.names = AGENTS
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of one agent's observations."""
@@ -86,7 +86,6 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         if seed is None and not self._seeded:
             seed = int(np.random.default_rng().integers(2**32))
         self.fights.reset(np.arange(NUM_SEATS), [seed, None])
-        self._viewer.start_new(over=True)
         self._seeded, self.agents = True, list(AGENTS)
         return self._shown(), {agent: {} for agent in AGENTS}
 
@@ -102,7 +101,6 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         if set(actions) != set(AGENTS):
             raise ValueError(f"actions are needed for {' and '.join(AGENTS)}, got {sorted(actions)}")
         fights = self.fights
-        self._viewer.start_tick()
         fights.step(np.stack([np.asarray(actions[agent]) for agent in AGENTS]))
         # Both leave together, even if only one of the seats saw the fight break off.
         truncated = bool(fights.truncated.any())
@@ -119,16 +117,15 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already."""
-        return None if self.render_mode == "human" else self._viewer.frame(0, self.render_mode)
+        return None if self.render_mode == "human" else self.fights.viewer.frame(0, self.render_mode)
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self._viewer.close()
         self.fights.close()
 
     def _shown(self) -> dict[str, Observation]:
         if self.render_mode == "human":
-            self._viewer.show([0])
+            self.fights.viewer.show([0])
         stacked = self.fights.observation()
         return {agent: {key: value[row] for key, value in stacked.items()} for row, agent in enumerate(AGENTS)}
 

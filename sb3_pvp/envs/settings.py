@@ -77,7 +77,7 @@ class FightSettings:
             raise ValueError(f"game must be a sb3_pvp.game.Game, its name or module:object, got {self.game!r}")
         if not isinstance(self.contract, str | Path | Contract | None):
             raise ValueError(f"contract must be a Contract, its name or file, got {self.contract!r}")
-        game, contract = game_and_contract(self.game, self.contract)
+        game, contract = game_and_contract(self.game, self.contract)  # type: ignore[arg-type]
         vars(self).update(game=game, contract=contract)  # past the lock of a frozen dataclass
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
         MAPPING.check(reset_params=self.reset_params)

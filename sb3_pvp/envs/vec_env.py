@@ -23,7 +23,7 @@ from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.envs.env import FightFace, PvpEnv
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Viewer, check_render_mode
+from sb3_pvp.envs.viewer import check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.opponents.seat_views import Observation
@@ -90,10 +90,8 @@ class PvpVecEnv(VecEnv):
             templates = [_Template(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
         self.set_trained_rollouts = self.fights.set_trained_rollouts
-        self._viewer = Viewer(self.fights)
         self._faces = [
-            FightFace(self.fights, row, self._viewer, template.render_mode, template.spec)
-            for row, template in enumerate(templates)
+            FightFace(self.fights, row, template.render_mode, template.spec) for row, template in enumerate(templates)
         ]
         self._monitors = [template.monitor for template in templates]
         self._made_at = time.time()
@@ -109,7 +107,6 @@ class PvpVecEnv(VecEnv):
     def reset(self) -> Observation:
         """Starts new fights everywhere, with the seeds and options set since the last reset."""
         self.fights.reset(np.arange(self.num_envs), self._seeds, self._options)
-        self._viewer.start_new(over=True)
         self._reset_seeds()
         self._reset_options()
         self._started = True
@@ -127,7 +124,6 @@ class PvpVecEnv(VecEnv):
 
         Raises `ValueError` for wrong actions and changes nothing.
         """
-        self._viewer.start_tick()
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
@@ -150,7 +146,6 @@ class PvpVecEnv(VecEnv):
         """Goes back to the moment of `get_state` (`Fights.set_state`), whose observations `fights` has then."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._viewer.start_new(over=True)
         vars(self).update(copy.deepcopy({name: state[name] for name in _STATE}))
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
@@ -164,13 +159,12 @@ class PvpVecEnv(VecEnv):
         Texts are had by ``env_method("render")``. Of a fight that has just ended the end is seen, not the new one.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
-            self._viewer.show(range(self.num_envs))
+            self.fights.viewer.show(range(self.num_envs))
             return None
         return super().render(mode)
 
     def close(self) -> None:
         """Closes the window, the world and the log files."""
-        self._viewer.close()
         self.fights.close()
         for monitor in filter(None, self._monitors):
             monitor.close()
@@ -220,8 +214,7 @@ class PvpVecEnv(VecEnv):
                 if monitor.results_writer is not None:
                     monitor.results_writer.write_row(told)
             info["episode"] = told
-        self._viewer.see_end(finished.tolist())
-        fights.reset(finished)
+        fights.reset(finished, certain=False)
         for fight in finished.tolist():
             self.reset_infos[fight] = fights.reset_info(fight)
 

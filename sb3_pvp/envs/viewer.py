@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.fights import Fights
 from sb3_pvp.game import Outcome
 
 if TYPE_CHECKING:
+    from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.window import Window
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
@@ -41,12 +41,12 @@ class Viewer:
     """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
 
     It only looks while somebody asks: for a tick that nobody looked at, the next one costs nothing, and of the one
-    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to. ``names``
-    are those of the players; ``None``: those that the fights have.
+    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to.
     """
 
-    def __init__(self, fights: Fights, names: tuple[str, str] | None = None) -> None:
-        self._fights, self._names = fights, names
+    def __init__(self, fights: Fights) -> None:
+        self._fights = fights
+        self.names: tuple[str, str] | None = None  #: Of the players; ``None``: those that the fights have.
         self._window: Window | None = None
         self._no_display = self._started = self._asked = False
         self._masks: NDArray[np.bool_] | None = None
@@ -60,15 +60,16 @@ class Viewer:
         self._masks = self._fights.seat_masks() if self._asked else None
         self._asked = False
 
-    def see_end(self, rows: Iterable[int]) -> None:
-        """Call it after a tick in which the fights of these rows have ended."""
+    def end_tick(self) -> None:
+        """Call it after a tick."""
         if self._masks is not None:
-            self._ends = {row: self._look(row) for row in rows}
+            over = self._fights.terminated | self._fights.truncated
+            self._ends = {row: self._look(row) for row in np.flatnonzero(over).tolist()}
 
-    def start_new(self, over: bool = False) -> None:
-        """Call it when new fights have begun; ``over`` again: nobody shall see the ends of those before."""
+    def start_new(self, certain: bool = True) -> None:
+        """Call it when new fights have begun; ``certain`` ones: nobody shall see the ends of those before."""
         self._started = True
-        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not over}
+        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not certain}
         self._masks = None
 
     def frame(self, row: int, render_mode: str | None) -> Frame:
@@ -130,7 +131,7 @@ class Viewer:
         masks: Sequence[NDArray[np.bool_] | None] = (None, None)
         if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
             masks = self._masks[number]
-        scene = self._looks.scene(fights.world, number, self._names or names, actions, masks)
+        scene = self._looks.scene(fights.world, number, self.names or names, actions, masks)
         timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
         return replace(scene, outcome="timeout") if timeout else scene
 

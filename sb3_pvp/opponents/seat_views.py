@@ -280,4 +280,5 @@ class SeatObservations(SeatHistory):
 
     def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
         facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
-        return facing.take(self._partial, axis=-1)
+        hidden: NDArray[np.float32] = facing.take(self._partial, axis=-1)
+        return hidden

@@ -107,7 +107,9 @@ def test_what_is_masked_is_not_chosen() -> None:
 def test_deterministic_prediction_ignores_chance() -> None:
     opponent = ScriptedOpponent("scripted", CONTRACT)
     obs = np.repeat(observation(), 50, axis=0)
-    actions, _ = opponent.predict(obs, opponent.initial_state(range(50)), np.ones(50, bool), True, np.repeat(ALL, 50, axis=0))
+    actions, _ = opponent.predict(
+        obs, opponent.initial_state(range(50)), np.ones(50, bool), True, np.repeat(ALL, 50, axis=0)
+    )
     assert (actions == actions[0]).all()
 
 
