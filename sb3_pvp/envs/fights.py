@@ -19,14 +19,7 @@ from sb3_pvp.envs.viewer import Viewer
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
-from sb3_pvp.opponents.seat_views import (
-    ActionMaskOverride,
-    Observation,
-    ObservationNoise,
-    SeatObservations,
-    Seats,
-    observation_space,
-)
+from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, observation_space
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
@@ -66,13 +59,11 @@ class Fights:
         self._pair()
         self._rewards = settings.scoring
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages: tuple[int, ...] = settings.frame_ages  # type: ignore[assignment]  # as they were settled
+        self.frame_ages: tuple[int, ...] = settings.frame_ages
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
-        noise, override = settings.noise, settings.action_mask_override
-        self._noise = None if noise is None else ObservationNoise(noise, self.contract)
-        self._override = None if override is None else ActionMaskOverride(override, self.contract)
-        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, self._noise, self._override)
+        hindrances = settings.noise, settings.action_mask_override
+        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, *hindrances)
         self.trained_rollouts = 0  #: How many the learner was trained on, the time of all schedules.
         report = self.world.report
         # The same records as lumps of bytes: NumPy copies those ten times as fast as records, field by field.
@@ -161,9 +152,7 @@ class Fights:
             return  # every row of a vectorised environment is told
         self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
-        for follower in (self._noise, self._override):
-            if follower is not None:
-                follower.set_trained_rollouts(self.trained_rollouts)
+        self._observations.set_trained_rollouts(trained_rollouts)
 
     def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
         """See `SeatObservations.stacked`."""
@@ -259,7 +248,7 @@ class Fights:
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
-        loaded = self.opponents.restored(state["opponents"])
+        loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
         self.opponents.set_state(state["opponents"], loaded)
         self._seeds, self._unused = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
@@ -294,7 +283,7 @@ class Fights:
             "tick": (self.tick, tuple(field.name for field in fields(Transition))),
             "observations": (self._observations, ("own", "hidden")),
         }
-        if self._noise is not None:
+        if self.settings.noise is not None:
             arrays["noise"] = (self._observations, ("words",))
         if self._statistics is not None:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
-from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Series, Ticks
+from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
 #: What takes time, in seconds, and what is told of it.
@@ -34,8 +34,8 @@ class Measures(NamedTuple):
 
 
 def metrics_of(game: Game) -> tuple[Metric, ...]:
-    """All metrics of a game's fights, in the order of `sb3_pvp.envs.metrics.FightMetrics.pop`."""
-    return (*(game.metrics.table if game.metrics else ()), *_terminal_metrics(), *_time_metrics())
+    """All metrics of a game's fights, in the order of `FightMetrics.pop`."""
+    return (*(game.metrics.table if game.metrics else ()), *_common_metrics())
 
 
 def measures_of(game: Game) -> Measures:
@@ -56,11 +56,8 @@ def summarize(sums: NDArray[np.float64], measures: Measures) -> dict[str, float]
     rewards = sums[len(measures.metrics) :]
     for name, (count, total, _) in zip(measures.terms, rewards.tolist(), strict=True):
         if count:
-            summary |= {
-                f"rewards/{name}_count": count,
-                f"rewards/{name}_total": total,
-                f"rewards/{name}_avg": total / count,
-            }
+            figures = {"count": count, "total": total, "avg": total / count}
+            summary |= {f"rewards/{name}_{statistic}": value for statistic, value in figures.items()}
     return summary | {"rewards/overall_total": float(rewards[:, 1].sum())}
 
 
@@ -175,29 +172,28 @@ def _summary(statistic: str, count: float, total: float, squares: float) -> floa
     return {"mean": total / count, "count": count}.get(statistic, total)
 
 
-def _terminal_metrics() -> Iterator[Metric]:
+def _common_metrics() -> Iterator[Metric]:
+    """Those of all games: how fights end, and what takes time."""
     meaning, aside = "How many fights ended, in whatever way.", "`idle` and `connection_lost` aside"
     yield Metric("terminal/terminal_state_count", "count", lambda ticks: ticks.endings, meaning)
-    for name, (first, last), meaning in (
-        ("win", (_WON, _WON), "that the learner won"),
-        ("lose", (_LOST, _LOST), "that the learner lost"),
-        ("tie", (_TIED, _TIED), "that were tied"),
-        ("timeout", (_RUNNING, _RUNNING), "that reached the limit of ticks"),
-        ("desync", (_TARGET_LOST, _DESYNC), f"that broke off; training stops at 0.05 ({aside})"),
+    for name, outcomes, meaning in (
+        ("win", [_WON], "that the learner won"),
+        ("lose", [_LOST], "that the learner lost"),
+        ("tie", [_TIED], "that were tied"),
+        ("timeout", [_RUNNING], "that reached the limit of ticks"),
+        ("desync", [_TARGET_LOST, _DESYNC], f"that broke off; training stops at 0.05 ({aside})"),
     ):
         share = f"Share of the ended fights {meaning}."
-        yield Metric(f"terminal/{name}_percentage", "mean", _ended_by(first, last), share)
-    for name, series, meaning in (
-        ("target_lost", _ended_by(_TARGET_LOST, _TARGET_LOST), "because the opponent had gone"),
-        ("tick_desync", _broken_by(_TICK), "because the world had played ticks without the learner"),
-        ("time_desync", _broken_by(_TIME), "because the learner took too long between two steps"),
-        ("connection_lost", _broken_by(_CONNECTION), "because the server had closed the connection"),
-        ("idle", _broken_by(_IDLE), "because nobody had played for so long that the agents logged out"),
+        yield Metric(f"terminal/{name}_percentage", "mean", partial(_among, "endings", outcomes), share)
+    for name, kind, number, meaning in (
+        ("target_lost", "endings", _TARGET_LOST, "because the opponent had gone"),
+        ("tick_desync", "reasons", _TICK, "because the world had played ticks without the learner"),
+        ("time_desync", "reasons", _TIME, "because the learner took too long between two steps"),
+        ("connection_lost", "reasons", _CONNECTION, "because the server had closed the connection"),
+        ("idle", "reasons", _IDLE, "because nobody had played for so long that the agents logged out"),
     ):
-        yield Metric(f"terminal/truncate/{name}", "number", series, f"How many fights broke off {meaning}.")
-
-
-def _time_metrics() -> Iterator[Metric]:
+        series, meaning = partial(_among, kind, [number]), f"How many fights broke off {meaning}."
+        yield Metric(f"terminal/truncate/{name}", "number", series, meaning)
     names = {"min": "Shortest", "max": "Longest", "mean": "Mean", "std": "Standard deviation of the"}
     spans = ("time of a tick in the environment", "time that the learner took between two ticks")
     told = product(zip(DURATIONS, spans, strict=True), DURATION_STATISTICS)
@@ -206,18 +202,12 @@ def _time_metrics() -> Iterator[Metric]:
         yield Metric(f"times/{duration}/{statistic}", "mean", partial(_duration, row), meaning)
 
 
+def _among(kind: str, numbers: list[int], ticks: Ticks) -> NDArray[np.bool_]:
+    return np.isin(getattr(ticks, kind), numbers)
+
+
 def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
     return np.asarray(ticks.durations[row])
-
-
-def _ended_by(first: int, last: int) -> Series:
-    """Which endings are one of these outcomes, or between them."""
-    return lambda ticks: (ticks.endings >= first) & (ticks.endings <= last)
-
-
-def _broken_by(reason: int) -> Series:
-    """Which endings have this `DesyncReason`."""
-    return lambda ticks: ticks.reasons == reason
 
 
 class RunningStatistics:

@@ -48,14 +48,14 @@ class Window:
         if self._screen is None or not pygame.display.get_init():  # another window may have taken pygame's with it
             pygame.display.init()
             pygame.display.set_caption(f"{self._title} ({_HELP})")
-            width, height = pygame.display.get_desktop_sizes()[0]
-            size, room = picture.get_rect(), pygame.Rect(0, 0, round(0.9 * width), round(0.9 * height))
+            room = pygame.Rect((0, 0), [round(0.9 * side) for side in pygame.display.get_desktop_sizes()[0]])
+            own = picture.get_rect()
             self._screen = pygame.display.set_mode(
-                (size if room.contains(size) else size.fit(room)).size, pygame.RESIZABLE
+                (own if room.contains(own) else own.fit(room)).size, pygame.RESIZABLE
             )
         self._draw(picture)
         started = pygame.time.get_ticks()
-        while not self.closed and not any([self._obey(event, picture) for event in pygame.event.get()]):
+        while not self.closed and not any(self._obey(event, picture) for event in pygame.event.get()):
             if not self.paused and pygame.time.get_ticks() - started >= 1000 / self.pace:
                 return
             self._clock.tick(60)

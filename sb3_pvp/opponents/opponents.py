@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sb3_pvp.common.arguments import FLAG, MAPPING, SHARE, Kind
+from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.random_words import gumbel, uniform, words_from_seeds
 from sb3_pvp.contract import Contract
@@ -97,18 +97,14 @@ class OpponentChoice:
     """
 
     opponent: OpponentLike
-    name: str | None = None
-    deterministic: bool = False
-    delay_chance: float = 0.0
-    reset_params: Mapping[str, Any] | None = None
-    noise: Mapping[str, Any] | None = None
+    name: Annotated[str | None, _NAME] = None
+    deterministic: Flag = False
+    delay_chance: Share = 0.0
+    reset_params: OptionalMapping = None
+    noise: OptionalMapping = None
     action_mask_override: Any = None
 
     def __post_init__(self) -> None:
-        _NAME.read("the name of an opponent", self.name)
-        FLAG.check(deterministic=self.deterministic)
-        SHARE.check(delay_chance=self.delay_chance)
-        MAPPING.check(reset_params=self.reset_params)
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _UNSEATED and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
@@ -124,6 +120,9 @@ class OpponentChoice:
     def label(self) -> str:
         """What the opponent is called."""
         return opponent_name(self.opponent) if self.name is None else self.name
+
+
+OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
 
 
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:

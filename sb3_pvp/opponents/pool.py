@@ -14,16 +14,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import Game, World
-from sb3_pvp.opponents.opponents import (
-    WORLD_BOT,
-    Decision,
-    Flags,
-    Frames,
-    Opponent,
-    OpponentChoice,
-    league_players,
-    make_opponent,
-)
+from sb3_pvp.opponents.opponents import WORLD_BOT, Decision, Opponent, OpponentChoice, league_players, make_opponent
 from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
 
 _DELAYS, _NOISE, _CHANGES, _DRAWS = 4, 5, 6, 7  # streams of a fight's seed
@@ -55,12 +46,9 @@ class LoadedOpponent:
 
 
 class _Group(NamedTuple):
-    """Opponents who are asked in one call, each with its fights, and their states in all fights.
+    """Opponents who are asked in one call, each with its fights, and their states in all fights."""
 
-    ``ask`` is `Opponent.predict` of several opponents: with lists of them and of the frames of each; all other arrays
-    hold the rows of one opponent after the other.
-    """
-
+    #: `Opponent.predict` of several: with lists of them and of their frames; else the rows of one after the other.
     ask: Callable[..., Decision]
     asked: list[tuple[Opponent, NDArray[np.int64]]]
     states: NDArray[Any]
@@ -142,14 +130,26 @@ class OpponentPool:
         for override, fights in self._restricted:
             masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0
-        for group in self._groups:
-            self._decide(group, masks, late, actions)
+        for ask, asked, states in self._groups:
+            if late.any():
+                asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
+                if not asked:
+                    continue
+            frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
+            opponents, rows = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
+            actions[rows, self._seat], following = ask(
+                opponents, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
+            )
+            if following is not None:
+                states[rows] = following
+            self._starts[rows] = False
         self._stale = late
 
     def get_state(self) -> Snapshot:
         """A snapshot, plain values and copied arrays; of opponents that are objects it has the names only."""
         loaded = list(dict.fromkeys(self._present))
         sight = {"own": self._seen.own, "kept": self._kept, "stale": self._stale}
+        sight |= {"delay_words": self._delay_words, "noise_words": self._seen.words}
         state = {
             "rivals": [each.get_state() for each in loaded],
             "current": [loaded.index(each) for each in self.current],
@@ -157,16 +157,12 @@ class OpponentPool:
             "seeds": self._seeds,
             "starts": self._starts,
             "states": self._states,
-            "sight": {**sight, "delay_words": self._delay_words, "noise_words": self._seen.words},
+            "sight": sight,
         }
         return copy.deepcopy(state)
 
-    def restored(self, state: Mapping[str, Any]) -> list[LoadedOpponent]:
-        """The opponents of a snapshot, for `set_state`; `ValueError`, and nothing changed, if one is not to be had."""
-        return [self._restored(each) for each in state["rivals"]]
-
     def set_state(self, state: Mapping[str, Any], loaded: Sequence[LoadedOpponent]) -> None:
-        """Goes back to the moment of `get_state`, with the opponents that `restored` gave."""
+        """Goes back to the moment of `get_state`, with its ``"rivals"`` as `restored` gave them."""
         self.current = [loaded[index] for index in state["current"]]
         self.following = [None if index is None else loaded[index] for index in state["following"]]
         own = copy.deepcopy({name: state[name] for name in ("seeds", "starts", "states", "sight")})
@@ -203,8 +199,8 @@ class OpponentPool:
             self._made[key] = make(config, *more)
         return self._made.get(key)
 
-    def _restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
-        """The opponent whose state it is; an object must be that of somebody who is present."""
+    def restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
+        """One of the ``"rivals"`` of a snapshot; `ValueError` if it is not to be had. Of objects only those present."""
         given = {field.name: state[field.name] for field in fields(OpponentChoice)}
         if given["opponent"] is None:
             objects = [each.choice.opponent for each in self._present if each.choice.kind == "object"]
@@ -270,31 +266,14 @@ class OpponentPool:
             frames[stale] = self._kept[rows[stale], which]
         return frames
 
-    def _decide(
-        self, group: _Group, masks: NDArray[np.bool_], late: NDArray[np.bool_], actions: NDArray[np.int64]
-    ) -> None:
-        asked = group.asked
-        if late.any():
-            asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
-        if not asked:
-            return
-        frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
-        opponents, fights = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
-        actions[fights, self._seat], states = group.ask(
-            opponents, frames, group.states[fights], self._starts[fights], self._deterministic[fights], masks[fights]
-        )
-        if states is not None:
-            group.states[fights] = states
-        self._starts[fights] = False
-
 
 def _ask_alone(
     opponents: Sequence[Opponent],
-    frames: Sequence[Frames],
+    frames: Sequence[NDArray[np.float32]],
     states: NDArray[Any],
-    starts: Flags,
-    deterministic: Flags,
-    masks: Flags,
+    starts: NDArray[np.bool_],
+    deterministic: NDArray[np.bool_],
+    masks: NDArray[np.bool_],
 ) -> Decision:
     """One opponent on its own, all of whose fights are as ``deterministic``."""
     (opponent,), (seen,) = opponents, frames

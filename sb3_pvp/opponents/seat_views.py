@@ -225,7 +225,8 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
 class SeatObservations(SeatHistory):
     """What the learner sees in each row of an environment; its history is empty if the newest frame is enough.
 
-    Frames of ``frame_ages`` (ascending, in ticks before the newest one) are shown.
+    Frames of ``frame_ages`` (ascending, in ticks before the newest one) are shown; ``noise`` and ``override`` are
+    configurations of `ObservationNoise` and `ActionMaskOverride`.
     """
 
     def __init__(
@@ -233,16 +234,16 @@ class SeatObservations(SeatHistory):
         world: World,
         seats: Seats,
         frame_ages: tuple[int, ...],
-        noise: ObservationNoise | None = None,
-        override: ActionMaskOverride | None = None,
+        noise: Mapping[str, Any] | None = None,
+        override: Any = None,
     ) -> None:
         self._remembers = frame_ages != (0,) or noise is not None
         super().__init__(world, seats, max(frame_ages) + 1 if self._remembers else 0, _LEARNERS_NOISE)
-        self._rows = np.arange(world.num_fights)
+        self._rows, contract = np.arange(world.num_fights), world.contract
         if noise is not None:
-            self.noises = [(noise, self._rows)]
-        self._ages, self._override = list(frame_ages), override
-        self._partial = world.contract.partial_indices
+            self.noises = [(ObservationNoise(noise, contract), self._rows)]
+        self._override = None if override is None else ActionMaskOverride(override, contract)
+        self._ages, self._partial = list(frame_ages), contract.partial_indices
         #: What only the other seat saw at the same time as `own`, float32 ``(N, depth, P)``.
         self.hidden = np.zeros((*self.own.shape[:2], len(self._partial)), np.float32)
 
@@ -257,6 +258,12 @@ class SeatObservations(SeatHistory):
         if self._remembers:
             self.hidden[:, 1:] = self.hidden[:, :-1]
             super().advance(self._rows)
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Moves the time of schedules."""
+        for follower in (self._override, *(noise for noise, _ in self.noises)):
+            if follower is not None:
+                follower.set_trained_rollouts(trained_rollouts)
 
     def stacked(self, rows: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
