@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -90,16 +91,16 @@ class FightMetrics:
         length: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Takes in the tick of all fights, and keeps ``tick`` and ``components`` ``(terms, N)``, the parts of rewards.
+        """Takes in the tick of all fights, and keeps it.
 
-        ``over`` says which fights have ended, ``length`` after how many ticks, and ``reasons`` (`DesyncReason` numbers)
-        why some broke off, ``(N,)`` each.
+        Rewards ``components`` are ``(terms, N)``; ``over`` says which fights have ended, ``length`` after how many
+        ticks, and ``reasons`` (`DesyncReason` numbers) why some broke off, ``(N,)`` each.
         """
         now = time.perf_counter()
         self._durations.add(np.array([[now - self._started], [self._started - self._ended]]))
         self._ended = now
         self._ticks.append(tick)
-        self._components.append(components)
+        self._components.append(components.copy())  # a reset overwrites it
         if over.any():
             ended = np.flatnonzero(over)
             outcome = tick.outcome[ended]
@@ -140,24 +141,17 @@ class FightMetrics:
         self._forget()
 
     def _joined(self) -> Ticks:
-        report, previous = (_records([getattr(tick, name) for tick in self._ticks]) for name in ("report", "previous"))
-        has_previous, outcome = (
-            np.concatenate([getattr(tick, name) for tick in self._ticks]) for name in ("has_previous", "outcome")
-        )
+        columns = [_joined([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
+        intact = columns[-1] < _TARGET_LOST
+        if not intact.all():  # nobody knows what was reported of a fight that broke off (rewards.md §5)
+            columns = [column[intact] for column in columns]
         endings, reasons = np.concatenate(self._endings, axis=1)
         episodes = np.concatenate(self._episodes, axis=1)
-        # Nobody knows what was reported of a fight that broke off (rewards.md §5).
-        intact = slice(None) if (outcome < _TARGET_LOST).all() else outcome < _TARGET_LOST
-        return Ticks(
-            *(report[intact], previous[intact], has_previous[intact], outcome[intact]),
-            *(endings, reasons),
-            _records([report[:0], *self._last]),
-            episodes[0].astype(np.int64),
-            episodes[1:],
-        )
+        last = _joined([columns[0][:0], *self._last])
+        return Ticks(*columns, endings, reasons, last, episodes[0].astype(np.int64), episodes[1:])
 
 
-def _records(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """One after the other: as lumps of bytes, which NumPy copies ten times as fast as records."""
     lump = np.dtype((np.void, parts[0].itemsize))
     return np.concatenate([np.ascontiguousarray(part).view(lump) for part in parts]).view(parts[0].dtype)
@@ -211,10 +205,7 @@ def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
 
 
 class RunningStatistics:
-    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``.
-
-    ``low`` and ``high`` are infinite where there was no value.
-    """
+    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``."""
 
     ARRAYS = ("count", "total", "squares", "low", "high")
 
@@ -261,14 +252,10 @@ class EpisodeStatistics(RunningStatistics):
             (columns[flag], [columns[name] for name in names if name in columns])
             for flag, names in metrics.optional.items()
         ]
-        self._values = np.zeros((len(self.names), num_fights))
 
     def end_tick(self, tick: Transition, reward: NDArray[np.float32]) -> None:
         """Takes in a tick of all fights; rewards ``(N,)``."""
-        values = self._values
-        for row, name in zip(values, self.names[:-1], strict=False):
-            row[:] = tick.report[name]
-        values[-1] = reward
+        values = np.array([*(tick.report[name] for name in self.names[:-1]), reward], np.float64)
         told = np.broadcast_to(tick.outcome < _TARGET_LOST, values.shape).copy()
         for flag, columns in self._optional:
             told[columns] &= values[flag] != 0

@@ -6,7 +6,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.envs.hidden_keys import HiddenKeys
+from benchmarks.learning_curves.hidden_keys import HiddenKeys
 
 SHOWN = {"observation", "action_mask"}
 
