@@ -47,7 +47,7 @@ class Fights:
         self.settings = settings
         self.world = settings.make_world(num_fights)
         self.contract = self.world.contract
-        self._seats = Seats(num_fights)
+        self._seats, self._rows = Seats(num_fights), np.arange(num_fights)
         #: Who fights the rows that do not fight each other.
         self.opponents = OpponentPool(self.world, as_choice(settings.opponent), settings.game)
         self._seeds: list[int | None] = [None] * num_fights
@@ -123,11 +123,8 @@ class Fights:
         self.opponents.act(self.actions)
         seats = self._seats
         self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
-        if seats.playing is None:
-            self.world.step(self.actions)
-        else:
-            self.world.step(self.actions[seats.playing], seats.playing)
-        self._observations.advance()
+        self.world.step(self.actions if seats.playing is None else self.actions[seats.playing], seats.playing)
+        self._observations.advance(self._rows)
         self.opponents.advance()
         self.length += 1
         self._judge()
@@ -158,10 +155,6 @@ class Fights:
         """See `SeatObservations.stacked`."""
         return self._observations.stacked(fights)
 
-    def opponent_name(self, row: int) -> str:
-        """How the opponent of this row is called."""
-        return self.opponents.current[row].name
-
     def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
         seat, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
@@ -184,7 +177,7 @@ class Fights:
     def reset_info(self, fight: int) -> dict[str, Any]:
         """What is known about an episode from its start, see `PvpEnv.reset`."""
         number = int(self._seats.fight[fight])
-        info: dict[str, Any] = {"opponent": self.opponent_name(fight), "seed": self._seeds[number]}
+        info: dict[str, Any] = {"opponent": self.opponents.current[fight].name, "seed": self._seeds[number]}
         if (build_name := getattr(self.world, "build_name", None)) is not None:  # `Grouped`, asked in no time
             info["build"] = build_name(number)
         return info

@@ -27,11 +27,7 @@ Frame: TypeAlias = str | NDArray[np.uint8] | None
 
 
 def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the mode, or raises `TypeError` for one that does not exist.
-
-    It is a `TypeError` because SB3's ``make_vec_env`` asks for ``"rgb_array"`` first and, on this error only, tries
-    again without.
-    """
+    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
     return render_mode
@@ -76,9 +72,6 @@ class Viewer:
         """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
 
         It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before.
-
-        Raises `ResetNeeded` before the first fight, `DependencyNotInstalled` if pygame is missing (but for texts), and
-        `ValueError` for a game that nobody knows how to draw.
         """
         if render_mode == "ansi":
             return self._text(self._scene(row))
@@ -104,7 +97,11 @@ class Viewer:
             for scene in scenes:
                 print(self._text(scene), flush=True)
         elif self._window is not None:
-            self._window.show(_tiled(images))
+            if len(images) > 1:
+                from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
+
+                images = [tile_images(images)]
+            self._window.show(images[0])
 
     def close(self) -> None:
         """Closes the window."""
@@ -146,11 +143,3 @@ class Viewer:
             raise DependencyNotInstalled('pictures of fights need pygame: pip install "sb3-pvp[render]"') from error
         picture: NDArray[np.uint8] = self._looks.picture(scene)
         return picture
-
-
-def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    if len(images) == 1:
-        return images[0]
-    from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
-
-    return tile_images(images)

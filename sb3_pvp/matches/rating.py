@@ -86,9 +86,9 @@ def rate(
 ) -> Iterator[Progress]:
     """Lets the most informative pairs fight until every candidate is known well enough; yields before each round.
 
-    Nobody waits for those who are out of reach: whoever is uncertain although he has won, or lost, `ONE_SIDED` fights
-    without exception since this began, against partners who were chosen for being near, cannot be measured here. Pairs
-    whose fights do not count, as of two who never attack first, are left alone.
+    Nobody waits for those who are out of reach: who has won, or lost, `ONE_SIDED` fights without exception against
+    partners who were chosen for being near. Pairs whose fights do not count, as of two who never attack first, are
+    left alone.
 
     Args:
         league: the matches go into its log, and its anchors are the fixed points.

@@ -136,10 +136,9 @@ def known_opponents(contract: Contract | None = None, game: Game | None = None) 
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
-    """The opponent that is meant; ``None`` for the world's own bot, which needs no actions, and for `SELF_PLAY`.
+    """The opponent that is meant, of a league the first player; ``None`` for the world's own bot and `SELF_PLAY`.
 
-    Of a league it is the first player. Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this
-    contract, and `FileNotFoundError` for a file that does not exist.
+    Raises `ValueError` for what cannot play this contract, and `FileNotFoundError` for a file that does not exist.
     """
     kind = kind_of(opponent)
     if kind in _UNSEATED:
@@ -180,10 +179,7 @@ def opponent_name(opponent: OpponentLike) -> str:
 
 
 def league_players(opponent: str) -> dict[str, str]:
-    """The players of a league (`LEAGUE_OF`): the paths of their models by name, in order of their steps.
-
-    Raises `ValueError` if there is no league, or nobody in it.
-    """
+    """The players of a league (`LEAGUE_OF`), one at least: paths of their models by name, in order of their steps."""
     league = _league(opponent.removeprefix(LEAGUE_OF))
     players = {str(player): str(league.path(player)) for player in league.players()}
     if not players:
@@ -289,11 +285,10 @@ _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 
 
 def load_opponent(path: str | Path) -> ModelOpponent:
-    """The model in that file as an opponent; only its weights are read, and the global random generators left alone.
+    """The model in that file as an opponent; the global random generators are left alone.
 
-    Files with the same policy share one copy; a file is read again only if it has changed. A model of `PvpPPO` tells
-    which frames it was trained with; of another one it is assumed that it saw the newest ones. Raises
-    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
+    Files with the same policy share one copy; a file is read again only if it has changed. Raises `FileNotFoundError`,
+    and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
     """
     from sb3_pvp.policies.model_files import find_model
 
@@ -310,10 +305,7 @@ def _read_opponent(path: Path, *version: int) -> ModelOpponent:
 
 
 def model_opponent(model: Any) -> ModelOpponent:
-    """A model as an opponent, as it is now: what it learns later changes nothing.
-
-    Raises `ValueError` unless it is a model of MaskablePPO that sees frames of features.
-    """
+    """A model of MaskablePPO as an opponent, as it is now: what it learns later changes nothing."""
     from stable_baselines3.common.base_class import BaseAlgorithm
 
     from sb3_pvp.policies.model_files import policy_file_of
@@ -328,6 +320,7 @@ def _opponent_of(file: PolicyFile) -> ModelOpponent:
     if known is None:
         try:
             actor = file.actor()
+            # A model of `PvpPPO` tells its frames; of another one it is assumed that it saw the newest ones.
             ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
             if len(ages) != actor.frame_shape[0]:
                 raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")

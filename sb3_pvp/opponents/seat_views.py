@@ -175,14 +175,18 @@ class Seats:
 class SeatHistory:
     """What N rows saw of late from their seats, with noise: so many frames as ``depth`` says, which may be none.
 
-    After `Seats.pair` the rows concerned begin anew. ``stream``: of a fight's seed, for the noise.
+    After `Seats.pair` the rows concerned begin anew. ``stream``: of a fight's seed, for the noise. ``hidden``: which
+    observations of the other seat are taken up as well.
     """
 
-    def __init__(self, world: World, seats: Seats, depth: int, stream: int) -> None:
-        self._world, self._seats, self._stream = world, seats, stream
+    def __init__(
+        self, world: World, seats: Seats, depth: int, stream: int, hidden: NDArray[np.int64] | tuple[()] = ()
+    ) -> None:
+        self._world, self._seats, self._stream, self._hidden = world, seats, stream, np.asarray(hidden, np.int64)
         shape = (world.num_fights, depth) if depth else (0, 1)  # as snapshots have it
         #: Float32 ``(N, depth, D)``, newest first; zero before the start of the episode (contract.md §5).
         self.own = np.zeros((*shape, world.contract.num_observations), np.float32)
+        self.hidden = np.zeros((*shape, len(hidden)), np.float32)  #: What the other seat saw at the same time.
         self.words = words_from_seeds(range(world.num_fights), stream)  #: Random numbers of the noise, uint64 ``(N,)``.
         #: Each noise with the rows that it is for.
         self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
@@ -195,19 +199,29 @@ class SeatHistory:
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if seed is not None:
                 self.words[row] = words_from_seeds([seed], self._stream)[0]
-        self.own[rows] = 0.0
-        self._take_up(rows)
+        if len(self.own):
+            self.own[rows] = self.hidden[rows] = 0.0
+            self._take_up(rows)
 
     def advance(self, rows: NDArray[np.int64]) -> None:
         """Takes up the observations of these rows after a tick; nobody asks for those of the others."""
-        self.own[:, 1:] = self.own[:, :-1]
-        self._take_up(rows)
+        if len(self.own):
+            self.own[:, 1:] = self.own[:, :-1]
+            self.hidden[:, 1:] = self.hidden[:, :-1]
+            self._take_up(rows)
 
     def _take_up(self, rows: NDArray[np.int64]) -> None:
         self.own[rows, 0] = self._seats.own(self._world.obs, rows)
         for noise, users in self.noises:
             noisy = np.intersect1d(users, rows)
             self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
+        if self._hidden.size:
+            self.hidden[rows, 0] = self._fresh_hidden(rows)
+
+    def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
+        facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
+        hidden: NDArray[np.float32] = facing.take(self._hidden, axis=-1)
+        return hidden
 
 
 def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
@@ -237,27 +251,12 @@ class SeatObservations(SeatHistory):
         noise: Mapping[str, Any] | None = None,
         override: Any = None,
     ) -> None:
-        self._remembers = frame_ages != (0,) or noise is not None
-        super().__init__(world, seats, max(frame_ages) + 1 if self._remembers else 0, _LEARNERS_NOISE)
-        self._rows, contract = np.arange(world.num_fights), world.contract
+        contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
+        super().__init__(world, seats, depth, _LEARNERS_NOISE, contract.partial_indices)
         if noise is not None:
-            self.noises = [(ObservationNoise(noise, contract), self._rows)]
+            self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
         self._override = None if override is None else ActionMaskOverride(override, contract)
-        self._ages, self._partial = list(frame_ages), contract.partial_indices
-        #: What only the other seat saw at the same time as `own`, float32 ``(N, depth, P)``.
-        self.hidden = np.zeros((*self.own.shape[:2], len(self._partial)), np.float32)
-
-    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        """See `SeatHistory.begin`."""
-        if self._remembers:
-            self.hidden[rows] = 0.0
-            super().begin(rows, seeds)
-
-    def advance(self, rows: NDArray[np.int64] | None = None) -> None:
-        """See `SeatHistory.advance`; all rows are meant."""
-        if self._remembers:
-            self.hidden[:, 1:] = self.hidden[:, :-1]
-            super().advance(self._rows)
+        self._ages = list(frame_ages)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of schedules."""
@@ -268,24 +267,15 @@ class SeatObservations(SeatHistory):
     def stacked(self, rows: Selection = slice(None)) -> Observation:
         """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
         opponent sees and this seat does not, if there is such) and ``action_mask`` int8 ``(N, A)``."""
-        if self._remembers:
+        if len(self.own):
             own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
         else:
             own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
             hidden = self._fresh_hidden(rows)[:, np.newaxis]
-        privileged = {"privileged": hidden} if self._partial.size else {}
+        privileged = {"privileged": hidden} if self._hidden.size else {}
         return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
 
     def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """The seat's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
         masks = self._seats.own(self._world.masks, rows)
         return masks.copy() if self._override is None else self._override.applied(masks)
-
-    def _take_up(self, rows: NDArray[np.int64]) -> None:
-        super()._take_up(rows)
-        self.hidden[rows, 0] = self._fresh_hidden(rows)
-
-    def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
-        facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
-        hidden: NDArray[np.float32] = facing.take(self._partial, axis=-1)
-        return hidden

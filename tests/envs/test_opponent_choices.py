@@ -242,7 +242,7 @@ def test_objects_are_put_back_where_they_are_known() -> None:
         other.set_state(state)
     third.env_method("set_opponent", Witness(), indices=[0])
     third.set_state(state)
-    assert [third.fights.opponent_name(row) for row in range(2)] == ["noop", "witness"]
+    assert [third.fights.opponents.current[row].name for row in range(2)] == ["noop", "witness"]
 
 
 def test_a_model_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_env_functions_pass_their_settings_on() -> None:
     functions = [lambda: TimeLimit(NhEnv(opponent="scripted", frame_ages=(0, 1)), 50) for _ in range(2)]
     env = NhVecEnv(functions)
     assert env.observation_space["observation"].shape == (2, 176)
-    assert (env.fights.opponent_name(0), env.fights.settings.max_episode_ticks) == ("scripted", 50)
+    assert (env.fights.opponents.current[0].name, env.fights.settings.max_episode_ticks) == ("scripted", 50)
 
 
 @pytest.mark.parametrize(
