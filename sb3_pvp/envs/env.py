@@ -19,7 +19,6 @@ from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.opponents.seat_views import Observation
 
-_ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
 
 
@@ -122,7 +121,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**32))
-        self.fights.reset(_ONLY_FIGHT, [seed], [options or {}], certain)
+        self.fights.reset([0], [seed], [options or {}], certain)
         self._seeded = self._running = True
         return self._shown(), self.fights.reset_info(0)
 
@@ -160,11 +159,7 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         self.np_random.bit_generator.state = state["np_random"]
 
     def render(self) -> Frame:
-        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already.
-
-        After a `reset` without seed and options it is the end of the last fight if it was not rendered before, though
-        the ticks before it were: ``DummyVecEnv`` and ``SubprocVecEnv`` reset before anybody can see it.
-        """
+        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already."""
         if self.render_mode is None:
             gym.logger.warn(f"nothing to render: give a render_mode {RENDER_MODES} when the environment is made")
         return None if self.render_mode == "human" else super().render()

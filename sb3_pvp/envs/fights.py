@@ -23,13 +23,9 @@ from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, o
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
-
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
-
-#: What ``reset(options=...)`` must not tell a world: the environment does.
-_OWN_OPTIONS = ("seed", "bots")
-
+_OWN_OPTIONS = ("seed", "bots")  #: What ``reset(options=...)`` must not tell a world: the environment does.
 STATE_VERSION = 2
 #: The arrays of `Fights` that later ticks or infos depend on.
 _PER_ROW = ("reward", "episode_return", "length", "terminated", "truncated", "actions")

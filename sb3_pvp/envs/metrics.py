@@ -148,7 +148,9 @@ class FightMetrics:
         endings, reasons = np.concatenate(self._endings, axis=1)
         episodes = np.concatenate(self._episodes, axis=1)
         last = _joined([columns[0][:0], *self._last])
-        return Ticks(*columns, endings, reasons, last, episodes[0].astype(np.int64), episodes[1:])
+        lengths, durations = episodes[0].astype(np.int64), episodes[1:]
+        report, previous, has_previous, outcome = columns
+        return Ticks(report, previous, has_previous, outcome, endings, reasons, last, lengths, durations)
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -16,8 +16,7 @@ from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_con
 from sb3_pvp.opponents.opponents import OpponentLike, as_choice, make_opponent
 from sb3_pvp.simple_game import OutcomeRewards
 
-#: Real fights end far earlier; two fighters that do nothing never end theirs.
-DEFAULT_MAX_EPISODE_TICKS = 2000
+DEFAULT_MAX_EPISODE_TICKS = 2000  #: Real fights end far earlier; two fighters that do nothing never end theirs.
 _CONTRACT = Kind[Any](str | Path | InstanceOf[Contract] | None, "a Contract, its name or file")
 
 

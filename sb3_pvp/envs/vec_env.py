@@ -153,10 +153,10 @@ class PvpVecEnv(VecEnv):
         return [face.render() if self.render_mode == "rgb_array" else None for face in self._faces]  # type: ignore[misc]
 
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
-        """The last tick of all fights: one picture of all of them side by side in mode ``"rgb_array"``, uint8.
+        """The last tick of all fights (of one that has just ended its end): in mode ``"rgb_array"`` one picture, uint8.
 
         In mode ``"human"``, which an environment of mode ``"rgb_array"`` is capable of as well, a window shows it.
-        Texts are had by ``env_method("render")``. Of a fight that has just ended the end is seen, not the new one.
+        Texts are had by ``env_method("render")``.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
             self.fights.viewer.show(range(self.num_envs))
@@ -232,15 +232,13 @@ def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
     """
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
-    first, *others = templates = [_read(function()) for function in functions]
-    for index, other in enumerate(others, start=1):
-        for field in fields(FightSettings):
-            expected, found = (getattr(each.settings, field.name) for each in (first, other))
-            if expected != found:
-                raise ValueError(
-                    f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} in environment 0 "
-                    f"and {found!r} in environment {index}"
-                )
+    templates = [_read(function()) for function in functions]
+    for field in fields(FightSettings):
+        expected, *found = (getattr(each.settings, field.name) for each in templates)
+        if wrong := [each for each in found if each != expected]:
+            raise ValueError(
+                f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} and {wrong[0]!r}"
+            )
     return templates
 
 

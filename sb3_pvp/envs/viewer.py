@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from sb3_pvp.envs.window import Window
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
-#: Ticks shown per second.
-RENDER_FPS = 2
-
+RENDER_FPS = 2  #: Ticks shown per second.
 #: What `render` returns: a text, a picture uint8 ``(height, width, 3)``, or nothing.
 Frame: TypeAlias = str | NDArray[np.uint8] | None
 
@@ -71,7 +69,8 @@ class Viewer:
     def frame(self, row: int, render_mode: str | None) -> Frame:
         """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
 
-        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before.
+        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before:
+        vectorised environments reset before anybody can see it.
         """
         if render_mode == "ansi":
             return self._text(self._scene(row))

@@ -8,11 +8,9 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
-#: Around the picture.
-_BACKGROUND = (20, 23, 29)
+_BACKGROUND = (20, 23, 29)  #: Around the picture.
 _HELP = "space: pause, right arrow: one tick, up and down: faster and slower"
-#: What SDL draws on where nobody can see it, unless somebody asked for that.
-_UNSEEN = ("dummy", "offscreen")
+_UNSEEN = ("dummy", "offscreen")  #: What SDL draws on where nobody can see it, unless somebody asked for that.
 _SLOWEST, _FASTEST = 0.25, 256.0
 
 

@@ -22,9 +22,7 @@ from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.ppo.resumable import kept_random_state
 
-#: Fight i of an evaluation starts from this plus i, far from the seeds of training.
-EVALUATION_SEED = 1_000_000_007
-
+EVALUATION_SEED = 1_000_000_007  #: Fight i starts from this plus i, far from the seeds of training.
 # A fight that reaches the limit of ticks is nobody's win; what is not named here is broken.
 FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 

@@ -19,16 +19,11 @@ from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponen
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
-#: `rate` chooses pairs for so many fights at a time.
-FIGHTS_OF_A_CHOICE = 16
-#: Fights side by side.
-PARALLEL = 128
-#: Who has won, or lost, so many fights without exception cannot be measured with these partners.
-ONE_SIDED = 200
-#: Random numbers of opponents in the first seat follow from another seed than those of the second seat.
-_FIRST_SEAT = 1 << 32
-#: In a pool: somebody whom nobody asks.
-_NOBODY = OpponentChoice(WORLD_BOT)
+FIGHTS_OF_A_CHOICE = 16  #: `rate` chooses pairs for so many fights at a time.
+PARALLEL = 128  #: Fights side by side.
+ONE_SIDED = 200  #: Who has won, or lost, so many without exception cannot be measured with these partners.
+_FIRST_SEAT = 1 << 32  #: Lies between the seeds of opponents in the second seat and in the first one.
+_NOBODY = OpponentChoice(WORLD_BOT)  #: In a pool: somebody whom nobody asks.
 
 Pair = tuple[Player, Player]
 
@@ -92,11 +87,9 @@ def rate(
 
     Args:
         league: the matches go into its log, and its anchors are the fixed points.
-        candidates: who takes part, two at least.
         half_width: Elo points; done when no 95 % interval is wider than this on either side.
         settings: where and how, see `play_matches`.
         fights_per_round: the ratings are fitted anew after so many fights.
-        max_fights: give up after so many.
 
     Raises `ValueError` for unknown players, or fewer than two; nothing was played then.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
@@ -29,18 +29,11 @@ if TYPE_CHECKING:
     from sb3_pvp.policies.model_files import PolicyFile
     from sb3_pvp.selfplay.league import League
 
-#: The opponent that the world itself plays; it is no agent and obeys no masks.
-WORLD_BOT = "baseline"
-#: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
-SELF_PLAY = "self"
-#: Before the folder of a league, or of a run with one: in each episode another of its players, by chance.
-LEAGUE_OF = "league:"
-
-#: So many models in files stay in memory although nobody fights them just now.
-CACHED_MODELS = 64
-
-#: Kinds of opponents that need no actions.
-_UNSEATED = ("bot", "self")
+WORLD_BOT = "baseline"  #: The opponent that the world itself plays; it is no agent and obeys no masks.
+SELF_PLAY = "self"  #: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
+LEAGUE_OF = "league:"  #: Before the folder of a league, or of a run with one: each episode has another player of it.
+CACHED_MODELS = 64  #: So many models in files stay in memory although nobody fights them just now.
+_UNSEATED = ("bot", "self")  #: Kinds of opponents that need no actions.
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
 Frames = NDArray[np.float32]
@@ -74,7 +67,6 @@ class Opponent(Protocol):
 #: What ``opponent=`` accepts: one of `known_opponents`, in `PvpVecEnv` also `SELF_PLAY`, the path of a model's zip
 #: file, `LEAGUE_OF` with a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
-#: What that can be: the world's bot, `SELF_PLAY`, the name of a script, a model's file, a league, or an object.
 OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 
 
@@ -202,15 +194,12 @@ class ScriptedOpponent:
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
         self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
+        self.initial_state = partial(words_from_seeds, stream=1)  #: Random numbers, one word for each fight.
         try:  # a turn touches all ids, whatever it sees
             masks = np.ones((1, contract.num_flat_actions), bool)
             self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
         except ContractError as error:
             raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Random numbers, one word for each fight."""
-        return words_from_seeds(seeds, 1)
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
@@ -230,6 +219,7 @@ class ModelOpponent:
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
         self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
+        self.initial_state = partial(words_from_seeds, stream=3)  #: Random numbers, one word for each fight.
 
     def check(self, contract: Contract) -> None:
         """Raises `ValueError` unless the model was trained in that contract's fights."""
@@ -243,10 +233,6 @@ class ModelOpponent:
                 f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
                 f"but {contract.name} has {asked[0]} and {asked[1]}"
             )
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Random numbers, one word for each fight."""
-        return words_from_seeds(seeds, 3)
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags

@@ -271,12 +271,10 @@ def _ask_alone(
     opponents: Sequence[Opponent],
     frames: Sequence[NDArray[np.float32]],
     states: NDArray[Any],
-    starts: NDArray[np.bool_],
-    deterministic: NDArray[np.bool_],
-    masks: NDArray[np.bool_],
+    *flags: NDArray[np.bool_],
 ) -> Decision:
-    """One opponent on its own, all of whose fights are as ``deterministic``."""
-    (opponent,), (seen,) = opponents, frames
+    """One opponent on its own, all of whose fights are as deterministic."""
+    (opponent,), (seen,), (starts, deterministic, masks) = opponents, frames, flags
     if not hasattr(opponent, "frame_ages"):
         seen = seen[:, 0]
     actions, following = opponent.predict(seen, states, starts, bool(deterministic[0]), masks)

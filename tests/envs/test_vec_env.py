@@ -224,7 +224,7 @@ def test_env_functions_pass_their_settings_on() -> None:
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ([env_function(), env_function(opponent="noop")], "opponent is 'baseline' in environment 0 and 'noop'"),
+        ([env_function(), env_function(opponent="noop")], "but opponent is 'baseline' and 'noop'"),
         ([env_function(), env_function(rewards={"win": 2.0})], "rewards is"),
         ([lambda: TransformReward(NhEnv(), lambda reward: 2 * reward)], "cannot apply the wrapper TransformReward"),
         ([lambda: gym.make("CartPole-v1")], "made of PvpEnv environments, got CartPoleEnv"),
