@@ -88,9 +88,8 @@ class Fights:
         """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
-        the seed and the options of the first row of the pair. Not ``certain``: the ends of those before may still be
-        looked at. Raises `ValueError` for options that the world does not know and for half a pair; nothing has changed
-        then.
+        the seed and the options of the first row of the pair. Not ``certain``: see `Viewer.start_new`. `ValueError`,
+        and nothing changed, for options that the world does not know and for half a pair.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
@@ -153,12 +152,11 @@ class Fights:
 
     def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
-        seat, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
+        first, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if opponent.is_self else opponent.name]
         chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
-        first, second = seat, 1 - seat
-        actions = (chosen[first], chosen[second]) if played else (None, None)
-        return int(self._seats.fight[row]), (names[first], names[second]), actions
+        actions = (chosen[first], chosen[1 - first]) if played else (None, None)
+        return int(self._seats.fight[row]), (names[first], names[1 - first]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
@@ -213,10 +211,9 @@ class Fights:
         return measures_of(self.settings.game)
 
     def get_state(self) -> Snapshot:
-        """A snapshot: plain values and copied arrays, without the settings and what was measured.
+        """Plain values and copied arrays, with which `Fights` with the same settings go on bit for bit.
 
-        `Fights` with the same settings that get it back go on bit for bit. Raises `NotImplementedError` in a world
-        without ``get_state``.
+        Without what was measured. Raises `NotImplementedError` in a world without ``get_state``.
         """
         if not isinstance(self.world, Resumable):
             raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")

@@ -60,10 +60,7 @@ class FightSettings:
 
     @classmethod
     def of(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
-        """Those of an environment, which has ``others`` as well; ``home`` is its game if nobody says another one.
-
-        Raises `ValueError` for unknown arguments, and if there is no game, which only a factory of worlds does without.
-        """
+        """Those of an environment, which has ``others`` as well; ``home`` is its game if nobody says another one."""
         require_all_known("argument of an environment", arguments, [*(each.name for each in fields(cls)), *others])
         given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):

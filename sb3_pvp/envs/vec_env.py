@@ -47,11 +47,10 @@ class _Template(NamedTuple):
 class PvpVecEnv(VecEnv):
     """N fights in one world; fights that end are reset at once.
 
-    Fight ``i`` goes the way of a single `PvpEnv` that is reset with ``seed + i`` and gets the same actions.
-
-    While a fight runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends
-    ``info`` has what `PvpEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
-    ``terminal_observation`` and ``TimeLimit.truncated``; what `PvpEnv.reset` tells is in ``reset_infos``.
+    Fight ``i`` goes the way of a single `PvpEnv` that is reset with ``seed + i`` and gets the same actions. While it
+    runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends ``info`` has
+    what `PvpEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``), ``terminal_observation``
+    and ``TimeLimit.truncated``; what `PvpEnv.reset` tells is in ``reset_infos``.
 
     Every row has its own opponent, which ``env_method("set_opponent", choice, indices=[...])`` changes for its next
     episode. Rows ``2j`` and ``2j + 1`` are a pair: with the opponent ``"self"``, which both must be given, they are the
@@ -120,10 +119,7 @@ class PvpVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Plays one tick; returns observations, rewards, dones and infos, all of them new objects.
-
-        Raises `ValueError` for wrong actions and changes nothing.
-        """
+        """Plays one tick; returns new objects. Raises `ValueError` for wrong actions and changes nothing."""
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
@@ -226,10 +222,7 @@ class NhVecEnv(PvpVecEnv):
 
 
 def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
-    """What `PvpVecEnv` takes over from the environments that these functions make.
-
-    Raises `ValueError` unless each is a `PvpEnv` in wrappers that change nothing, and all have the same settings.
-    """
+    """What `PvpVecEnv` takes over of `PvpEnv` environments; `ValueError` for wrappers, and settings that differ."""
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
     templates = [_read(function()) for function in functions]

@@ -160,8 +160,7 @@ class EvaluationFights:
     ) -> list[Finished]:
         """One episode for each choice, in no particular order; every row plays a fixed share of them.
 
-        The global random generators are left as they were; the fights follow from the seed, the model and those
-        generators.
+        They follow from the seed, the model and the global random generators, which are left as they were.
         """
         POSITIVE.read("the number of fights", len(choices))
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))

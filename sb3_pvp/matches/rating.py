@@ -86,7 +86,7 @@ def rate(
     left alone.
 
     Args:
-        league: the matches go into its log, and its anchors are the fixed points.
+        league: gets the matches into its log; its anchors are the fixed points.
         half_width: Elo points; done when no 95 % interval is wider than this on either side.
         settings: where and how, see `play_matches`.
         fights_per_round: the ratings are fitted anew after so many fights.

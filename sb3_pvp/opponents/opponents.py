@@ -226,8 +226,7 @@ class ModelOpponent:
         own = self.actor.frame_shape[1], self.actor.head_sizes
         asked = contract.num_observations, contract.head_sizes
         if own != asked:
-            known = loadable_contracts()
-            fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
+            fitting = [each.name for each in loadable_contracts() if (each.num_observations, each.head_sizes) == own]
             game = self.game or " or ".join(fitting) or "which nobody knows here"
             raise ValueError(
                 f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "

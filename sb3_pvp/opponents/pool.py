@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import fspath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, S
 _DELAYS, _NOISE, _CHANGES, _DRAWS = 4, 5, 6, 7  # streams of a fight's seed
 
 T = TypeVar("T")
+#: Who is asked in one call: `Opponent.predict` of several, with lists of them and of their frames, and else the rows of
+#: one after the other; each of them with its fights; and their states in all fights.
+_Group = tuple[Callable[..., Decision], list[tuple[Opponent, NDArray[np.int64]]], NDArray[Any]]
 
 
 @dataclass(eq=False)
@@ -43,15 +46,6 @@ class LoadedOpponent:
         plain["opponent"] = None if self.choice.kind == "object" else fspath(self.choice.opponent)
         player, content = self.name if self.is_drawn else None, getattr(self.opponent, "content_hash", None)
         return {**plain, "label": self.choice.label, "player": player, "content_hash": content}
-
-
-class _Group(NamedTuple):
-    """Opponents who are asked in one call, each with its fights, and their states in all fights."""
-
-    #: `Opponent.predict` of several: with lists of them and of their frames; else the rows of one after the other.
-    ask: Callable[..., Decision]
-    asked: list[tuple[Opponent, NDArray[np.int64]]]
-    states: NDArray[Any]
 
 
 class OpponentPool:
@@ -225,11 +219,11 @@ class OpponentPool:
         for opponent, fights in _users([each.opponent for each in self.current]):
             states = self._states_like(np.asarray(opponent.initial_state([0])))
             if (ask := getattr(opponent, "predict_together", None)) is not None:
-                groups.setdefault(ask, _Group(ask, [], states)).asked.append((opponent, fights))
+                groups.setdefault(ask, (ask, [], states))[1].append((opponent, fights))
                 continue
             for flag in (False, True):  # two calls, where some act by chance and others do not
                 if (alike := fights[self._deterministic[fights] == flag]).size:
-                    groups[id(opponent), flag] = _Group(_ask_alone, [(opponent, alike)], states)
+                    groups[id(opponent), flag] = (_ask_alone, [(opponent, alike)], states)
         self._groups = list(groups.values())
         self._agents = np.flatnonzero([each.opponent is not None for each in self.current])
         self._seen.noises = _users([each.noise for each in self.current])
