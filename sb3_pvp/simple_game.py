@@ -165,7 +165,7 @@ class Ticks:
 
     #: Records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
     report: NDArray[np.void]
-    previous: NDArray[np.void]  #: Of the tick before each, the fields that `sb3_pvp.game.Metrics.previous` names.
+    previous: NDArray[np.void]  #: Of the tick before each.
     has_previous: NDArray[np.bool_]  #: False at the start of an episode.
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.
     endings: NDArray[np.uint8]  #: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
@@ -195,7 +195,6 @@ class ReportMetrics:
     """What is logged of a game's reports, see `sb3_pvp.game.Metrics`."""
 
     table: Sequence[Metric] = ()
-    previous: Sequence[str] = ()
     values: Sequence[str] = ()
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

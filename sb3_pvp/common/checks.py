@@ -30,8 +30,3 @@ def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
             f"or a positive number of frames, got {frame_ages!r}"
         )
     return tuple(sorted(int(age) for age in ages))
-
-
-def check_trained_rollouts(trained_rollouts: object) -> int:
-    """Returns the number as a Python integer; raises `ValueError` unless it is a non-negative integer."""
-    return COUNT.read("trained_rollouts", trained_rollouts)

@@ -160,9 +160,9 @@ def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
     """Whether the model that the training begins with can be made, and fits an environment with these settings."""
-    from sb3_pvp.envs.observations import observation_space
+    from sb3_pvp.opponents.seat_views import observation_space
 
-    observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
+    observations = observation_space(settings.played, len(settings.frame_ages))
     actions = settings.played.action_space
     if trained_agent:
         file = PolicyFile(trained_agent)

@@ -19,7 +19,6 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
 from sb3_pvp.opponents.opponents import (
@@ -31,6 +30,7 @@ from sb3_pvp.opponents.opponents import (
     make_opponent,
     opponent_name,
 )
+from sb3_pvp.opponents.seat_views import Observation
 from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.model_files import find_model, game_of, load
 from sb3_pvp.replay import recording

@@ -409,7 +409,7 @@ def test_real_fights_of_all_kinds(tmp_path: Path) -> None:
 
     class Watch(BaseCallback):
         def _on_step(self) -> bool:
-            seen.append([env.fights.opponent_name(row) for row in range(8)])
+            seen.append([env.fights.opponents.current[row].name for row in range(8)])
             return True
 
     callbacks = [LeagueCallback(), SelfPlayCallback(**shares, targets=["noop"]), EloCallback(), Watch()]
