@@ -1,13 +1,12 @@
-"""The seam: what a game is to those who train, rate and show it. The first file to read.
+"""The seam, and the first file to read: the plug-in knows no game, and a game knows no trainer; they meet here.
 
-The plug-in (environments, opponents, matches, callbacks) knows no game, and a game knows no trainer; they meet here. A
-*world* runs F fights of two seats in arrays. A *game* makes worlds and says what their reports are worth, what to log
-of them, how they look and who plays without having learned. `sb3_pvp.simple_game` has parts that most games can use.
+A *world* runs F fights of two seats in arrays. A *game* makes worlds, and says what their reports are worth, what to
+log of them, how they look and who plays without having learned; `sb3_pvp.simple_game` has parts for most games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,7 +24,7 @@ from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
-    from sb3_pvp.contract.turn import Turn
+    from sb3_pvp.contract.actions import Turn
     from sb3_pvp.simple_game import Metric
 
 NUM_SEATS = 2
@@ -144,9 +143,9 @@ class Rewards(Protocol):
         """The name of the weight behind each of the `figures`."""
 
     def weights(self, changes: Any = None) -> Any:
-        """The defaults with these numbers or schedules in place of some; such weights stay as they are.
+        """The defaults with these numbers or schedules in place of some, which can be compared and pickled.
 
-        They can be compared and pickled. Raises `ValueError` for unknown names and impossible values.
+        Weights that it has made stay as they are. `ValueError` for unknown names and impossible values.
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:
@@ -301,12 +300,9 @@ def game_names() -> tuple[str, ...]:
 def find_game(game: GameLike) -> Game:
     """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
 
-    A game stands for itself, a class for the one that it makes. `ValueError` for others, with the nearest name, and
-    for those that cannot be loaded.
+    A game stands for itself, a class for the one that it makes. `ValueError` for anything else.
     """
-    if not isinstance(game, str | type):
-        return game
-    if game in _games:
+    if isinstance(game, str | type) and game in _games:
         return _games[game]
     if isinstance(game, str) and game not in _installed() and ":" not in game:
         raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
@@ -320,18 +316,14 @@ def find_game(game: GameLike) -> Game:
     except Exception as error:  # whatever the modules of others come up with
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
-    _games[game] = made
+    if isinstance(game, str | type):
+        _games[game] = made
     return made
 
 
 def is_installed(contract: Contract) -> bool:
     """Whether this is the contract of an installed game, which any process knows by its name."""
     return contract.name in _installed() and find_game(contract.name).contract == contract
-
-
-def loadable_games() -> Iterator[Game]:
-    """All games that `game_names` names; for each that cannot be loaded there is one warning instead."""
-    return loadable("game", game_names(), find_game)
 
 
 def game_reference(game: Game) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.contract import actions
-from sb3_pvp.contract.errors import ContractError
+from sb3_pvp.contract.actions import ContractError
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,7 @@ class Contract:
     def __post_init__(self) -> None:
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has an empty list: of heads, of their actions or observations")
-        for kind, ids in self._ids.items():
-            if len(self._positions[kind]) < len(ids):
-                twice = next(name for name in ids if ids.count(name) > 1)
-                raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
-        _ = self.dependencies
+        _ = self._positions, self.dependencies
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is cached (modules above all) can be neither pickled nor deep-copied, and need not be.
@@ -179,15 +175,15 @@ class Contract:
         return module
 
     @cached_property
-    def _ids(self) -> Mapping[str, Sequence[str]]:
-        """The ids of all heads, sub-actions (in the order of the flat mask) and observations."""
-        actions = [action.id for head in self.heads for action in head.actions]
-        heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
-        return {"head": heads, "sub-action": actions, "observation": observations}
-
-    @cached_property
     def _positions(self) -> Mapping[str, Mapping[str, int]]:
-        return {kind: {name: position for position, name in enumerate(ids)} for kind, ids in self._ids.items()}
+        choices = [action.id for head in self.heads for action in head.actions]
+        heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
+        every = {"head": heads, "sub-action": choices, "observation": observations}
+        for kind, ids in every.items():
+            if len(set(ids)) < len(ids):
+                twice = next(name for name in ids if ids.count(name) > 1)
+                raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
+        return {kind: {name: position for position, name in enumerate(ids)} for kind, ids in every.items()}
 
     def _position(self, kind: str, name: str) -> int:
         if name not in self._positions[kind]:

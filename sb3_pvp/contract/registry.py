@@ -1,5 +1,4 @@
-"""Contracts by name, those of games and those that a user adds; and in files, in our own format and that of the
-original system (contract.md §1)."""
+"""Contracts by name, and in files of our own format and that of the original system (contract.md §1)."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any
 
 from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.common.plain_values import from_plain
-from sb3_pvp.contract.errors import ContractError
+from sb3_pvp.contract.actions import ContractError
 from sb3_pvp.contract.model import Contract, Head, Observation
 
 FORMAT = "sb3_pvp.contract"
@@ -28,11 +27,13 @@ _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = 
 def load_contract(name: str | Path | Contract) -> Contract:
     """The contract of a registered name, always the same object, or that in a file, see `read_contract`.
 
-    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. An unknown name raises
-    `ContractError`, which lists the known ones.
+    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. Anything else, and an
+    unknown name, raises `ContractError`.
     """
     if isinstance(name, Contract):
         return name
+    if not isinstance(name, str | Path):
+        raise ContractError(f"a contract is a name, the path of a file or a Contract, got {name!r:.60}")
     if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
         return read_contract(name)
     if name in _registered:

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import loadable
 from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import Game, find_game, loadable_games
+from sb3_pvp.game import Game, find_game, game_names
 
 FORMAT = "sb3_pvp fight"
 VERSION = 1
@@ -146,7 +147,7 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
         FileNotFoundError: if there is none.
         ValueError: if it is no such file, of another version, or has something that does not belong there.
     """
-    viewers: list[Any] = [game.viewer for game in loadable_games()]
+    viewers: list[Any] = [known.viewer for known in loadable("game", game_names(), find_game)]
     for viewer in viewers:
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")

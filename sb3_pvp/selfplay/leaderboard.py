@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
@@ -79,12 +79,7 @@ def as_table(standings: Sequence[Standing]) -> str:
 
 
 #: How a leaderboard may be written, by name.
-FORMATS: dict[str, Callable[[Sequence[Standing]], str]] = {
-    "json": as_json,
-    "csv": as_csv,
-    "markdown": as_markdown,
-    "table": as_table,
-}
+FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from sb3_pvp.common.arguments import Kind, first_error
 from sb3_pvp.common.atomic_files import replacing, write_atomically
@@ -23,8 +23,8 @@ SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players"
 #: The folder of a run's league inside the folder of the run.
 LEAGUE = "league"
 
-#: What `League.recompute` finds out about the ratings that were kept.
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
+#: What `League.recompute` finds out about the ratings that were kept.
 VERDICTS = {
     IDENTICAL: "identical to the kept ones",
     DIFFERENT: "NOT those that were kept",
@@ -34,34 +34,22 @@ VERDICTS = {
 }
 
 #: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
-MAX_ANCHOR = 10_000.0
-_RATING = Kind[float](
-    Annotated[float, Field(ge=-MAX_ANCHOR, le=MAX_ANCHOR)], f"a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}"
-)
+_RATING = Kind[float](Annotated[float, Field(ge=-10_000, le=10_000)], "a number from -10000 to 10000")
 
 
 def check_anchors(anchors: object) -> dict[Player, float]:
-    """Anchors by player, from a mapping by player or by name.
-
-    Raises `ValueError` for anything else, and for ratings that are no numbers from -`MAX_ANCHOR` to `MAX_ANCHOR`.
-    """
+    """Anchors by player, from a mapping by player or by name; raises `ValueError` for anything else."""
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
     ratings = {name: _RATING.read(f"the anchor of {name}", rating) for name, rating in anchors.items()}
     return {Player.parse(str(name)): rating for name, rating in ratings.items()}
 
 
-def _by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
-    """Anchors as files have them."""
-    return {str(player): rating for player, rating in sorted(check_anchors(anchors).items())}
-
-
 class _Fights(BaseModel):
     """What is fought: a game as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
 
     model_config = ConfigDict(extra="forbid")
-    #: In files of the first edition, ``contract``.
-    game: str = Field(validation_alias=AliasChoices("game", "contract"))
+    game: str = Field(validation_alias=AliasChoices("game", "contract"))  #: In the first edition, ``contract``.
     reset_params: dict[str, Any]
 
 
@@ -71,23 +59,13 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="allow")
     kind: Literal["league"]
     version: Literal[1]
-    #: Ratings by ``str(player)``.
-    anchors: Annotated[dict[str, Any], AfterValidator(_by_name)]
-    #: The state of the match maker.
-    match_maker: dict[str, Any] | None
-    #: Files of earlier versions do not tell.
-    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}
-
-
-def _read_settings(path: Path) -> _Settings:
-    """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
-    try:
-        if not path.exists():
-            return _Settings(kind="league", version=1, anchors={}, match_maker=None)
-        return _Settings.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        reason = first_error(error, of=_Settings)
-        raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
+    anchors: Annotated[
+        dict[Player, float],
+        PlainValidator(check_anchors),
+        PlainSerializer(lambda anchors: {str(player): rating for player, rating in sorted(anchors.items())}),
+    ]
+    match_maker: dict[str, Any] | None  #: Its state.
+    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Files of earlier versions do not tell.
 
 
 class League:
@@ -113,8 +91,8 @@ class League:
         self, folder: str | Path, match_maker: MatchMaker | None = None, anchors: Mapping[Player, float] | None = None
     ) -> None:
         self.folder = Path(folder)
-        stored = _read_settings(self.folder / SETTINGS)
-        self.anchors = check_anchors(stored.anchors if anchors is None else anchors)
+        stored = self._settings()
+        self.anchors = stored.anchors if anchors is None else check_anchors(anchors)
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
@@ -126,8 +104,8 @@ class League:
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or _by_name(self.anchors) != stored.anchors:
-            self._change_settings(anchors=_by_name(self.anchors))
+        if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
+            self._change_settings(anchors=self.anchors)
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
@@ -147,7 +125,7 @@ class League:
     @property
     def fights(self) -> dict[str, Any]:
         """What is fought here, a ``game`` (`sb3_pvp.game.find_game`) and ``reset_params``; ``{}`` if nobody said."""
-        return dict(_read_settings(self.folder / SETTINGS).fights)
+        return dict(self._settings().fights)
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
         """Writes down what is fought here, so that more matches can be of the same kind."""
@@ -158,8 +136,7 @@ class League:
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
         """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
-        stored = _read_settings(self.folder / SETTINGS).anchors
-        self._change_settings(anchors={**stored, **_by_name(anchors)})
+        self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
 
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
@@ -256,11 +233,21 @@ class League:
 
     def _change_settings(self, **changes: Any) -> None:
         """Writes some keys of the settings; of the others, what another process has written is kept and used."""
-        settings = _read_settings(self.folder / SETTINGS).model_copy(update=changes)
+        settings = self._settings().model_copy(update=changes)
         write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
-        anchors = check_anchors(settings.anchors)
-        if anchors != self.anchors:
-            self.anchors, self._ratings = anchors, None
+        if settings.anchors != self.anchors:
+            self.anchors, self._ratings = settings.anchors, None
+
+    def _settings(self) -> _Settings:
+        """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
+        path = self.folder / SETTINGS
+        try:
+            if path.exists():
+                return _Settings.model_validate_json(path.read_bytes())
+            return _Settings(kind="league", version=1, anchors={}, match_maker=None)
+        except ValidationError as error:
+            reason = first_error(error, of=_Settings)
+            raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
 
     def _stored_ratings(self) -> tuple[Ratings | None, str]:
         """Ratings from the folder, or ``None`` and why there are none that fit: they are only a cache."""

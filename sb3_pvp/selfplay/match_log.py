@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import groupby
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,38 +25,23 @@ SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
 BROKEN = ("timeout", "target_lost", "desync")
 
 #: "sb3p": marks SQLite files that are match logs.
-APPLICATION_ID = 0x73623370
-SCHEMA_VERSION = 1
+APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1
 #: Seconds to wait for another process that is writing.
 _PATIENCE = 60
 
+_FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
 # The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
 _SCHEMA = (
     """CREATE TABLE matches (
-        number INTEGER PRIMARY KEY,
-        append_number INTEGER NOT NULL,
-        key TEXT NOT NULL UNIQUE,
-        player_a TEXT NOT NULL,
-        player_b TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        seed INTEGER,
-        build TEXT,
-        ticks INTEGER NOT NULL,
-        counted INTEGER NOT NULL,
-        finished_at REAL NOT NULL
+        number INTEGER PRIMARY KEY, append_number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,
+        player_a TEXT NOT NULL, player_b TEXT NOT NULL, outcome TEXT NOT NULL, seed INTEGER, build TEXT,
+        ticks INTEGER NOT NULL, counted INTEGER NOT NULL, finished_at REAL NOT NULL
     )""",
-    """CREATE TRIGGER no_update BEFORE UPDATE ON matches
-    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
-    """CREATE TRIGGER no_delete BEFORE DELETE ON matches
-    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
+    "CREATE TRIGGER no_update BEFORE UPDATE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
+    "CREATE TRIGGER no_delete BEFORE DELETE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
-_LAST_APPEND = "COALESCE((SELECT append_number FROM matches ORDER BY number DESC LIMIT 1), 0)"
-_INSERT = f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING"
-_SELECT_KNOWN = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?"
-_SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
 
 
 @dataclass(frozen=True)
@@ -65,9 +50,7 @@ class MatchRecord:
 
     player_a: Player
     player_b: Player
-    outcome: (
-        str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
-    )
+    outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why it broke off, one of `BROKEN`.
     seed: int | None  #: Of the fight, if it is known.
     build: str | None  #: Of which kind the fight was, if there are several.
     ticks: int  #: How long the fight lasted.
@@ -112,12 +95,12 @@ class MatchLog:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
-            if not _is_log(connection, self.path):
+            if not self._is_log(connection):
                 connection.execute("PRAGMA journal_mode = WAL")
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
                     # Another process may have been quicker.
-                    for statement in () if _is_log(connection, self.path) else _SCHEMA:
+                    for statement in () if self._is_log(connection) else _SCHEMA:
                         connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
@@ -130,17 +113,24 @@ class MatchLog:
             return 0
         with self._connection() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # from now on nobody else writes
-            number = 1 + int(connection.execute(f"SELECT {_LAST_APPEND}").fetchone()[0])
+            last = connection.execute("SELECT append_number FROM matches ORDER BY number DESC LIMIT 1").fetchone() or (
+                0,
+            )
             before = connection.total_changes
-            connection.executemany(_INSERT, [(number, *row) for row in rows])
+            connection.executemany(
+                f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING",
+                [(last[0] + 1, *row) for row in rows],
+            )
             return connection.total_changes - before
 
     def count_others(self, records: Iterable[MatchRecord]) -> int:
         """How many of the records have the key of one in the log that tells of another fight, whatever its seed."""
-        given = [(each.key, (str(each.player_a), str(each.player_b), each.outcome, each.ticks)) for each in records]
+        query, others = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?", 0
         with self._connection() as connection:
-            known = [connection.execute(_SELECT_KNOWN, (key,)).fetchone() for key, _ in given]
-        return sum(before not in (None, told) for before, (_, told) in zip(known, given, strict=True))
+            for each in records:
+                told = str(each.player_a), str(each.player_b), each.outcome, each.ticks
+                others += connection.execute(query, (each.key,)).fetchone() not in (None, told)
+        return others
 
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
         """The records in the order in which they were added, without the ``after`` first ones of all."""
@@ -152,10 +142,13 @@ class MatchLog:
 
         Reads one state of the log, whatever is added in the meantime.
         """
+        query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
-            rows = connection.execute(_SELECT, (after,))
-            for _, group in groupby(rows, key=lambda row: row[0]):
-                yield [_record(row[1:]) for row in group]
+            for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
+                yield [
+                    MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), at, key)
+                    for _, a, b, outcome, seed, build, ticks, counted, at, key in rows
+                ]
 
     def key(self, number: int) -> str | None:
         """The key of the ``number``-th record, counted from 1; ``None`` if there are fewer."""
@@ -183,20 +176,17 @@ class MatchLog:
             if connection is not None:
                 connection.close()
 
-
-def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for a log, false for an empty file; raises `ValueError` for anything else."""
-    kind, version, tables = (
-        connection.execute(query).fetchone()[0]
-        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
-    )
-    if (kind, version, tables) == (0, 0, 0):
-        return False
-    if kind != APPLICATION_ID:
-        raise ValueError(f"{path} is an SQLite file, but not a match log: give the log a file of its own")
-    if version != SCHEMA_VERSION:
-        raise ValueError(f"{path} is a match log of version {version}: use the version of sb3_pvp that wrote it")
-    return True
+    def _is_log(self, connection: sqlite3.Connection) -> bool:
+        """True for a log, false for an empty file; raises `ValueError` for anything else."""
+        queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
+        kind, version, tables = (connection.execute(query).fetchone()[0] for query in queries)
+        if (kind, version, tables) == (0, 0, 0):
+            return False
+        if kind != APPLICATION_ID:
+            raise ValueError(f"{self.path} is an SQLite file, but not a match log: give the log a file of its own")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
+        return True
 
 
 def _row(record: MatchRecord) -> tuple[object, ...]:
@@ -204,11 +194,6 @@ def _row(record: MatchRecord) -> tuple[object, ...]:
     seed = None if record.seed is None else int(record.seed)
     fight = (str(record.player_a), str(record.player_b), record.outcome, seed, record.build, int(record.ticks))
     return (*fight, int(record.counted), float(record.finished_at), record.key)
-
-
-def _record(row: Sequence[Any]) -> MatchRecord:
-    a, b, outcome, seed, build, ticks, counted, *rest = row
-    return MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), *rest)
 
 
 class Counts(NamedTuple):
@@ -237,6 +222,9 @@ class Counts(NamedTuple):
         return Counts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+_RESULTS = {"won": Counts(wins=1), "tied": Counts(ties=1), "lost": Counts(losses=1)}
+
+
 class Payoff:
     """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
 
@@ -249,8 +237,7 @@ class Payoff:
         """Adds matches; those that are not counted are left out."""
         for record in records:
             if record.counted:
-                result = Counts(*(int(record.score == score) for score in (1, 0.5, 0)))
-                self.add(record.player_a, record.player_b, result)
+                self.add(record.player_a, record.player_b, _RESULTS[record.outcome])
 
     def add(self, a: Player, b: Player, result: Counts) -> None:
         """Adds games between ``a`` and ``b``, as ``a`` sees them."""
@@ -275,10 +262,6 @@ class Payoff:
         """All games of a player."""
         return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
 
-    def win_rate(self, a: Player, b: Player) -> float:
-        """How often ``a`` wins against ``b``, ties as half wins; NaN if they have not played."""
-        return self.counts(a, b).win_rate
-
     def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:
         """Win rates ``(n, n)`` of the row's player against the column's; NaN where they have not played."""
-        return np.array([[self.win_rate(a, b) for b in players] for a in players]).reshape(len(players), len(players))
+        return np.array([[self.counts(a, b).win_rate for b in players] for a in players]).reshape(2 * (len(players),))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, SHARE
+from sb3_pvp.common.arguments import AT_LEAST_0, NonNegative, PositiveInt, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.schedules import Schedule, parse_schedule
+from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 from sb3_pvp.selfplay.players import Player
 
-_VERSION = 1
 #: The match makers by name.
 MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
 
@@ -31,6 +31,7 @@ class MatchMaker(ABC):
         cls.kind = kind
         MATCH_MAKERS[kind] = cls
 
+    @checked
     def __init__(self) -> None:
         #: What is known of each player (`_newcomer`), in the order in which they were added.
         self._known: dict[Player, list[float]] = {}
@@ -65,10 +66,10 @@ class MatchMaker(ABC):
         return self.players[int(index)]
 
     def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
-        """Takes note of how the learner's fight against ``player`` ended: ``won``, ``lost`` or ``tied``.
+        """Takes note of how the learner's fight against ``player``, chosen with this ``probability``, ended.
 
-        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes.
-        ``probability``: with which he was chosen; ``None``: that of now.
+        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes
+        than those of `MatchRecord`. ``None``: the probability of now.
         """
         require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
         if learner_outcome in SCORES and player in self._known:
@@ -76,16 +77,13 @@ class MatchMaker(ABC):
 
     def get_state(self) -> Snapshot:
         """All that was learned, as values that JSON can hold; settings are not in it."""
-        return {**self._identity, "players": {str(player): list(known) for player, known in self._known.items()}}
+        known = {str(player): list(figures) for player, figures in self._known.items()}
+        return {"kind": self.kind, "version": 1, "players": known}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
-        check_identity(state, self._identity)
+        check_identity(state, {"kind": self.kind, "version": 1})
         self._known = {Player.parse(text): list(map(float, known)) for text, known in state["players"].items()}
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, "version": _VERSION}
 
     def _newcomer(self) -> list[float]:
         """What is known of a player who has just been added."""
@@ -97,9 +95,6 @@ class MatchMaker(ABC):
     @abstractmethod
     def _distribution(self) -> NDArray[np.float64]:
         """Probabilities in the order of `players`; they sum to 1 up to rounding."""
-
-    def _column(self, index: int) -> NDArray[np.float64]:
-        return np.array([known[index] for known in self._known.values()], np.float64)
 
 
 class Uniform(MatchMaker, kind="uniform"):
@@ -120,7 +115,8 @@ class Prioritised(MatchMaker, kind="prioritised"):
     ``learning_rate``: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
     """
 
-    def __init__(self, learning_rate: float | Schedule | Mapping[str, Any] = 0.01) -> None:
+    @checked
+    def __init__(self, learning_rate: Any = 0.01) -> None:
         super().__init__()
         self._learning_rate = parse_schedule(learning_rate)
         self.learning_rate()
@@ -144,7 +140,7 @@ class Prioritised(MatchMaker, kind="prioritised"):
             self._known[player][0] -= self.learning_rate() / (len(self._known) * probability)
 
     def _distribution(self) -> NDArray[np.float64]:
-        qualities = self._column(0)
+        qualities = np.array([*self.qualities().values()], np.float64)
         weights = np.exp(qualities - qualities.max(initial=-np.inf))
         return np.asarray(weights / weights.sum())
 
@@ -172,17 +168,23 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         prior_games: at least 0.
     """
 
-    def __init__(self, weighting: str = "hard", decay: float = 0.99, prior_games: float = 1.0) -> None:
+    @checked
+    def __init__(
+        self,
+        weighting: str = "hard",
+        decay: Annotated[float, Field(gt=0, le=1)] = 0.99,
+        prior_games: NonNegative = 1.0,
+    ) -> None:
         super().__init__()
         require_known("weighting", weighting, WEIGHTINGS)
-        if not 0 < decay <= 1:
-            raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
-        AT_LEAST_0.check(prior_games=prior_games)
         self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
 
     def win_rates(self) -> dict[Player, float]:
         """The learner's win rate against every player, as explained above."""
-        return dict(zip(self._known, self._rates().tolist(), strict=True))
+        points, games = np.array([*self._known.values()], np.float64).reshape(-1, 2).T
+        games += self.prior_games
+        rates = np.divide(points + self.prior_games / 2, games, out=np.full(len(games), 0.5), where=games > 0)
+        return dict(zip(self._known, rates.tolist(), strict=True))
 
     def _newcomer(self) -> list[float]:
         return [0.0, 0.0]  # points and games of the learner
@@ -191,12 +193,8 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         points, games = self._known[player]
         self._known[player] = [points * self.decay + score, games * self.decay + 1]
 
-    def _rates(self) -> NDArray[np.float64]:
-        points, games = self._column(0) + self.prior_games / 2, self._column(1) + self.prior_games
-        return np.asarray(np.divide(points, games, out=np.full(len(games), 0.5), where=games > 0))
-
     def _distribution(self) -> NDArray[np.float64]:
-        weights = WEIGHTINGS[self.weighting](self._rates())
+        weights = WEIGHTINGS[self.weighting](np.array([*self.win_rates().values()]))
         total = float(weights.sum())
         return weights / total if total > 0 else np.full(len(weights), 1 / max(len(weights), 1))
 
@@ -209,10 +207,9 @@ class WindowLatest(MatchMaker, kind="window_latest"):
         latest_ratio: probability of taking the latest without drawing among the window, 0 to 1.
     """
 
-    def __init__(self, window: int = 10, latest_ratio: float = 0.5) -> None:
+    @checked
+    def __init__(self, window: PositiveInt = 10, latest_ratio: Share = 0.5) -> None:
         super().__init__()
-        POSITIVE.check(window=window)
-        SHARE.check(latest_ratio=latest_ratio)
         self.window, self.latest_ratio = window, latest_ratio
 
     def _distribution(self) -> NDArray[np.float64]:
@@ -226,7 +223,4 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
     """One of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
     require_known("match maker", kind, MATCH_MAKERS)
-    try:
-        return MATCH_MAKERS[kind](**settings)
-    except TypeError as error:
-        raise ValueError(f"the match maker {kind!r} cannot be set up with {settings}: {error}") from error
+    return MATCH_MAKERS[kind](**settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -24,26 +25,18 @@ def expected_score(own: float, other: float) -> float:
 
 
 def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
-    """The counted records in an order that depends on their keys only, and not on the one in which fights ended.
-
-    Short fights end first; ratings that are moved in batches should not see the fast ones in one lump.
-    """
+    """The counted records in an order of their keys: short fights end first, and should not be seen in one lump."""
     counted = (record for record in records if record.counted)
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
 
 class _Moving(ABC, Generic[Rating]):
-    """Ratings that every fight moves a little.
+    """Ratings that every fight moves a little."""
 
-    Attributes:
-        ratings: of all players who have fought.
-    """
-
-    #: So many outcomes are applied at the same time.
-    batch_size = 1
+    batch_size = 1  #: So many outcomes are applied at the same time.
 
     def __init__(self, ratings: Mapping[Player, Rating]) -> None:
-        self.ratings = dict(ratings)
+        self.ratings = dict(ratings)  #: Of all players who have fought.
 
     def rating(self, player: Player) -> Rating:
         """The rating; for an unknown player the one that he would enter with."""
@@ -53,10 +46,7 @@ class _Moving(ABC, Generic[Rating]):
         return self._newcomer(None if before is None else self.ratings[before])
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rates the matches of one roll-out, which is what one `MatchLog.append` has added.
-
-        New players enter first. Then the counted matches are shuffled, and applied in batches.
-        """
+        """Rates the matches of one roll-out (one `MatchLog.append`): new players enter first; then come batches."""
         matches = shuffled(records)
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
@@ -65,7 +55,7 @@ class _Moving(ABC, Generic[Rating]):
 
     @abstractmethod
     def _newcomer(self, predecessor: Rating | None) -> Rating:
-        """What a player enters with, given the rating of his predecessor (`sb3_pvp.selfplay.players`) if he has one."""
+        """What a player enters with, given the rating of his `predecessor` if he has one."""
 
     @abstractmethod
     def apply(self, batch: Sequence[MatchRecord]) -> None:
@@ -73,12 +63,9 @@ class _Moving(ABC, Generic[Rating]):
 
 
 class Elo(_Moving[float]):
-    """Elo ratings; those of a batch move by sums that do not depend on its order.
+    """Elo ratings, which a fight moves by ``k`` at most; ``anchors`` stay as they are.
 
-    Args:
-        k: how far a single fight moves a rating at most.
-        initial: rating of a new player without predecessor.
-        anchors: ratings that stay as they are; they are among the ``ratings`` from the start.
+    ``initial``: of a new player without predecessor. Those of a batch move by sums that do not depend on its order.
     """
 
     batch_size = 10
@@ -92,12 +79,12 @@ class Elo(_Moving[float]):
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
         """See `update`."""
-        changes: dict[Player, list[float]] = {}
+        changes = defaultdict[Player, list[float]](list)
         for match in batch:
             a, b = match.player_a, match.player_b
             change = self.k * (match.score - expected_score(self.ratings[a], self.ratings[b]))
-            changes.setdefault(a, []).append(change)
-            changes.setdefault(b, []).append(-change)
+            changes[a].append(change)
+            changes[b].append(-change)
         for player in changes.keys() - self.anchors.keys():
             self.ratings[player] += fsum(changes[player])
 
@@ -146,8 +133,7 @@ class Ratings:
 
     def __init__(self, anchors: Mapping[Player, float] | None = None, k: float = 16, initial: float = 1500) -> None:
         self.elo, self.open_skill, self.payoff = Elo(k, initial, anchors), OpenSkill(), Payoff()
-        #: How many records of the log were read, how many of them do not count, and the key of the last one.
-        self.position, self.broken = 0, 0
+        self.position, self.broken = 0, 0  #: How many records of the log were read, and how many of them do not count.
         self.last_key: str | None = None
 
     def update(self, log: MatchLog) -> None:
