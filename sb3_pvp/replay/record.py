@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -76,12 +77,9 @@ def record_fight(
     fought = FightSettings(world=world, game=game, **settings)
     viewer, reference, contract = recording.viewer_of(fought.game), game_reference(fought.game), fought.played
     fighters = _make_fighters(players, models, contract, fought.game)
-    fought = replace(
-        fought,
-        opponent=WORLD_BOT if fighters[1].opponent is None else SELF_PLAY,
-        frame_ages=sorted({age for fighter in fighters for age in fighter.frame_ages}),
-    )
     agents = [fighter for fighter in fighters if fighter.opponent is not None]
+    ages = sorted({age for fighter in fighters for age in fighter.frame_ages})
+    fought = replace(fought, opponent=SELF_PLAY if len(agents) > 1 else WORLD_BOT, frame_ages=ages)
     # Two agents are the two rows of a pair, so that both see and are rewarded like learners.
     with closing(Fights(len(agents), fought)) as fights:
         names = [fighter.player.name for fighter in fighters]
@@ -135,9 +133,7 @@ class Fighter:
     model: MaskablePPO | None  #: Who thinks, if it is a model.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
-    _seen: list[Observation] = field(default_factory=list)
-    _masks: list[NDArray[np.bool_]] = field(default_factory=list)
-    _actions: list[NDArray[np.int64]] = field(default_factory=list)
+    _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
 
     @property
     def frame_ages(self) -> tuple[int, ...]:
@@ -147,33 +143,31 @@ class Fighter:
     def act(self, seen: Observation, mask: NDArray[np.bool_], deterministic: bool, seed: int) -> NDArray[np.int64]:
         """Its actions ``(heads,)`` for what it sees in its own frames; ``seed`` is that of its random numbers."""
         assert self.opponent is not None
-        starts = np.array([not self._actions])
-        if starts[0]:
+        if not self._ticks:
             self._state = self.opponent.initial_state([seed])
         frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
         actions, self._state = self.opponent.predict(
-            frames[np.newaxis], self._state, starts, deterministic, mask[np.newaxis]
+            frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
-        self._seen.append(seen)
-        self._masks.append(mask)
-        self._actions.append(actions[0])
-        return self._actions[-1]
+        self._ticks.append((seen, mask, actions[0]))
+        return self._ticks[-1][-1]
 
     def told(self, heads: Sequence[recording.HeadChoices], ticks: int) -> tuple[Sequence[Any], ...]:
         """The `Moment`'s decisions, outlooks and rewards of this player, from the start to tick ``ticks``."""
-        nothing = [None] * (ticks + 1)
+        likely = outlooks = nothing = cast("list[Any]", [None] * (ticks + 1))
         if self.opponent is None:
             return nothing, nothing, nothing
-        rewards, actions, masks = [None, *self.rewards], np.stack(self._actions), np.stack(self._masks)
-        if self.model is None:
-            return [None, *_decisions(heads, actions, masks, nothing[1:])], nothing, rewards
-        observations = {key: np.stack([each[key] for each in self._seen]) for key in self._seen[0]}
-        drawn = head_probabilities(self.model.policy, observations, actions, masks)
-        values = state_values(self.model.policy, observations).tolist()
-        predictor = getattr(self.model, "outcome_predictor", None)
-        wins = nothing[1:] if predictor is None else predictor.predict(observations)["WIN"].tolist()
-        decisions = _decisions(heads, actions, masks, [_likely(heads, row) for row in drawn])
-        return [None, *decisions], [*map(recording.Outlook, values, wins), None], rewards
+        seen, masks, actions = zip(*self._ticks, strict=True)
+        if self.model is not None:
+            observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
+            drawn = head_probabilities(self.model.policy, observations, np.stack(actions), np.stack(masks))
+            likely = [_likely(heads, row) for row in drawn]
+            values = state_values(self.model.policy, observations).tolist()
+            predictor = getattr(self.model, "outcome_predictor", None)
+            wins = nothing if predictor is None else predictor.predict(observations)["WIN"].tolist()
+            outlooks = [*map(recording.Outlook, values, wins), None]
+        decisions = map(recording.decision_of, repeat(heads), actions, masks, likely)
+        return [None, *decisions], outlooks, [None, *self.rewards]
 
 
 def _model_of(player: OpponentLike) -> MaskablePPO | None:
@@ -197,10 +191,6 @@ def _make_fighters(
         kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
         fighters.append(Fighter(recording.Player(name, kind, getattr(opponent, "content_hash", "")), opponent, model))
     return fighters
-
-
-def _decisions(heads: Sequence[recording.HeadChoices], *columns: Any) -> list[recording.Decision]:
-    return [recording.decision_of(heads, chosen.tolist(), *rest) for chosen, *rest in zip(*columns, strict=True)]
 
 
 def _likely(heads: Sequence[recording.HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:

@@ -115,11 +115,11 @@ def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
 
 
 def decision_of(
-    heads: Sequence[HeadChoices], chosen: Sequence[int], mask: NDArray[np.bool_], probabilities: Any = None
+    heads: Sequence[HeadChoices], chosen: NDArray[np.int64], mask: NDArray[np.bool_], probabilities: Any = None
 ) -> Decision:
     """What was chosen, an entry of each head, and from what, bool ``(A,)``."""
     bits = "".join("01"[bit] for bit in mask.astype(int).tolist())
-    return Decision(tuple(chosen), tuple(per_head(bits, heads)), probabilities)
+    return Decision(tuple(np.asarray(chosen).tolist()), tuple(per_head(bits, heads)), probabilities)
 
 
 def per_head(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:

@@ -5,9 +5,8 @@
 """
 
 from sb3_pvp.schedules.base import Constant, Function, Schedule, parse_schedule
-from sb3_pvp.schedules.expression import Expression
+from sb3_pvp.schedules.expression import Expression, drawing_from
 from sb3_pvp.schedules.kinds import BooleanArray, Jump, Linear, Log
-from sb3_pvp.schedules.language import drawing_from
 
 __all__ = [
     "BooleanArray",

@@ -26,8 +26,7 @@ class Schedule(ABC):
 
     _kind: ClassVar[str]
 
-    def __init_subclass__(cls, kind: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, kind: str = "") -> None:
         cls._kind = kind
         if kind:
             KINDS[kind] = cls

@@ -64,16 +64,15 @@ class Log(Schedule, kind="log"):
 class Jump(Schedule, kind="jump"):
     """Follows one schedule after another: from each threshold on, the one that is listed with it.
 
-    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes. They are looked through in the listed
-    order, up to the first threshold above ``t``. The schedules get the same ``t``, not the time since the jump, and no
-    variables. Calling raises `ValueError` for a ``t`` below the first threshold.
+    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes; they count in the listed order, up to the
+    first one above ``t``. Schedules get the same ``t`` and no variables. Before the first threshold is a `ValueError`.
     """
 
     jumps: tuple[tuple[int, Schedule], ...]
 
     def __post_init__(self) -> None:
-        jumps = self.jumps.items() if isinstance(self.jumps, Mapping) else self.jumps
-        if not isinstance(jumps, (tuple, type({}.items()))) or not jumps:
+        jumps = tuple(self.jumps.items()) if isinstance(self.jumps, Mapping) else self.jumps
+        if not isinstance(jumps, tuple) or not jumps:
             expected = 'an object {"threshold": schedule, ...} with one entry at least'
             raise ValueError(f"jumps of a jump schedule must be {expected}, got {self.jumps!r}")
         parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
@@ -86,7 +85,7 @@ class Jump(Schedule, kind="jump"):
         return reached[-1][1](t)
 
     def check(self, variables: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if there is no value at t = 0, or if a schedule has none at its threshold."""
+        """Raises `ValueError` if there is no value at t = 0, or at some threshold."""
         super().check(variables)
         for threshold, schedule in self.jumps:
             schedule(threshold)

@@ -113,13 +113,12 @@ class MatchLog:
             return 0
         with self._connection() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # from now on nobody else writes
-            last = connection.execute("SELECT append_number FROM matches ORDER BY number DESC LIMIT 1").fetchone() or (
-                0,
-            )
+            query = "SELECT append_number FROM matches ORDER BY number DESC LIMIT 1"
+            (last,) = connection.execute(query).fetchone() or (0,)
             before = connection.total_changes
             connection.executemany(
                 f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING",
-                [(last[0] + 1, *row) for row in rows],
+                [(last + 1, *row) for row in rows],
             )
             return connection.total_changes - before
 
