@@ -241,11 +241,12 @@ def game_and_contract(game: GameLike | None, contract: str | Contract | None) ->
 
     The name of a game's contract stands for the game; any other contract is one for the worlds of a factory.
     """
-    if isinstance(contract, str) and contract in game_names():
+    names = game_names()
+    if isinstance(contract, str) and contract in names:
         game = contract
     found = find_game(HOME_GAME if game is None else game)
     if contract is None:  # factories are told names, where there are some
-        contract = found.name if found.name in game_names() else found.contract
+        contract = found.name if found.name in names else found.contract
     return found, contract
 
 
@@ -281,7 +282,7 @@ def make_world(
     return made
 
 
-#: Games by name, registered ones and those that somebody has asked for; and by class.
+#: Games that are registered or that somebody has asked for, by name and by class.
 _games: dict[str | type[Game], Game] = {}
 
 

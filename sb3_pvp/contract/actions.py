@@ -81,10 +81,7 @@ def conditional_mask(contract: Contract, flat_mask: ArrayLike, chosen: ArrayLike
 
 
 def random_action(contract: Contract, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
-    """A random legal action for each mask ``(..., num_flat_actions)``: int64 ``(..., num_heads)``.
-
-    Every head chooses uniformly among what `conditional_mask` leaves it.
-    """
+    """An action for each mask, int64 ``(..., num_heads)``: uniformly among what `conditional_mask` leaves a head."""
     mask = _checked_mask(contract, flat_mask)
     action = np.zeros((*mask.shape[:-1], contract.num_heads), dtype=np.int64)
     for head in range(contract.num_heads):
@@ -102,7 +99,6 @@ def _checked_mask(contract: Contract, flat_mask: ArrayLike) -> Booleans:
 
 
 def _allowed(contract: Contract, mask: Booleans, choices: NDArray[np.int64]) -> Booleans:
-    """See `conditional_mask`."""
     head = choices.shape[-1]
     entries = np.zeros((*choices.shape[:-1], contract.num_flat_actions), dtype=np.bool_)
     np.put_along_axis(entries, choices + contract.head_offsets[:head], True, axis=-1)
@@ -132,10 +128,9 @@ def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray
 
 
 def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[np.int64]:
-    """Actions as int64 ``(*leading, heads)``.
+    """Actions as int64 ``(*leading, heads)``; `ValueError` for others, and for choices that their heads do not have.
 
-    Raises `ValueError` for another shape, for numbers that are no integers, and for a choice that its head does not
-    have. A masked choice is no error: the world ignores what is not possible.
+    A masked choice is no error: the world ignores what is not possible.
     """
     array, shape = np.asarray(actions), (*leading, contract.num_heads)
     if array.shape != shape:
@@ -156,13 +151,9 @@ def _any_outside(numbers: NDArray[np.int64], ends: ArrayLike) -> bool:
 
 
 class Turn:
-    """One tick of N fights, as a script sees it: observations, availability and choices, all by id.
+    """One tick of N fights, as a script sees it, by the ids of the contract.
 
-    Args:
-        contract: the ids.
-        observation: float32 ``(N, D)``.
-        masks: flat masks, bool ``(N, A)``.
-        chance: a number from [0, 1) per fight.
+    ``observation`` is float32 ``(N, D)``; ``masks`` flat, bool ``(N, A)``; ``chance`` a number from [0, 1) per fight.
     """
 
     def __init__(

@@ -71,17 +71,14 @@ class Contract:
 
     @cached_property
     def head_sizes(self) -> tuple[int, ...]:
-        """The number of sub-actions of each head."""
         return tuple(len(head.actions) for head in self.heads)
 
     @cached_property
     def num_heads(self) -> int:
-        """The number of decisions in one action."""
         return len(self.heads)
 
     @cached_property
     def num_observations(self) -> int:
-        """The length of the observation vector."""
         return len(self.observations)
 
     @cached_property
@@ -99,11 +96,9 @@ class Contract:
         return int(self.head_offsets[self.head_index(head) if isinstance(head, str) else range(self.num_heads)[head]])
 
     def observation_index(self, observation_id: str) -> int:
-        """The position of an observation in the vector."""
         return self._position("observation", observation_id)
 
     def head_index(self, head_id: str) -> int:
-        """The position of a head in an action."""
         return self._position("head", head_id)
 
     def action_index(self, sub_action_id: str) -> tuple[int, int]:
@@ -147,26 +142,20 @@ class Contract:
 
     @cached_property
     def observation_numbers(self) -> ModuleType:
-        """The position of every observation as an attribute named by its id.
-
-        This and its kin are modules because Numba takes the attributes of a module as compile-time constants.
-        """
+        """Positions as attributes, named by ids, of a module: Numba takes those as compile-time constants."""
         return self._numbers("observation_numbers", self._positions["observation"])
 
     @cached_property
     def head_numbers(self) -> ModuleType:
-        """The position of every head as an attribute named by its id."""
         return self._numbers("head_numbers", self._positions["head"])
 
     @cached_property
     def action_numbers(self) -> ModuleType:
-        """The position of every sub-action in its head as an attribute named by its id."""
         places = {name: self.action_index(name)[1] for name in self._positions["sub-action"]}
         return self._numbers("action_numbers", places)
 
     @cached_property
     def flat_numbers(self) -> ModuleType:
-        """The position of every sub-action in the flat mask as an attribute named by its id."""
         return self._numbers("flat_numbers", self._positions["sub-action"])
 
     def _numbers(self, title: str, positions: Mapping[str, int]) -> ModuleType:

@@ -57,7 +57,6 @@ def register_contract(name: str, contract: str | Path | Contract) -> None:
 
 
 def registered_contracts() -> tuple[str, ...]:
-    """All names that `load_contract` knows."""
     return (*(name for names, _ in _sources for name in names()), *_registered)
 
 

@@ -23,7 +23,6 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u202
 
 
 def write_replay_page(recording: Recording, path: str | Path) -> None:
-    """Writes the page, atomically."""
     write_atomically(Path(path), replay_page(recording))
 
 
@@ -88,5 +87,4 @@ def _data(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a policy names the text of an inline element."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -107,7 +107,6 @@ def record_fight(
 def _play(
     fights: Fights, viewer: Any, agents: list[Fighter], names: list[str], seed: int, deterministic: bool
 ) -> list[Any]:
-    """Plays to the end: the scenes, the start first."""
     fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
     scenes = [viewer.scene(fights.world, 0, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
@@ -137,7 +136,6 @@ class Fighter:
 
     @property
     def frame_ages(self) -> tuple[int, ...]:
-        """The frames that it sees."""
         return tuple(getattr(self.opponent, "frame_ages", (0,)))
 
     def act(self, seen: Observation, mask: NDArray[np.bool_], deterministic: bool, seed: int) -> NDArray[np.int64]:

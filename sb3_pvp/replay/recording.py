@@ -107,7 +107,6 @@ def viewer_of(game: str | Game) -> Any:
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
-    """The decisions of a contract."""
     return tuple(
         HeadChoices(head.id, head.description, tuple(Choice(each.id, each.description) for each in head.actions))
         for head in contract.heads
@@ -123,7 +122,6 @@ def decision_of(
 
 
 def per_head(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:
-    """The parts of all heads in something flat."""
     ends = list(accumulate(len(head.choices) for head in heads))
     return [row[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -164,7 +162,6 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
 
 
 def recording_to_plain(recording: Recording) -> dict[str, Any]:
-    """The recording as JSON values."""
     return {"format": FORMAT, "version": VERSION, **to_plain(recording)}
 
 

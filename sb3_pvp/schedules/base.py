@@ -69,10 +69,9 @@ class Function(Schedule):
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
     """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0; `ValueError` if that is impossible.
 
-    Args:
-        value: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
-        variables: sample values of what the schedule will be called with, for that evaluation. An expression whose
-            variables are neither here nor in its ``defaults`` is refused.
+    ``value``: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
+    ``variables``: sample values for the evaluation; what is neither here nor in the ``defaults`` of an expression is
+    refused.
     """
     schedule = as_schedule(value)
     schedule.check(variables or {})

@@ -49,11 +49,6 @@ class Log(Schedule, kind="log"):
     change_over_time_steps: Annotated[float, ABOVE_0]
     base: Annotated[float, ABOVE_0] = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base == 1:
-            raise ValueError("base of a log schedule must be another number than 1")
-
     def __call__(self, t: float, **variables: Any) -> float:
         fraction = min(t / self.change_over_time_steps, 1)
         value: float = self.initial_value ** (1 - fraction) * self.final_value**fraction
@@ -111,7 +106,6 @@ class BooleanArray(Schedule, kind="npboolarray"):
             object.__setattr__(self, name, tuple(indices.read(f"{name} of an npboolarray", getattr(self, name))))
 
     def __call__(self, t: float, **variables: Any) -> NDArray[np.bool_]:
-        """A new array ``(size,)``."""
         array = np.full(self.size, self.default_value)
         array[list(self.true_indices)] = True
         array[list(self.false_indices)] = False

@@ -53,7 +53,6 @@ class BradleyTerry:
         return Z95 * np.sqrt(np.maximum(np.diag(self.covariance), 0))
 
     def intervals(self) -> dict[Player, Interval]:
-        """Every player's rating with its interval, rounded."""
         ends = [self.ratings, self.ratings - self.half_widths, self.ratings + self.half_widths]
         rounded = np.column_stack(ends).round(DIGITS).tolist()
         return {player: Interval(*figures) for player, figures in zip(self.players, rounded, strict=True)}
@@ -119,13 +118,9 @@ def informative_pairs(
     next to nothing, does not keep the others waiting. Each choice takes into account what the ones before will tell,
     so a pair may come twice.
 
-    Args:
-        fit: what is known.
-        candidates: who can fight; all of them are in the fit.
-        half_width: Elo points; players whose 95 % interval is narrower than this on either side only serve as partners.
-        num_pairs: how many pairs to choose; fewer once everybody is expected to be certain.
-        games: at least 1.
-        excluded: pairs who shall not fight, the lesser player first.
+    ``candidates`` are in the fit. Those whose 95 % interval is narrower than ``half_width`` Elo points on either side
+    only serve as partners; there are fewer pairs than ``num_pairs`` once everybody is expected to be certain.
+    ``excluded`` are pairs who shall not fight, the lesser player first.
     """
 
     def of_lead(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -53,7 +53,6 @@ def of_snapshots(standings: Sequence[Standing], name: str) -> list[tuple[int, St
 
 
 def as_json(standings: Sequence[Standing]) -> str:
-    """A JSON list with an object for each line, full precision."""
     return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"
 
 
@@ -65,7 +64,6 @@ def as_csv(standings: Sequence[Standing]) -> str:
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
-    """A table in Markdown, rounded for people."""
     header, *lines = _cells(standings)
     rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -54,9 +54,9 @@ class _Fights(BaseModel):
 
 
 class _Settings(BaseModel):
-    """The content of ``league.json``; what other versions may have added to it stays there."""
+    """The content of ``league.json``."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")  # what other versions may have added stays there
     kind: Literal["league"]
     version: Literal[1]
     anchors: Annotated[
@@ -109,18 +109,14 @@ class League:
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
-        """The league in a folder, or in the folder of a run, for looking at it and for more matches.
-
-        Raises `ValueError` if there is none, or if its match log is gone.
-        """
-        candidates = (Path(folder), Path(folder) / LEAGUE)
-        found = next((each for each in candidates if (each / SETTINGS).is_file()), None)
-        if found is None:
-            raise ValueError(f"{folder} holds no league: there is no {SETTINGS}")
-        log = found / MATCHES
-        if not log.is_file() or log.stat().st_size == 0:
-            raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
-        return cls(found, anchors=anchors)
+        """The league in a folder, or in that of a run; `ValueError` if there is none, or its matches are gone."""
+        for found in (Path(folder), Path(folder) / LEAGUE):
+            if (found / SETTINGS).is_file():
+                log = found / MATCHES
+                if not log.is_file() or log.stat().st_size == 0:
+                    raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
+                return cls(found, anchors=anchors)
+        raise ValueError(f"{folder} holds no league: there is no {SETTINGS}")
 
     @property
     def fights(self) -> dict[str, Any]:
@@ -148,12 +144,9 @@ class League:
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
-        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is.
-
-        A player who is there already stays as he is, as when a resumed run repeats its last roll-out.
-        """
+        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is."""
         path = self.path(player)
-        if not path.is_file():
+        if not path.is_file():  # who is there stays as he is, as when a resumed run repeats its last roll-out
             with replacing(path) as partial:
                 save(partial)
         return path
@@ -195,11 +188,7 @@ class League:
         return self._ratings
 
     def recompute(self) -> str:
-        """Computes all ratings from the log alone, and keeps them; tells what the folder had until now.
-
-        `IDENTICAL` ones, bit for bit, or `DIFFERENT` ones; none at all (`ABSENT`); a file that is `UNREADABLE`; or
-        those of another log, other anchors or another version (`OF_OTHERS`).
-        """
+        """Computes all ratings from the log alone, and keeps them; one of `VERDICTS` on those that were kept."""
         (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
         now.update(self.log)
         if before is not None:
@@ -212,18 +201,14 @@ class League:
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Everybody who has played or has a model here, the strongest first.
 
-        Without ``rollouts`` those are left out who are known from single roll-outs only: the learner between two
-        snapshots, of whom there is no model to fight.
+        Without ``rollouts`` the learner between two snapshots, of whom there is no model to fight, is left out.
         """
         players = self.players()
         standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
-        """Writes down what the match maker has learned, and the ratings.
-
-        Anchors that another process has set in the meantime stay there, and count from now on.
-        """
+        """Writes down what the match maker has learned, and the ratings."""
         self._change_settings(**({"match_maker": self.match_maker.get_state()} if self.match_maker else {}))
         self.save_ratings()
 
@@ -232,7 +217,7 @@ class League:
         write_atomically(self.folder / RATINGS, orjson.dumps(self.ratings().get_state()).decode() + "\n")
 
     def _change_settings(self, **changes: Any) -> None:
-        """Writes some keys of the settings; of the others, what another process has written is kept and used."""
+        """Writes some keys of the settings; of the others, such as anchors, what another process has written counts."""
         settings = self._settings().model_copy(update=changes)
         write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
         if settings.anchors != self.anchors:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from math import nan
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,7 +109,14 @@ class MatchLog:
 
         A record with a known key is left out: a resumed run that plays its last roll-out again counts nothing twice.
         """
-        rows = [_row(record) for record in records]
+        # Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes.
+        rows = [
+            (
+                *(str(each.player_a), str(each.player_b), each.outcome, None if each.seed is None else int(each.seed)),
+                *(each.build, int(each.ticks), int(each.counted), float(each.finished_at), each.key),
+            )
+            for each in records
+        ]
         if not rows:
             return 0
         with self._connection() as connection, connection:
@@ -133,8 +141,7 @@ class MatchLog:
 
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
         """The records in the order in which they were added, without the ``after`` first ones of all."""
-        chosen = (record for records in self.appended(after) for record in records)
-        return [record for record in chosen if record.counted or not counted_only]
+        return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
 
     def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
         """The same with broken fights, one list for each `append` that added something: the roll-outs of a run.
@@ -156,24 +163,19 @@ class MatchLog:
         return None if row is None else str(row[0])
 
     def __len__(self) -> int:
-        """The number of records, broken fights among them."""
         with self._connection() as connection:
             return int(connection.execute("SELECT COALESCE(MAX(number), 0) FROM matches").fetchone()[0])
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        connection = None
         try:
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-            connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
-            yield connection
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
+                yield connection
         except sqlite3.OperationalError as error:
             raise OSError(f"cannot use the match log {self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is not a match log: {error}") from error
-        finally:
-            if connection is not None:
-                connection.close()
 
     def _is_log(self, connection: sqlite3.Connection) -> bool:
         """True for a log, false for an empty file; raises `ValueError` for anything else."""
@@ -188,13 +190,6 @@ class MatchLog:
         return True
 
 
-def _row(record: MatchRecord) -> tuple[object, ...]:
-    """Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes."""
-    seed = None if record.seed is None else int(record.seed)
-    fight = (str(record.player_a), str(record.player_b), record.outcome, seed, record.build, int(record.ticks))
-    return (*fight, int(record.counted), float(record.finished_at), record.key)
-
-
 class Counts(NamedTuple):
     """Counted fights as one side sees them."""
 
@@ -204,7 +199,6 @@ class Counts(NamedTuple):
 
     @property
     def games(self) -> int:
-        """All of them."""
         return sum(self)
 
     @property
@@ -213,12 +207,10 @@ class Counts(NamedTuple):
         return (self.wins + self.ties / 2) / self.games if self.games else nan
 
     def reversed(self) -> Counts:
-        """The same as the other side sees it."""
         return Counts(self.losses, self.ties, self.wins)
 
     def plus(self, other: Counts) -> Counts:
-        """The sum."""
-        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
+        return Counts(*map(add, self, other))
 
 
 _RESULTS = {"won": Counts(wins=1), "tied": Counts(ties=1), "lost": Counts(losses=1)}
@@ -246,7 +238,6 @@ class Payoff:
 
     @property
     def players(self) -> list[Player]:
-        """All who have played, in order."""
         return sorted(self._counts)
 
     def pairs(self) -> list[tuple[Player, Player, Counts]]:
@@ -258,7 +249,6 @@ class Payoff:
         return self._counts.get(a, {}).get(b, Counts())
 
     def total(self, player: Player) -> Counts:
-        """All games of a player."""
         return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
 
     def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:

@@ -53,7 +53,6 @@ class MatchMaker(ABC):
         self._known.pop(player, None)
 
     def probabilities(self) -> dict[Player, float]:
-        """How likely each player is to be chosen next; they sum to 1."""
         return dict(zip(self._known, self._distribution().tolist(), strict=True))
 
     def choose(self, rng: np.random.Generator) -> Player:
@@ -126,7 +125,6 @@ class Prioritised(MatchMaker, kind="prioritised"):
         return AT_LEAST_0.read("learning_rate", self._learning_rate(self.trained_rollouts))
 
     def qualities(self) -> dict[Player, float]:
-        """The quality of every player."""
         return {player: quality for player, (quality,) in self._known.items()}
 
     def _newcomer(self) -> list[float]:
@@ -161,11 +159,8 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
     multiplied by ``decay`` whenever the learner has met him, since the learner that met him long ago was another one.
     Without prior games a single win would rule an opponent out for good; with none and no games the rate is one half.
 
-    Args:
-        weighting: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"``, or ``"variance"`` (who is as
-            good as the learner).
-        decay: above 0 and at most 1.
-        prior_games: at least 0.
+    ``weighting``: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"`` or ``"variance"`` (who is as
+    good as the learner).
     """
 
     @checked
@@ -180,7 +175,6 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
 
     def win_rates(self) -> dict[Player, float]:
-        """The learner's win rate against every player, as explained above."""
         points, games = np.array([*self._known.values()], np.float64).reshape(-1, 2).T
         games += self.prior_games
         rates = np.divide(points + self.prior_games / 2, games, out=np.full(len(games), 0.5), where=games > 0)
@@ -200,11 +194,9 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
 
 
 class WindowLatest(MatchMaker, kind="window_latest"):
-    """The newest players only, as in ml-agents: the latest with a probability of its own, else one of the window.
+    """The newest players only, as in ml-agents: the latest with probability ``latest_ratio``, else one of the window.
 
-    Args:
-        window: how many of the newest players may be chosen, the latest among them.
-        latest_ratio: probability of taking the latest without drawing among the window, 0 to 1.
+    ``window``: how many of the newest players may be chosen, the latest among them.
     """
 
     @checked

@@ -78,7 +78,6 @@ class Elo(_Moving[float]):
         return self.initial if predecessor is None else predecessor
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
-        """See `update`."""
         changes = defaultdict[Player, list[float]](list)
         for match in batch:
             a, b = match.player_a, match.player_b
@@ -125,14 +124,13 @@ class OpenSkill(_Moving[Skill]):
 
 
 class Ratings:
-    """Elo, OpenSkill and the payoff, kept up to date with a match log.
+    """Elo, OpenSkill and the payoff, kept up to date with a match log; ``anchors`` count for Bradley-Terry alike.
 
-    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process. The arguments are
-    those of `Elo`; they count for Bradley-Terry ratings alike, whose mean is ``initial`` if there are no anchors.
+    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process.
     """
 
-    def __init__(self, anchors: Mapping[Player, float] | None = None, k: float = 16, initial: float = 1500) -> None:
-        self.elo, self.open_skill, self.payoff = Elo(k, initial, anchors), OpenSkill(), Payoff()
+    def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:
+        self.elo, self.open_skill, self.payoff = Elo(anchors=anchors), OpenSkill(), Payoff()
         self.position, self.broken = 0, 0  #: How many records of the log were read, and how many of them do not count.
         self.last_key: str | None = None
 
