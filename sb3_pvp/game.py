@@ -155,10 +155,7 @@ class Rewards(Protocol):
         """The weights as numbers, for the log."""
 
     def compute(self, transition: Transition, weights: Any) -> NDArray[np.float32]:
-        """The terms of a tick, a new float32 ``(terms, N)``; ``weights`` come from `at`.
-
-        A fight that broke off is worth nothing. Raises `ValueError` if a schedule has no finite value.
-        """
+        """The terms of a tick, a new float32 ``(terms, N)``, 0 where a fight broke off; ``weights`` come from `at`."""
 
 
 class Metrics(Protocol):
@@ -197,10 +194,7 @@ class Viewer(Protocol):
 
 
 class Game(Protocol):
-    """A game. Yours is a subclass, and has these defaults for what it does not say.
-
-    Wherever a game is asked for it is named ``module:object``, or by its name after `register_game`.
-    """
+    """A game. Yours is a subclass, named ``module:object`` or, after `register_game`, by its name."""
 
     name: str
     contract: Contract
@@ -222,8 +216,7 @@ class Game(Protocol):
         raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
-#: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
-ENTRY_POINTS = "sb3_pvp.games"
+ENTRY_POINTS = "sb3_pvp.games"  #: By the names of installed games, which are those of their Gymnasium environments.
 #: As in pyproject.toml, with their commands: a checkout has the metadata of when it was installed, which may lack them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
 OWN_COMMANDS = {
@@ -265,8 +258,7 @@ def make_world(
 ) -> World:
     """A world as `Game.make_world` makes it, or a factory, ``world``, which gets the arguments from ``num_fights`` on.
 
-    ``contract`` is that of the factory's worlds, unless it has one itself. `ValueError` for impossible values, and if
-    the world has another contract.
+    ``contract`` is that of the factory's worlds, unless it has one itself; `ValueError` if the world has another one.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
     if callable(world):
@@ -275,15 +267,13 @@ def make_world(
         if game.params is not None:
             read_model(game.params, params, "reset parameter")
         made = game.make_world(world, num_fights, seed, params)
-    expected = contract_of(world, contract)
-    if made.contract != expected:
+    if made.contract != (expected := contract_of(world, contract)):
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
     return made
 
 
-#: Games that are registered or that somebody has asked for, by name and by class.
-_games: dict[str | type[Game], Game] = {}
+_games: dict[str | type[Game], Game] = {}  #: Those that are registered, or that somebody has asked for.
 
 
 @cache

@@ -149,8 +149,7 @@ class OutcomeRewards:
 class Ticks:
     """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them."""
 
-    #: Records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
-    report: NDArray[np.void]
+    report: NDArray[np.void]  #: Records ``(M,)`` of intact ticks, see `sb3_pvp.game.World.report`.
     previous: NDArray[np.void]  #: Of the tick before each, the fields that `sb3_pvp.game.Metrics.previous` names.
     has_previous: NDArray[np.bool_]  #: False at the start of an episode.
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.

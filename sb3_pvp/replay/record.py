@@ -36,12 +36,6 @@ from sb3_pvp.policies.model_files import find_model, game_of, load
 from sb3_pvp.policies.probabilities import head_probabilities, state_values
 from sb3_pvp.replay import recording
 
-#: The agents' random numbers come from other seeds than the fight's.
-_AGENT_SEEDS = 1 << 32
-_MIRRORED = {"won": "lost", "lost": "won"}
-#: What is less likely is left out.
-NEXT_TO_NOTHING = 5e-5
-
 
 def record_fight(
     first: OpponentLike,
@@ -64,10 +58,7 @@ def record_fight(
         game: what is played; ``None``: what the first model was trained in, else what environments play.
         settings: other `FightSettings`, such as ``reset_params``, ``rewards`` or ``max_episode_ticks``.
 
-    Raises:
-        ValueError: for unknown names, values out of range, models of another game and games that nobody can draw.
-        FileNotFoundError: for a model's file that does not exist.
-        WorldError: if a server cannot be reached, or breaks its word.
+    Raises `ValueError` for what is impossible, `FileNotFoundError`, and `WorldError` if a server breaks its word.
     """
     seed = check_seed(seed) or 0
     players = first, first if isinstance(second, str) and second == SELF_PLAY else second
@@ -82,8 +73,7 @@ def record_fight(
     fought = replace(fought, opponent=SELF_PLAY if len(agents) > 1 else WORLD_BOT, frame_ages=ages)
     # Two agents are the two rows of a pair, so that both see and are rewarded like learners.
     with closing(Fights(len(agents), fought)) as fights:
-        names = [fighter.player.name for fighter in fighters]
-        scenes = _play(fights, viewer, agents, names, seed, deterministic)
+        scenes = _play(fights, viewer, agents, [each.player.name for each in fighters], seed, deterministic)
         told, outcome = fights.reset_info(0), str(fights.info(0)["outcome"])
     heads = recording.heads_of(contract)
     columns = zip(*(fighter.told(heads, len(scenes) - 1) for fighter in fighters), strict=True)
@@ -92,7 +82,7 @@ def record_fight(
         contract=contract.name,
         heads=heads,
         players=(fighters[0].player, fighters[1].player),
-        outcomes=(outcome, _MIRRORED.get(outcome, outcome)),
+        outcomes=(outcome, {"won": "lost", "lost": "won"}.get(outcome, outcome)),
         moments=tuple(map(recording.Moment, scenes, *pairs)),
         seed=seed,
         deterministic=deterministic,
@@ -115,7 +105,8 @@ def _play(
             stacked = fights.observation(np.array([row]))
             own = [fights.frame_ages.index(age) for age in agent.frame_ages]
             seen = {key: part[0] if key == "action_mask" else part[0][own] for key, part in stacked.items()}
-            actions.append(agent.act(seen, fights.action_masks(row), deterministic, _AGENT_SEEDS * (row + 1) + seed))
+            own_seed = ((row + 1) << 32) + seed  # other random numbers than those of the fight
+            actions.append(agent.act(seen, fights.action_masks(row), deterministic, own_seed))
         fights.step(np.stack(actions))
         for row, agent in enumerate(agents):
             agent.rewards.append(float(fights.reward[row]))
@@ -193,8 +184,8 @@ def _make_fighters(
 
 def _likely(heads: Sequence[recording.HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
     shares = zip(heads, recording.per_head(probabilities.tolist(), heads), strict=True)
-    pairs = (zip(head.choices, own, strict=True) for head, own in shares)
-    return tuple({choice.id: each for choice, each in part if each >= NEXT_TO_NOTHING} for part in pairs)
+    pairs = (zip(head.choices, own, strict=True) for head, own in shares)  # what is less likely is left out
+    return tuple({choice.id: each for choice, each in part if each >= 5e-5} for part in pairs)
 
 
 def _name_of(player: OpponentLike, game: Game) -> str:

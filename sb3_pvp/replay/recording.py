@@ -141,12 +141,10 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
         number: which of the fights in a recording of a game, from 0 on.
         game: what was played, ``module:object``, if it is not installed: files are not trusted to say what to import.
 
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if it is no such file, of another version, or has something that does not belong there.
+    Raises `FileNotFoundError`, and `ValueError` for another file, another version and what does not belong there.
     """
-    viewers: list[Any] = [known.viewer for known in loadable("game", game_names(), find_game)]
-    for viewer in viewers:
+    for known in loadable("game", game_names(), find_game):
+        viewer: Any = known.viewer
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
@@ -197,9 +195,8 @@ def _told(fight: Any, world: str) -> Recording:
     for scene, *choices in fight.moments:
         one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    players, reset_params = (first, second), fight.reset_params
-    name, outcomes = fight.contract.name, fight.outcomes
-    return Recording(name, heads, players, outcomes, tuple(moments), world=world, reset_params=reset_params)
+    told = fight.contract.name, heads, (first, second), fight.outcomes, tuple(moments)
+    return Recording(*told, world=world, reset_params=fight.reset_params)
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
@@ -211,7 +208,5 @@ def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: s
     opened = decision.open or ["1" * len(head.choices) for head in heads]
     for head, chosen, bits in zip(heads, decision.chosen, opened, strict=True):
         size = len(head.choices)
-        if not 0 <= chosen < size:
-            raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries")
-        if len(bits) != size or set(bits) - {"0", "1"}:
-            raise ValueError(f"{place} says {bits!r:.60} of {head.id}, which has {size} entries")
+        if not 0 <= chosen < size or len(bits) != size or set(bits) - {"0", "1"}:
+            raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries, from {bits!r:.60}")

@@ -41,10 +41,6 @@ class Schedule(ABC):
     def __call__(self, t: float, **variables: Any) -> Any:
         """The value after ``t`` roll-outs; only an `Expression` looks at the variables."""
 
-    def check(self, variables: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if there is no value at t = 0, given sample values of the variables."""
-        self(0, **variables)
-
 
 @dataclass(frozen=True)
 class Constant(Schedule, kind="constant"):
@@ -74,7 +70,7 @@ def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Sc
     refused.
     """
     schedule = as_schedule(value)
-    schedule.check(variables or {})
+    schedule(0, **(variables or {}))
     return schedule
 
 

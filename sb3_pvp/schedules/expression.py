@@ -28,7 +28,6 @@ from sb3_pvp.schedules.base import Schedule, as_schedule
 
 #: How many nodes of the syntax tree one call may evaluate; operators and names of functions do not count.
 NODE_BUDGET = 100
-MAX_LENGTH = 10_000
 
 _OBJECT = Kind[Any](InstanceOf[Mapping], "an object")  # type: ignore[type-arg]
 
@@ -54,10 +53,7 @@ class Expression(Schedule, kind="expression"):
         parsed = {name: as_schedule(schedule) for name, schedule in self.substitutions.items()}
         object.__setattr__(self, "substitutions", parsed)
         object.__setattr__(self, "defaults", dict(self.defaults))
-        try:
-            parse_formula(self.expression)
-        except ValueError as error:
-            raise ValueError(f"expression {shorten(self.expression, 80)!r}: {error}") from error
+        parse_formula(self.expression)
 
     def __call__(self, t: float, **variables: Any) -> Any:
         """The value after ``t`` roll-outs.
@@ -138,9 +134,6 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "random": (0, 0, _random),
     "normal": (2, 2, _normal),
 }
-#: Those that get the shape of the variables as their first argument.
-_RANDOM = ("random", "normal")
-
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -163,14 +156,15 @@ _PARTS = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, as
 @lru_cache(maxsize=256)
 def parse_formula(text: str) -> ast.expr:
     """The syntax tree of a formula; raises `ValueError` for anything that is not in the language."""
-    if len(text) > MAX_LENGTH:
-        raise ValueError(f"longer than {MAX_LENGTH} characters")
     try:
+        if len(text) > 10_000:
+            raise ValueError("longer than 10,000 characters")
         tree = ast.parse(text.strip(), mode="eval").body
+        for node in ast.walk(tree):
+            _check(node)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"not a formula ({str(error) or type(error).__name__})") from error
-    for node in ast.walk(tree):
-        _check(node)
+        what = str(error) or type(error).__name__
+        raise ValueError(f"expression {shorten(text, 80)!r} is not a formula: {what}") from error
     return tree
 
 
@@ -230,7 +224,7 @@ def _evaluate(formula: ast.expr, names: Mapping[str, Any], variables: Mapping[st
                 return value_of(body if condition else otherwise)
             case ast.Call(ast.Name(name), arguments):
                 values = [_number(value_of(argument)) for argument in arguments]
-                return FUNCTIONS[name][2](*([shape] if name in _RANDOM else []), *values)
+                return FUNCTIONS[name][2](*([shape] if name in ("random", "normal") else []), *values)
         raise AssertionError("formulas are checked when they are parsed")
 
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -72,18 +72,14 @@ class Jump(Schedule, kind="jump"):
             raise ValueError(f"jumps of a jump schedule must be {expected}, got {self.jumps!r}")
         parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
         object.__setattr__(self, "jumps", parsed)
+        for threshold, schedule in parsed:
+            schedule(threshold)  # which must have a value there
 
     def __call__(self, t: float, **variables: Any) -> Any:
         reached = [*takewhile(lambda jump: jump[0] <= t, self.jumps)]
         if not reached:
             raise ValueError(f"a jump schedule that starts at {self.jumps[0][0]} has no value at t = {t}")
         return reached[-1][1](t)
-
-    def check(self, variables: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if there is no value at t = 0, or at some threshold."""
-        super().check(variables)
-        for threshold, schedule in self.jumps:
-            schedule(threshold)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,8 @@ from sb3_pvp.selfplay.players import Player
 
 #: Elo points of one unit of log-odds.
 SCALE = 400 / log(10)
-#: Standard deviation, in Elo points, of the strengths that are thought possible before a fight was fought.
-PRIOR_DEVIATION = 1000.0
 #: Half of a 95 % interval in standard deviations.
 Z95 = 1.959964
-#: Ratings are rounded to so many digits: the last bits depend on how the machine multiplies matrices.
-DIGITS = 4
-
-_TOLERANCE, _MAX_STEPS = 1e-10, 200
 #: How far a step of Newton's method may move a lead, in log-odds: up to 1.79 the curvature changes so little on the way
 #: (by a factor of e to the power of that at most) that no step leads downhill.
 _MAX_MOVE = 1.5
@@ -54,7 +48,7 @@ class BradleyTerry:
 
     def intervals(self) -> dict[Player, Interval]:
         ends = [self.ratings, self.ratings - self.half_widths, self.ratings + self.half_widths]
-        rounded = np.column_stack(ends).round(DIGITS).tolist()
+        rounded = np.column_stack(ends).round(4).tolist()  # the last bits depend on how the machine multiplies matrices
         return {player: Interval(*figures) for player, figures in zip(self.players, rounded, strict=True)}
 
 
@@ -63,7 +57,7 @@ def fit_bradley_terry(
     players: Collection[Player] = (),
     anchors: Mapping[Player, float] | None = None,
     center: float = 1500,
-    prior_deviation: float = PRIOR_DEVIATION,
+    prior_deviation: float = 1000,
 ) -> BradleyTerry:
     """Maximises the likelihood of all games, ties as half wins, under a weak normal prior around ``center``.
 
@@ -81,7 +75,7 @@ def fit_bradley_terry(
     pairs = [(index[a], index[b], *counts) for a, b, counts in payoff.pairs()]
     first, second, wins, ties, losses = np.array(pairs, int).reshape(-1, 5).T
     games, won, precision = wins + ties + losses, wins + ties / 2, (SCALE / prior_deviation) ** 2
-    for _ in range(_MAX_STEPS):
+    for _ in range(200):
         gradient, information = -precision * strengths, np.zeros((len(everybody), len(everybody)))
         # How likely the first one beats the second; written so that nothing overflows.
         chances = np.exp(-np.logaddexp(0, strengths[second] - strengths[first]))
@@ -92,7 +86,7 @@ def fit_bradley_terry(
         np.fill_diagonal(information, precision - information.sum(1))
         direction = np.zeros_like(strengths)
         direction[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        if np.abs(direction).max(initial=0) < _TOLERANCE:
+        if np.abs(direction).max(initial=0) < 1e-10:
             break
         strengths += direction * _MAX_MOVE / np.abs(direction[first] - direction[second]).max(initial=_MAX_MOVE)
     covariance = np.zeros_like(information)

@@ -27,9 +27,6 @@ BROKEN = ("timeout", "target_lost", "desync")
 
 #: "sb3p": marks SQLite files that are match logs.
 APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1
-#: Seconds to wait for another process that is writing.
-_PATIENCE = 60
-
 _FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
 # The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
 _SCHEMA = (
@@ -169,7 +166,8 @@ class MatchLog:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+            # A minute of patience with others that are writing.
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
                 yield connection
         except sqlite3.OperationalError as error:

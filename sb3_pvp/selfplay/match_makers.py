@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from sb3_pvp.selfplay.players import Player
 MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
 
 
-class MatchMaker(ABC):
+class MatchMaker:
     """Chooses opponents with probabilities that may depend on how the learner did against them."""
 
     kind: str
@@ -88,19 +87,16 @@ class MatchMaker(ABC):
         """What is known of a player who has just been added."""
         return []
 
-    def _learn(self, player: Player, score: float, probability: float | None) -> None:  # noqa: B027
+    def _learn(self, player: Player, score: float, probability: float | None) -> None:
         """Takes note of the learner's score, 0, 0.5 or 1, against a known player; most match makers need none."""
 
-    @abstractmethod
     def _distribution(self) -> NDArray[np.float64]:
         """Probabilities in the order of `players`; they sum to 1 up to rounding."""
+        return np.full(len(self._known), 1 / max(len(self._known), 1))
 
 
 class Uniform(MatchMaker, kind="uniform"):
     """Everybody alike."""
-
-    def _distribution(self) -> NDArray[np.float64]:
-        return np.full(len(self._known), 1 / max(len(self._known), 1))
 
 
 class Prioritised(MatchMaker, kind="prioritised"):
@@ -165,10 +161,7 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
 
     @checked
     def __init__(
-        self,
-        weighting: str = "hard",
-        decay: Annotated[float, Field(gt=0, le=1)] = 0.99,
-        prior_games: NonNegative = 1.0,
+        self, weighting: str = "hard", decay: Annotated[float, Field(gt=0, le=1)] = 0.99, prior_games: NonNegative = 1.0
     ) -> None:
         super().__init__()
         require_known("weighting", weighting, WEIGHTINGS)
@@ -190,7 +183,7 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
     def _distribution(self) -> NDArray[np.float64]:
         weights = WEIGHTINGS[self.weighting](np.array([*self.win_rates().values()]))
         total = float(weights.sum())
-        return weights / total if total > 0 else np.full(len(weights), 1 / max(len(weights), 1))
+        return weights / total if total > 0 else super()._distribution()
 
 
 class WindowLatest(MatchMaker, kind="window_latest"):

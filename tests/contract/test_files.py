@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from random_contracts import contracts
 
-from sb3_pvp.contract import Contract, ContractError, load_contract, read_contract, register_contract, registry
+from sb3_pvp.contract import Contract, ContractError, load_contract, model, read_contract, register_contract
 from sb3_pvp.games import osrs
 
 NH_FILE = Path(osrs.__file__).parent / "contracts" / "NhEnv.json"
@@ -130,7 +130,7 @@ def test_a_name_always_gives_the_same_contract() -> None:
 
 
 def test_registering_a_custom_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(model, "_registered", dict(model._registered))
     register_contract("Mine", written(tmp_path, wire_json(load_contract("DharokEnv"))))
     register_contract("Other", load_contract("DharokEnv"))
     assert load_contract("Mine").num_observations == load_contract("Other").num_observations == 40
