@@ -23,15 +23,8 @@ from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
-from sb3_pvp.opponents.opponents import (
-    SELF_PLAY,
-    WORLD_BOT,
-    Opponent,
-    OpponentLike,
-    is_path,
-    make_opponent,
-    opponent_name,
-)
+from sb3_pvp.opponents import opponents
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.policies.model_files import find_model, game_of, load
 from sb3_pvp.policies.probabilities import head_probabilities, state_values
 from sb3_pvp.replay import recording
@@ -75,12 +68,11 @@ def record_fight(
     with closing(Fights(len(agents), fought)) as fights:
         scenes = _play(fights, viewer, agents, [each.player.name for each in fighters], seed, deterministic)
         told, outcome = fights.reset_info(0), str(fights.info(0)["outcome"])
-    heads = recording.heads_of(contract)
-    columns = zip(*(fighter.told(heads, len(scenes) - 1) for fighter in fighters), strict=True)
+    columns = zip(*(fighter.told(contract, len(scenes) - 1) for fighter in fighters), strict=True)
     pairs = (zip(*column, strict=True) for column in columns)
     return recording.Recording(
         contract=contract.name,
-        heads=heads,
+        heads=recording.heads_of(contract),
         players=(fighters[0].player, fighters[1].player),
         outcomes=(outcome, {"won": "lost", "lost": "won"}.get(outcome, outcome)),
         moments=tuple(map(recording.Moment, scenes, *pairs)),
@@ -119,7 +111,7 @@ class Fighter:
     """A player with all that it stands for, and what it saw, might do and did in every tick."""
 
     player: recording.Player  #: What the recording says of it.
-    opponent: Opponent | None  #: Who acts; ``None`` for the world's bot, of whom nothing is known.
+    opponent: opponents.Opponent | None  #: Who acts; ``None`` for the world's bot, of whom nothing is known.
     model: MaskablePPO | None  #: Who thinks, if it is a model.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
@@ -141,7 +133,7 @@ class Fighter:
         self._ticks.append((seen, mask, actions[0]))
         return self._ticks[-1][-1]
 
-    def told(self, heads: Sequence[recording.HeadChoices], ticks: int) -> tuple[Sequence[Any], ...]:
+    def told(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """The `Moment`'s decisions, outlooks and rewards of this player, from the start to tick ``ticks``."""
         likely = outlooks = nothing = cast("list[Any]", [None] * (ticks + 1))
         if self.opponent is None:
@@ -150,12 +142,12 @@ class Fighter:
         if self.model is not None:
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             drawn = head_probabilities(self.model.policy, observations, np.stack(actions), np.stack(masks))
-            likely = [_likely(heads, row) for row in drawn]
+            likely = [_likely(contract, row) for row in drawn]
             values = state_values(self.model.policy, observations).tolist()
             predictor = getattr(self.model, "outcome_predictor", None)
             wins = nothing if predictor is None else predictor.predict(observations)["WIN"].tolist()
             outlooks = [*map(recording.Outlook, values, wins), None]
-        decisions = map(recording.decision_of, repeat(heads), actions, masks, likely)
+        decisions = map(recording.decision_of, repeat(contract), actions, masks, likely)
         return [None, *decisions], outlooks, [None, *self.rewards]
 
 
@@ -169,28 +161,29 @@ def _make_fighters(
     players: Sequence[OpponentLike], models: Sequence[MaskablePPO | None], contract: Contract, game: Game
 ) -> list[Fighter]:
     """Both fighters; raises `ValueError` for names that nobody knows, and for models of another game."""
-    opponents = [make_opponent(player, contract, game) for player in players]
-    if opponents[0] is None:
+    acting = [opponents.make_opponent(player, contract, game) for player in players]
+    if acting[0] is None:
         raise ValueError("the world's bot can only sit in the second seat: let it be the opponent")
     names = [_name_of(player, game) for player in players]
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     fighters = []
-    for name, opponent, model in zip(names, opponents, models, strict=True):
+    for name, opponent, model in zip(names, acting, models, strict=True):
         kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
         fighters.append(Fighter(recording.Player(name, kind, getattr(opponent, "content_hash", "")), opponent, model))
     return fighters
 
 
-def _likely(heads: Sequence[recording.HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
-    shares = zip(heads, recording.per_head(probabilities.tolist(), heads), strict=True)
-    pairs = (zip(head.choices, own, strict=True) for head, own in shares)  # what is less likely is left out
-    return tuple({choice.id: each for choice, each in part if each >= 5e-5} for part in pairs)
+def _likely(contract: Contract, probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
+    """By head and entry, without what is next to impossible."""
+    parts = zip(contract.heads, np.split(probabilities, contract.head_offsets[1:-1]), strict=True)
+    pairs = (zip(head.actions, own.tolist(), strict=True) for head, own in parts)
+    return tuple({entry.id: share for entry, share in part if share >= 5e-5} for part in pairs)
 
 
 def _name_of(player: OpponentLike, game: Game) -> str:
     if isinstance(player, BaseAlgorithm):
         return type(player).__name__
-    name = opponent_name(player)
+    name = opponents.opponent_name(player)
     # rl-zoo3 calls the last model of every run like the game; its folder says more.
     return Path(str(player)).absolute().parent.name if is_path(player) and name == game.name else name

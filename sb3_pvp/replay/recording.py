@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import loadable
@@ -113,17 +112,10 @@ def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
     )
 
 
-def decision_of(
-    heads: Sequence[HeadChoices], chosen: NDArray[np.int64], mask: NDArray[np.bool_], probabilities: Any = None
-) -> Decision:
+def decision_of(contract: Contract, chosen: ArrayLike, mask: NDArray[np.bool_], probabilities: Any = None) -> Decision:
     """What was chosen, an entry of each head, and from what, bool ``(A,)``."""
-    bits = "".join("01"[bit] for bit in mask.astype(int).tolist())
-    return Decision(tuple(np.asarray(chosen).tolist()), tuple(per_head(bits, heads)), probabilities)
-
-
-def per_head(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:
-    ends = list(accumulate(len(head.choices) for head in heads))
-    return [row[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    opened = ("".join("01"[bit] for bit in part.tolist()) for part in contract.split_mask(mask))
+    return Decision(tuple(np.asarray(chosen).tolist()), tuple(opened), probabilities)
 
 
 def save_fight(recording: Recording, path: str | Path) -> None:
@@ -189,13 +181,12 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
 
 def _told(fight: Any, world: str) -> Recording:
     """What a game's viewer read of a fight, in which nobody tells what they thought."""
-    heads = heads_of(fight.contract)
     first, second = map(Player, fight.names, fight.kinds)
     moments = []
     for scene, *choices in fight.moments:
-        one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
+        one, other = (None if choice is None else decision_of(fight.contract, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    told = fight.contract.name, heads, (first, second), fight.outcomes, tuple(moments)
+    told = fight.contract.name, heads_of(fight.contract), (first, second), fight.outcomes, tuple(moments)
     return Recording(*told, world=world, reset_params=fight.reset_params)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.names import require_known
 from sb3_pvp.selfplay.players import Player
 
-#: Outcomes that say something about the players, as seen by the first of them, and his score.
+#: Outcomes that say something about the players, as seen by the first of them, and his score; in the order of `Counts`.
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
 #: Outcomes of fights that broke off. They are kept, but never count.
 BROKEN = ("timeout", "target_lost", "desync")
@@ -211,9 +211,6 @@ class Counts(NamedTuple):
         return Counts(*map(add, self, other))
 
 
-_RESULTS = {"won": Counts(wins=1), "tied": Counts(ties=1), "lost": Counts(losses=1)}
-
-
 class Payoff:
     """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
 
@@ -226,7 +223,8 @@ class Payoff:
         """Adds matches; those that are not counted are left out."""
         for record in records:
             if record.counted:
-                self.add(record.player_a, record.player_b, _RESULTS[record.outcome])
+                result = Counts(*(int(record.outcome == each) for each in SCORES))
+                self.add(record.player_a, record.player_b, result)
 
     def add(self, a: Player, b: Player, result: Counts) -> None:
         """Adds games between ``a`` and ``b``, as ``a`` sees them."""
