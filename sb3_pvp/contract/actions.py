@@ -65,10 +65,9 @@ def split_mask(contract: Contract, flat_mask: ArrayLike) -> list[Booleans]:
 
 
 def conditional_mask(contract: Contract, flat_mask: ArrayLike, chosen: ArrayLike) -> Booleans:
-    """What head h may choose once the heads before it chose: bool ``(..., size of head h)``, never all false.
+    """What head h may choose once those before it have ``chosen``, ints ``(..., h)``: bool ``(..., size of head h)``.
 
-    ``flat_mask`` is ``(..., num_flat_actions)``; ``chosen`` ints ``(..., h)``. If the mask and the rules leave
-    nothing, entry 0 becomes legal. Wrong shapes and choices outside a head raise `ContractError`.
+    If mask and rules leave nothing, entry 0 becomes legal. `ContractError` for wrong shapes and impossible choices.
     """
     mask, choices = _checked_mask(contract, flat_mask), np.asarray(chosen)
     if not choices.ndim or choices.shape[-1] >= contract.num_heads:

@@ -201,8 +201,7 @@ _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = 
 def load_contract(name: str | Path | Contract) -> Contract:
     """The contract of a registered name, always the same object, or that in a file, see `read_contract`.
 
-    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. Anything else, and an
-    unknown name, raises `ContractError`.
+    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. Else `ContractError`.
     """
     if isinstance(name, Contract):
         return name
@@ -239,18 +238,15 @@ def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str]
     _sources.append((names, load))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Content:
-    name: str
+    name: str  # that of the file, where the original system has none
     actions: tuple[Head, ...]
     observations: tuple[Observation, ...]
 
 
 def read_contract(path: str | Path) -> Contract:
-    """The contract in a JSON file, in our format or in that of the original system (named after its file).
-
-    Raises `ContractError`, which names file and field, if the file is missing or holds anything unexpected.
-    """
+    """The contract in a JSON file of either format; `ContractError`, with file and field, for anything unexpected."""
     file = Path(path)
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
@@ -258,8 +254,7 @@ def read_contract(path: str | Path) -> Contract:
             raise ContractError(f"it must be an object, not {data!r:.60}")
         if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
             raise ContractError("only format 'sb3_pvp.contract', version 1 can be read")
-        content = from_plain(_Content, {"name": file.stem, **data})
-        return Contract(content.name, content.actions, content.observations)
+        return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
     except ValueError as error:

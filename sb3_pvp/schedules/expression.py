@@ -1,9 +1,4 @@
-"""The schedule that evaluates a formula which a user wrote down, and the language of formulas (training.md §9).
-
-Numbers, strings, ``True`` and ``False``; names; ``+ - * / **`` and unary minus; comparisons, also chained;
-``a if condition else b``; calls of `FUNCTIONS`. Nothing else of Python gets in: a formula is only ever parsed, and
-the nodes of its syntax tree are evaluated here, one by one.
-"""
+"""The schedule that evaluates a formula which a user wrote down, and the language of formulas (training.md §9)."""
 
 from __future__ import annotations
 
@@ -149,13 +144,13 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }
 
 
-#: What else a formula may consist of.
+#: What else a formula may consist of: it is only ever parsed, and the nodes of its tree are evaluated one by one.
 _PARTS = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load)
 
 
 @lru_cache(maxsize=256)
 def parse_formula(text: str) -> ast.expr:
-    """The syntax tree of a formula; raises `ValueError` for anything that is not in the language."""
+    """The syntax tree of a formula; `ValueError` for what is not in the language, such as most of Python."""
     try:
         if len(text) > 10_000:
             raise ValueError("longer than 10,000 characters")

@@ -108,10 +108,8 @@ def informative_pairs(
 ) -> list[tuple[Player, Player]]:
     """The pairs whose next ``games`` fights each lower the uncertain ratings' variances most, one after the other.
 
-    Variances are lowered by shares of what they are: whoever is out of everybody's reach, of whom each fight tells
-    next to nothing, does not keep the others waiting. Each choice takes into account what the ones before will tell,
-    so a pair may come twice.
-
+    By shares of what they are: whoever is out of everybody's reach, of whom each fight tells next to nothing, does not
+    keep the others waiting. Each choice takes into account what the ones before will tell, so a pair may come twice.
     ``candidates`` are in the fit. Those whose 95 % interval is narrower than ``half_width`` Elo points on either side
     only serve as partners; there are fewer pairs than ``num_pairs`` once everybody is expected to be certain.
     ``excluded`` are pairs who shall not fight, the lesser player first.

@@ -20,8 +20,7 @@ from sb3_pvp.selfplay.players import Player, file_name, player_of_file
 from sb3_pvp.selfplay.ratings import Ratings
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
-#: The folder of a run's league inside the folder of the run.
-LEAGUE = "league"
+LEAGUE = "league"  #: The folder of a run's league inside the folder of the run.
 
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
 #: What `League.recompute` finds out about the ratings that were kept.
@@ -41,8 +40,7 @@ def check_anchors(anchors: object) -> dict[Player, float]:
     """Anchors by player, from a mapping by player or by name; raises `ValueError` for anything else."""
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
-    ratings = {name: _RATING.read(f"the anchor of {name}", rating) for name, rating in anchors.items()}
-    return {Player.parse(str(name)): rating for name, rating in ratings.items()}
+    return {Player.parse(str(name)): _RATING.read(f"the anchor of {name}", each) for name, each in anchors.items()}
 
 
 class _Fights(BaseModel):
@@ -82,9 +80,8 @@ class League:
         match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
         anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
 
-    Raises:
-        ValueError: if the folder's files are something else, damaged or of another version, if another kind of match
-            maker left its state there, or for anchors that are none (`check_anchors`).
+    Raises `ValueError` for files that are something else, for anchors that are none, and if another kind of match maker
+    left its state there.
     """
 
     def __init__(

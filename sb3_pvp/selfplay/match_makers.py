@@ -25,17 +25,14 @@ class MatchMaker:
 
     kind: str
 
-    def __init_subclass__(cls, kind: str, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, kind: str) -> None:
         cls.kind = kind
         MATCH_MAKERS[kind] = cls
 
     @checked
     def __init__(self) -> None:
-        #: What is known of each player (`_newcomer`), in the order in which they were added.
-        self._known: dict[Player, list[float]] = {}
-        #: How many roll-outs the learner was trained on, the time of all schedules; the owner sets it.
-        self.trained_rollouts = 0
+        self._known: dict[Player, list[float]] = {}  #: What is known of each player (`_newcomer`), as they were added.
+        self.trained_rollouts = 0  #: Of the learner, the time of all schedules; the owner sets it.
 
     @property
     def players(self) -> tuple[Player, ...]:

@@ -125,6 +125,12 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         load_contract("NHEnv")
 
 
+@pytest.mark.parametrize("name", [3, None, ["NhEnv"]])
+def test_what_is_neither_a_name_nor_a_file(name: Any) -> None:
+    with pytest.raises(ContractError, match="a contract is a name, the path of a file or a Contract, got"):
+        load_contract(name)
+
+
 def test_a_name_always_gives_the_same_contract() -> None:
     assert load_contract("NhEnv") is load_contract("NhEnv")
 
