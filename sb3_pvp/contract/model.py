@@ -162,8 +162,8 @@ class Contract:
         return self._numbers("flat_numbers", self._positions["sub-action"])
 
     def _numbers(self, title: str, positions: Mapping[str, int]) -> ModuleType:
-        module = ModuleType(f"{__name__}.{self.name}.{title}", f"{title} of contract {self.name}")
-        module.__dict__.update(positions)
+        module = ModuleType(f"{__name__}.{self.name}.{title}")
+        vars(module).update(positions)
         return module
 
     @cached_property

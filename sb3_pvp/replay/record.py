@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,7 +135,8 @@ class Fighter:
 
     def told(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """The `Moment`'s decisions, outlooks and rewards of this player, from the start to tick ``ticks``."""
-        likely = outlooks = nothing = cast("list[Any]", [None] * (ticks + 1))
+        nothing: list[Any] = [None] * (ticks + 1)
+        likely = outlooks = nothing
         if self.opponent is None:
             return nothing, nothing, nothing
         seen, masks, actions = zip(*self._ticks, strict=True)

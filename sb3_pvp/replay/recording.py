@@ -106,10 +106,8 @@ def viewer_of(game: str | Game) -> Any:
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
-    return tuple(
-        HeadChoices(head.id, head.description, tuple(Choice(each.id, each.description) for each in head.actions))
-        for head in contract.heads
-    )
+    choices = (tuple(Choice(each.id, each.description) for each in head.actions) for head in contract.heads)
+    return tuple(HeadChoices(head.id, head.description, own) for head, own in zip(contract.heads, choices, strict=True))
 
 
 def decision_of(contract: Contract, chosen: ArrayLike, mask: NDArray[np.bool_], probabilities: Any = None) -> Decision:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import pairwise
+from operator import add, and_, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from textwrap import shorten
 from typing import Annotated, Any
 
@@ -108,10 +108,6 @@ def drawing_from(source: Any) -> Iterator[None]:
         _SOURCE.reset(token)
 
 
-def _random(shape: tuple[int, ...]) -> Any:
-    return _SOURCE.get().random(shape or None)
-
-
 def _normal(shape: tuple[int, ...], mean: Any, deviation: Any) -> Any:
     shape = np.broadcast_shapes(shape, np.shape(mean), np.shape(deviation))
     return _SOURCE.get().normal(mean, deviation, shape or None)
@@ -126,24 +122,22 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "round": (1, 2, _round),
     "abs": (1, 1, abs),
     **{each: (1, 1, _either(getattr(math, each), getattr(np, each))) for each in _OF_MATH},
-    "random": (0, 0, _random),
+    "random": (0, 0, lambda shape: _SOURCE.get().random(shape or None)),
     "normal": (2, 2, _normal),
 }
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Add: add,
+    ast.Sub: sub,
+    ast.Mult: mul,
+    ast.Div: truediv,
     ast.Pow: _power,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    ast.Eq: eq,
+    ast.NotEq: ne,
+    ast.Lt: lt,
+    ast.LtE: le,
+    ast.Gt: gt,
+    ast.GtE: ge,
 }
-
-
 #: What else a formula may consist of: it is only ever parsed, and the nodes of its tree are evaluated one by one.
 _PARTS = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load)
 
@@ -211,7 +205,7 @@ def _evaluate(formula: ast.expr, names: Mapping[str, Any], variables: Mapping[st
             case ast.Compare(left, operations, others):
                 pairs = pairwise([value_of(part) for part in (left, *others)])
                 links = zip(operations, pairs, strict=True)
-                return reduce(operator.and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
+                return reduce(and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
             case ast.IfExp(test, body, otherwise):
                 condition = value_of(test)
                 if _is_array(condition):

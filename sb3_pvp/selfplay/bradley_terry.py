@@ -17,9 +17,6 @@ from sb3_pvp.selfplay.players import Player
 SCALE = 400 / log(10)
 #: Half of a 95 % interval in standard deviations.
 Z95 = 1.959964
-#: How far a step of Newton's method may move a lead, in log-odds: up to 1.79 the curvature changes so little on the way
-#: (by a factor of e to the power of that at most) that no step leads downhill.
-_MAX_MOVE = 1.5
 
 
 class Interval(NamedTuple):
@@ -88,7 +85,9 @@ def fit_bradley_terry(
         direction[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         if np.abs(direction).max(initial=0) < 1e-10:
             break
-        strengths += direction * _MAX_MOVE / np.abs(direction[first] - direction[second]).max(initial=_MAX_MOVE)
+        # Newton's method, in steps that move no lead by more than 1.5: up to 1.79 the curvature changes so little (by a
+        # factor of e to the power of that at most) that none leads downhill.
+        strengths += direction * 1.5 / np.abs(direction[first] - direction[second]).max(initial=1.5)
     covariance = np.zeros_like(information)
     covariance[np.ix_(free, free)] = np.linalg.inv(information[np.ix_(free, free)])
     if not fixed and everybody:

@@ -82,11 +82,10 @@ class MatchRecord:
 
 
 class MatchLog:
-    """The matches of one or several training runs; processes may read and append at the same time.
+    """The matches of one or several training runs, for any threads and processes at the same time; may be pickled.
 
-    Nothing stays open between calls, so a log may be used in any thread and process, and pickled. A process that is
-    killed while it appends leaves all records of that call or none. The file is made if it is missing; `ValueError` if
-    it is something else or of another version, `OSError` if it cannot be read or written.
+    A process that is killed while it appends leaves all records of that call or none. The file is made if it is
+    missing; `ValueError` if it is something else or of another version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -215,8 +214,7 @@ class Payoff:
     """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
 
     def __init__(self, records: Iterable[MatchRecord] = ()) -> None:
-        # Under both orders of a pair, so that nobody has to ask who comes first.
-        self._counts: dict[Player, dict[Player, Counts]] = {}
+        self._counts: dict[Player, dict[Player, Counts]] = {}  # under both orders of a pair
         self.update(records)
 
     def update(self, records: Iterable[MatchRecord]) -> None:

@@ -45,7 +45,7 @@ class Player:
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
-        return Player(match[1], match[2] and int(match[2]))
+        return Player(match[1], None if match[2] is None else int(match[2]))
 
     @property
     def age(self) -> int:

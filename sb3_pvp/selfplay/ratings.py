@@ -34,9 +34,7 @@ class _Moving(ABC, Generic[Rating]):
     """Ratings that every fight moves a little."""
 
     batch_size = 1  #: So many outcomes are applied at the same time.
-
-    def __init__(self, ratings: Mapping[Player, Rating]) -> None:
-        self.ratings = dict(ratings)  #: Of all players who have fought.
+    ratings: dict[Player, Rating]  #: Of all players who have fought.
 
     def rating(self, player: Player) -> Rating:
         """The rating; for an unknown player the one that he would enter with."""
@@ -63,16 +61,13 @@ class _Moving(ABC, Generic[Rating]):
 
 
 class Elo(_Moving[float]):
-    """Elo ratings, which a fight moves by ``k`` at most; ``anchors`` stay as they are.
-
-    ``initial``: of a new player without predecessor. Those of a batch move by sums that do not depend on its order.
-    """
+    """Elo ratings, which a fight moves by ``k`` at most; ``anchors`` stay, ``initial`` is that of a new player."""
 
     batch_size = 10
 
     def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
         self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
-        super().__init__({player: float(rating) for player, rating in self.anchors.items()})
+        self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _newcomer(self, predecessor: float | None) -> float:
         return self.initial if predecessor is None else predecessor
@@ -85,7 +80,7 @@ class Elo(_Moving[float]):
             changes[a].append(change)
             changes[b].append(-change)
         for player in changes.keys() - self.anchors.keys():
-            self.ratings[player] += fsum(changes[player])
+            self.ratings[player] += fsum(changes[player])  # which does not depend on their order
 
 
 class Skill(NamedTuple):
@@ -107,8 +102,7 @@ class OpenSkill(_Moving[Skill]):
     """
 
     def __init__(self) -> None:
-        super().__init__({})
-        self._model = PlackettLuce()
+        self.ratings, self._model = {}, PlackettLuce()
 
     def _newcomer(self, predecessor: Skill | None) -> Skill:
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
@@ -155,9 +149,7 @@ class Ratings:
         """All that was computed, as values that JSON holds without loss."""
         return {
             **self.identity,
-            "position": self.position,
-            "broken": self.broken,
-            "last_key": self.last_key,
+            **{name: getattr(self, name) for name in ("position", "broken", "last_key")},
             "elo": {str(player): rating for player, rating in self.elo.ratings.items()},
             "open_skill": {str(player): list(skill) for player, skill in self.open_skill.ratings.items()},
             "payoff": [[str(a), str(b), *counts] for a, b, counts in self.payoff.pairs()],
