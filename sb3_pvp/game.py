@@ -162,8 +162,7 @@ class Metrics(Protocol):
     """What is logged of a game's reports, besides outcomes, rewards and durations, which the plug-in logs itself."""
 
     table: Sequence[Metric]
-    #: Fields of the report whose value in the tick before `sb3_pvp.simple_game.Ticks.previous` has.
-    previous: Sequence[str]
+    previous: Sequence[str]  #: Fields of the report of which `sb3_pvp.simple_game.Ticks.previous` has the last value.
     #: Fields of which ``info["episode_statistics"]`` tells, and flags: the fields that only count where these are set.
     values: Sequence[str]
     optional: Mapping[str, Sequence[str]]

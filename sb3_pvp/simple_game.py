@@ -46,7 +46,6 @@ class ArrayWorld:
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """See `sb3_pvp.game.World.reset`."""
         for fight, given in list(_starts(fights, self.num_fights, options, self.reset_options)):
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
@@ -160,8 +159,7 @@ class Ticks:
     durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
 
 
-#: The values that a metric is made of; where there is nothing to tell, there is no value.
-Series = Callable[[Ticks], NDArray[Any]]
+Series = Callable[[Ticks], NDArray[Any]]  #: The values of a metric; none where there is nothing to tell.
 Statistic = Literal["mean", "sum", "std", "count", "number"]
 
 

@@ -117,7 +117,7 @@ class Contract:
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
         """The observations that the opponent does not know, ascending (contract.md §5)."""
-        return _read_only(np.flatnonzero([observation.partial for observation in self.observations]))
+        return _read_only(np.flatnonzero([each.partial for each in self.observations]))
 
     @cached_property
     def constant_indices(self) -> NDArray[np.int64]:

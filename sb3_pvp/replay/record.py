@@ -161,7 +161,6 @@ def _model_of(player: OpponentLike) -> MaskablePPO | None:
 def _make_fighters(
     players: Sequence[OpponentLike], models: Sequence[MaskablePPO | None], contract: Contract, game: Game
 ) -> list[Fighter]:
-    """Both fighters; raises `ValueError` for names that nobody knows, and for models of another game."""
     acting = [opponents.make_opponent(player, contract, game) for player in players]
     if acting[0] is None:
         raise ValueError("the world's bot can only sit in the second seat: let it be the opponent")

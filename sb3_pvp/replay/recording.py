@@ -19,10 +19,8 @@ from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import Game, find_game, game_names
 
-FORMAT = "sb3_pvp fight"
-VERSION = 1
-#: Bytes that a file may unpack to; a fight of 2,000 ticks has a tenth of it.
-MAX_SIZE = 100_000_000
+FORMAT, VERSION = "sb3_pvp fight", 1
+MAX_SIZE = 100_000_000  #: Bytes that a file may unpack to; a fight of 2,000 ticks has a tenth of it.
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,6 @@ def _told(fight: Any, world: str) -> Recording:
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
-    """Raises `ValueError` unless it is one of these heads."""
     for name in ("chosen", "open", "probabilities"):
         given = getattr(decision, name)
         if given is not None and len(given) != len(heads):

@@ -13,8 +13,7 @@ import numpy as np
 
 from sb3_pvp.common.names import require_all_known, require_known
 
-#: The schedules that have a JSON form, by their ``type``.
-KINDS: dict[str, type[Schedule]] = {}
+KINDS: dict[str, type[Schedule]] = {}  #: Those that have a JSON form, by their ``type``.
 
 
 class Schedule(ABC):
@@ -66,8 +65,7 @@ def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Sc
     """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0; `ValueError` if that is impossible.
 
     ``value``: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
-    ``variables``: sample values for the evaluation; what is neither here nor in the ``defaults`` of an expression is
-    refused.
+    ``variables``: sample values for the evaluation of expressions, besides their ``defaults``.
     """
     schedule = as_schedule(value)
     schedule(0, **(variables or {}))

@@ -51,10 +51,9 @@ class Expression(Schedule, kind="expression"):
         parse_formula(self.expression)
 
     def __call__(self, t: float, **variables: Any) -> Any:
-        """The value after ``t`` roll-outs.
+        """The value after ``t`` roll-outs; in arrays undefined elements are infinite or NaN.
 
-        Raises `ValueError` for a name that stands for nothing, an undefined operation on single numbers such as a
-        division by zero, and more than 100 evaluated parts. In arrays undefined elements are infinite or NaN.
+        `ValueError` for unknown names, undefined operations on single numbers and more than 100 evaluated parts.
         """
         substituted = {name: schedule(t) for name, schedule in self.substitutions.items()}
         names = {**self.defaults, **variables, **substituted, "t": t}
@@ -96,10 +95,9 @@ _SOURCE: ContextVar[Any] = ContextVar("source", default=np.random)
 
 @contextmanager
 def drawing_from(source: Any) -> Iterator[None]:
-    """Lets formulas inside the ``with`` block draw from this generator instead of NumPy's global one.
+    """Lets formulas inside draw from this generator: ``random(size)`` and ``normal(loc, scale, size)`` as NumPy's.
 
-    The source has ``random(size)`` and ``normal(loc, scale, size)`` of NumPy's generators. One that answers with
-    arrays, such as one number per fight, makes the formula an element-wise one.
+    One that answers with arrays, such as one number per fight, makes the formula an element-wise one.
     """
     token = _SOURCE.set(source)
     try:

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from sb3_pvp.selfplay.match_log import Payoff
 from sb3_pvp.selfplay.players import Player
 
-#: Elo points of one unit of log-odds.
-SCALE = 400 / log(10)
-#: Half of a 95 % interval in standard deviations.
-Z95 = 1.959964
+SCALE = 400 / log(10)  #: Elo points of one unit of log-odds.
+Z95 = 1.959964  #: Half of a 95 % interval in standard deviations.
 
 
 class Interval(NamedTuple):

@@ -76,8 +76,7 @@ def as_table(standings: Sequence[Standing]) -> str:
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
 
 
-#: How a leaderboard may be written, by name.
-FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}
+FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}  #: By name.
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:

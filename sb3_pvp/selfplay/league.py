@@ -162,16 +162,13 @@ class League:
         return sorted(found, key=lambda player: (player.age, player))
 
     def choose(self, rng: np.random.Generator) -> Player:
-        """Draws whom to fight next; players whose model is gone leave the league now, with a warning.
-
-        Raises `ValueError` if nobody is left. Whoever has no step needs no model: he may be a bot or a plug-in.
-        """
+        """Draws whom to fight next; players whose models are gone leave now. `ValueError` if nobody is left."""
         maker = self.match_maker
         if maker is None:
             raise ValueError(f"the league in {self.folder} was opened without a match maker: give it one")
         while True:
             player = maker.choose(rng)
-            if player.step is None or self.path(player).is_file():
+            if player.step is None or self.path(player).is_file():  # bots and plug-ins have neither step nor model
                 return player
             warnings.warn(f"{player} leaves the league: {self.path(player)} is gone", stacklevel=2)
             maker.remove(player)
@@ -196,10 +193,7 @@ class League:
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
-        """Everybody who has played or has a model here, the strongest first.
-
-        Without ``rollouts`` the learner between two snapshots, of whom there is no model to fight, is left out.
-        """
+        """Who has played or has a model, the strongest first; ``rollouts``: also the learner between its snapshots."""
         players = self.players()
         standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]

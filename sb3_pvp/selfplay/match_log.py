@@ -12,7 +12,7 @@ from itertools import groupby
 from math import nan
 from operator import add
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,9 @@ from sb3_pvp.selfplay.players import Player
 
 #: Outcomes that say something about the players, as seen by the first of them, and his score; in the order of `Counts`.
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
-#: Outcomes of fights that broke off. They are kept, but never count.
-BROKEN = ("timeout", "target_lost", "desync")
+BROKEN = ("timeout", "target_lost", "desync")  #: Those of fights that broke off; they are kept, but never count.
 
-#: "sb3p": marks SQLite files that are match logs.
-APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1
-_FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
+APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: "sb3p" marks SQLite files that are match logs.
 # The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
 _SCHEMA = (
     """CREATE TABLE matches (
@@ -81,6 +78,9 @@ class MatchRecord:
         return SCORES[self.outcome]
 
 
+_FIELDS = ", ".join(MatchRecord.__dataclass_fields__)
+
+
 class MatchLog:
     """The matches of one or several training runs, for any threads and processes at the same time; may be pickled.
 
@@ -101,18 +101,8 @@ class MatchLog:
                         connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
-        """Adds the records whose key is new, all at once, and returns how many these are.
-
-        A record with a known key is left out: a resumed run that plays its last roll-out again counts nothing twice.
-        """
-        # Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes.
-        rows = [
-            (
-                *(str(each.player_a), str(each.player_b), each.outcome, None if each.seed is None else int(each.seed)),
-                *(each.build, int(each.ticks), int(each.counted), float(each.finished_at), each.key),
-            )
-            for each in records
-        ]
+        """Adds the records whose key is new, all at once, and returns how many: a resumed run counts nothing twice."""
+        rows = [[_plain(value) for value in vars(record).values()] for record in records]
         if not rows:
             return 0
         with self._connection() as connection, connection:
@@ -140,10 +130,7 @@ class MatchLog:
         return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
 
     def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
-        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run.
-
-        Reads one state of the log, whatever is added in the meantime.
-        """
+        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run."""
         query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
             for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
@@ -185,6 +172,11 @@ class MatchLog:
         if version != SCHEMA_VERSION:
             raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
         return True
+
+
+def _plain(value: Any) -> Any:
+    """For a column; SQLite would store NumPy's numbers as lumps of bytes."""
+    return str(value) if isinstance(value, Player) else value.item() if isinstance(value, np.generic) else value
 
 
 class Counts(NamedTuple):

@@ -16,8 +16,7 @@ from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 from sb3_pvp.selfplay.players import Player
 
-#: The match makers by name.
-MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
+MATCH_MAKERS: dict[str, type[MatchMaker]] = {}  #: By name.
 
 
 class MatchMaker:

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-#: The name under which a training run's own learner and its snapshots play.
-LEARNER = "main"
+LEARNER = "main"  #: The name under which a training run's own learner and its snapshots play.
 
 _NAME = re.compile(r"\w[\w.+-]*")
 _TEXT = re.compile(r"([^@]*)(?:@([0-9]+))?")
-#: How SB3's ``CheckpointCallback`` calls its files.
-_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")
+_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # as SB3's ``CheckpointCallback`` calls its files
 
 
 @total_ordering
@@ -72,10 +70,9 @@ def player_of_file(path: str | Path) -> Player:
 
 
 def predecessor(player: Player, known: Collection[Player]) -> Player | None:
-    """Whose ratings a new ``player`` starts with: the newest of the ``known`` ones with his name that is not older.
+    """Whose ratings a new snapshot of the learner starts with (self-play.md §6): the newest ``known`` one before it.
 
-    A known player without a step, who is the name's present model, comes before all others. ``None`` if there is
-    nobody, and for players who are no snapshots of the run's own learner (self-play.md §6).
+    One without a step, who is the present model, comes before all others. ``None`` for all other players.
     """
     own = [one for one in known if player.name == one.name == LEARNER and one < player]
     present = Player(LEARNER)

@@ -108,7 +108,6 @@ class OpenSkill(_Moving[Skill]):
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
-        """See `update`; one fight after the other."""
         for match in batch:
             players = (match.player_a, match.player_b)
             teams = [[self._model.rating(*self.ratings[player])] for player in players]
