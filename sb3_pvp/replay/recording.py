@@ -176,7 +176,6 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
 
 
 def _told(fight: Any, world: str) -> Recording:
-    """What a game's viewer read of a fight, in which nobody tells what they thought."""
     first, second = map(Player, fight.names, fight.kinds)
     moments = []
     for scene, *choices in fight.moments:

@@ -39,10 +39,7 @@ class Linear(Schedule, kind="linear"):
 
 @dataclass(frozen=True)
 class Log(Schedule, kind="log"):
-    """Like `Linear`, but the logarithm changes linearly; both values are positive.
-
-    The ``base`` of the logarithm is part of the grammar and has no effect.
-    """
+    """Like `Linear`, but the logarithm changes linearly; its ``base`` is part of the grammar and has no effect."""
 
     initial_value: Annotated[float, ABOVE_0]
     final_value: Annotated[float, ABOVE_0]

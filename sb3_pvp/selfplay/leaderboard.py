@@ -70,7 +70,6 @@ def as_markdown(standings: Sequence[Standing]) -> str:
 
 
 def as_table(standings: Sequence[Standing]) -> str:
-    """The same as columns for a terminal."""
     rows = _cells(standings)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
