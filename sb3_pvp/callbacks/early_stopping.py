@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import warnings
 from typing import Any
@@ -13,7 +12,7 @@ from stable_baselines3.common.logger import KVWriter
 from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
 from sb3_pvp.schedules import Expression, Schedule
 from sb3_pvp.schedules.base import as_schedule
-from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
+from sb3_pvp.schedules.expression import names_in
 
 #: When the condition is asked, the values of its variable ``phase``, in the order of a training.
 PHASES = (
@@ -115,5 +114,4 @@ def _names(condition: Schedule) -> set[str]:
     """What the condition must be told besides the time."""
     if not isinstance(condition, Expression):
         return set()
-    names = {node.id for node in ast.walk(parse_formula(condition.expression)) if isinstance(node, ast.Name)}
-    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys() - {"t"}
+    return {*names_in(condition.expression)} - condition.substitutions.keys() - condition.defaults.keys() - {"t"}

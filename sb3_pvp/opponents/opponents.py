@@ -18,9 +18,8 @@ from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.random_words import gumbel, uniform, words_from_seeds
 from sb3_pvp.contract import Contract
-from sb3_pvp.contract.errors import ContractError
-from sb3_pvp.contract.registry import loadable_contracts
-from sb3_pvp.contract.turn import Turn
+from sb3_pvp.contract.actions import ContractError, Turn
+from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.game import Game, game_and_contract
 
 # Environments that nothing learns in do without torch, which takes seconds to import: who needs it here imports it.

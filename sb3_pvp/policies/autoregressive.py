@@ -18,7 +18,7 @@ from torch import nn
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.contract.registry import loadable_contracts
+from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.policies.actors import AutoregressiveDistribution
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules

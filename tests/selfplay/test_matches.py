@@ -69,7 +69,7 @@ def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Play
 def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
     records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, SETTINGS)
     assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
-    assert Payoff(records).win_rate(SCRIPTED, NOOP) == 1
+    assert Payoff(records).counts(SCRIPTED, NOOP).win_rate == 1
 
 
 def test_the_same_seed_gives_the_same_fights(league: League) -> None:
