@@ -7,15 +7,13 @@ from collections.abc import Iterator
 
 from sb3_pvp import ppo
 from sb3_pvp.callbacks import (
-    elo,
+    evaluations,
     fight_metrics,
     league,
     novelty,
     observation_metrics,
     outcome_predictor,
-    reference_rating,
     self_play,
-    win_rate_eval,
 )
 from sb3_pvp.exploiters import callback as exploiters
 from sb3_pvp.game import HOME_GAME, find_game
@@ -49,10 +47,10 @@ SOURCES = {
     ),
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league.METRICS,
-    "`EloCallback`": elo.METRICS,
+    "`EloCallback`": league.ELO_METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
-    "`WinRateEvalCallback`": win_rate_eval.METRICS,
-    "`ReferenceRatingCallback`": reference_rating.METRICS,
+    "`WinRateEvalCallback`": evaluations.METRICS,
+    "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observation_metrics.METRICS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.common.arguments import POSITIVE, Kind
-from sb3_pvp.matches.evaluation import EvaluationFights, Finished
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.policies.features import OBSERVATION
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 from sb3_pvp.schedules import parse_schedule
@@ -84,33 +83,6 @@ class Scheduled:
         return last is None or now - last >= self(now)
 
 
-class EvaluationCallback(PvpCallback):
-    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` roll-outs."""
-
-    def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
-        super().__init__(verbose)
-        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
-        self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
-        self._fights = EvaluationFights(env, n_envs)
-
-    def _init_callback(self) -> None:
-        self._rollout = trained_rollouts(self.model)
-
-    def _on_rollout_start(self) -> None:
-        self._rollout = trained_rollouts(self.model)
-        if self._rollout % self._eval_freq == 0:
-            self._evaluate()
-
-    def _on_training_end(self) -> None:
-        self._fights.close()
-
-    def _play(self, choices: list[OpponentChoice], deterministic: bool, seed: int) -> list[Finished]:
-        return self._fights.play(self.model, choices, deterministic, seed)  # type: ignore[arg-type]
-
-    def _evaluate(self) -> None:
-        raise NotImplementedError
-
-
 def trained_rollouts(model: BaseAlgorithm) -> int:
     """How many roll-outs the model was trained on: what schedules count."""
     # Stock algorithms count epochs, also over save and load.
@@ -155,21 +127,14 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
     return FrameStatistics.of(normalizer, own_shape(model)[-1])
 
 
-def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
-    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
-    varying = np.ones(own_shape(model)[-1], np.float32)
-    contract = getattr(model.policy, "contract", None)
-    if contract is not None:
-        varying[contract.constant_indices] = 0.0
-        varying[contract.num_observations :] = 0.0
-    return varying
+def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:
+    """The path that was given, or else the file or folder of that name in the folder of the run.
 
-
-def run_folder(model: BaseAlgorithm) -> Path:
-    """The folder of the run: the model's attribute ``run_folder`` if it is set, else that of its logger.
-
-    Raises `ValueError` if there is neither: a logger that nobody has set up has no folder of its own.
+    That is the model's attribute ``run_folder`` if it is set, else the folder of its logger. Raises `ValueError` if
+    there is neither: a logger that nobody has set up has no folder of its own.
     """
+    if given is not None:
+        return Path(given)
     folder = getattr(model, "run_folder", None)
     # Without these two SB3 logs into a folder for temporary files.
     if not folder and (getattr(model, "_custom_logger", False) or model.tensorboard_log is not None):
@@ -178,15 +143,10 @@ def run_folder(model: BaseAlgorithm) -> Path:
         raise ValueError(
             "where are the files of this run? Give the callback a directory, or set model.run_folder before learn()"
         )
-    return Path(folder)
+    return Path(folder) / name
 
 
-def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
-    """The path that was given, or else the file or folder of that name in the folder of the run."""
-    return run_folder(model) / name if given is None else Path(given)
-
-
-def shared_league(model: BaseAlgorithm, directory: str | Path | None) -> League:
+def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None) -> League:
     """The league in the directory, or in the folder of the run: the same object for all callbacks of a model."""
     folder = path_in_run(model, directory, LEAGUE).absolute()
     leagues = _OF_MODELS.setdefault(model, {})

@@ -1,19 +1,19 @@
-"""Keeps the league of a run: snapshots of the learner, all matches, and how strong everybody is."""
+"""The league of a run, with snapshots of the learner and all matches, and how strong everybody is (self-play.md §6)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import SkipValidation
 from stable_baselines3.common.logger import Figure as LoggedFigure
 from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.callbacks.opponent_plan import player_of_opponent
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 #: So many rows of a payoff matrix can still be read.
 MAX_PLAYERS = 24
 
+ELO_METRICS = {
+    "rollout/elo/latest": "Elo rating of the learner.",
+    "rollout/elo/average-match": "Mean Elo rating of those whom the learner fought in this roll-out, before it.",
+    "rollout/elo/{player}": "Elo rating of a player who is no snapshot of this run, such as `baseline`.",
+    "rollout/open_skill/mu": "Strength of the learner by OpenSkill.",
+    "rollout/open_skill/sigma": "How uncertain that is.",
+}
 METRICS = {
     "league/num_players": "Players with a model in the league.",
     "league/num_matches": "Matches in the league's log, broken ones among them.",
@@ -61,19 +68,21 @@ class LeagueCallback(base.PvpCallback):
         ValueError: for impossible values; and at the start of training, if the league is that of another run.
     """
 
+    @checked
     def __init__(
         self,
         snapshot_every: Any = 1,
-        anchors: Mapping[str, float] | None = None,
-        pictures_every: int = 20,
-        directory: str | Path | None = None,
+        anchors: SkipValidation[Mapping[str, float] | None] = None,
+        pictures_every: PositiveInt = 20,
+        directory: OptionalPath = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._snapshot_every, self._directory = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1), directory
-        POSITIVE.check(pictures_every=pictures_every)
-        self._pictures_every = pictures_every
-        self._anchors = check_anchors(anchors or {})
+        self._snapshot_every = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1)
+        self._pictures_every, self._directory = pictures_every, directory
+        self._anchors = check_anchors({} if anchors is None else anchors)
+        if strange := [name for name in anchors or () if not isinstance(name, (str, Player))]:
+            raise ValueError(f"anchors must be ratings by names of players, got one of {strange[0]!r}")
 
     def _init_callback(self) -> None:
         self._league = base.shared_league(self.model, self._directory)
@@ -142,6 +151,54 @@ class LeagueCallback(base.PvpCallback):
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
+
+
+class EloCallback(base.PvpCallback):
+    """Logs the ratings of the learner and of those whom it fights, from the log of the league.
+
+    List it after `LeagueCallback`, which writes that log.
+
+    Args:
+        directory: of the league; ``None``: ``league`` in the folder of the run.
+
+    Raises:
+        ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.
+    """
+
+    @checked
+    def __init__(self, directory: OptionalPath = None, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._directory = directory
+
+    def _init_callback(self) -> None:
+        self._league = base.shared_league(self.model, self._directory)
+        if self._league not in base.RECORDED:
+            raise ValueError(
+                f"nobody writes down the matches of {self._league.folder}: list LeagueCallback before EloCallback"
+            )
+
+    def _on_rollout_start(self) -> None:
+        self._learner = base.learner(self.model)
+        self._elo_before = dict(self._league.ratings().elo.ratings)
+        self._opponents: list[str] = []
+
+    def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        if info["opponent"] != SELF_PLAY:
+            self._opponents.append(str(info["opponent"]))
+
+    def _on_rollout_end(self) -> None:
+        ratings = self._league.ratings()
+        self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
+        if self._opponents:
+            met = map(player_of_opponent, self._opponents)
+            before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in met]
+            self.logger.record("rollout/elo/average-match", float(np.mean(before)))
+        for player, rating in ratings.elo.ratings.items():
+            if player.step is None:
+                self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
+        skill = ratings.open_skill.rating(self._learner)
+        self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")
+        self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude="stdout")
 
 
 def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.common.arguments import NUMBER, Flag, checked
 from sb3_pvp.policies.networks import FrameStatistics
 
 METRICS = {
@@ -34,7 +35,8 @@ class NoveltyRewardCallback(base.PvpCallback):
         ValueError: for a bad schedule; and at the start of training, if the policy keeps no statistics.
     """
 
-    def __init__(self, scale: Any, histogram: bool = False, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, scale: Any, histogram: Flag = False, verbose: int = 0) -> None:
         super().__init__(verbose)
         self._scale_over_time, self._histogram = base.Scheduled("scale", scale, NUMBER), histogram
 
@@ -44,7 +46,7 @@ class NoveltyRewardCallback(base.PvpCallback):
                 f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
                 f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
             )
-        self._shape, self._varying = base.own_shape(self.model), base.varying_features(self.model)
+        self._shape, self._varying = base.own_shape(self.model), varying_features(self.model)
 
     def _on_rollout_start(self) -> None:
         self._scale = self._scale_over_time(base.trained_rollouts(self.model))
@@ -73,10 +75,18 @@ class NoveltyRewardCallback(base.PvpCallback):
             self.logger.record("rollout/novelty", th.from_numpy(values), exclude=base.ALL_BUT_TENSORBOARD)
 
 
+def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
+    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
+    varying = np.ones(base.own_shape(model)[-1], np.float32)
+    if (contract := getattr(model.policy, "contract", None)) is not None:
+        varying[contract.constant_indices] = 0.0
+        varying[contract.num_observations :] = 0.0
+    return varying
+
+
 def novelty(
     features: NDArray[np.float32], statistics: FrameStatistics, varying: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """The novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
-    beyond = np.abs(statistics(features)) - 1.0
-    summed: NDArray[np.float32] = np.maximum(beyond, 0.0, out=beyond) @ varying
+    summed: NDArray[np.float32] = np.maximum(np.abs(statistics(features)) - 1.0, 0.0) @ varying
     return summed

@@ -36,8 +36,9 @@ class Shares:
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:
-        kinds = ((kind, f"the share {kind!r} of opponents") for kind in KINDS[:-1])
-        self._shares = {kind: Scheduled(what, schedules[kind], SHARE) for kind, what in kinds}
+        self._shares = {
+            kind: Scheduled(f"the share {kind!r} of opponents", schedules[kind], SHARE) for kind in KINDS[:-1]
+        }
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
@@ -93,48 +94,17 @@ class OpponentOptions:
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 
 
-def read_options(options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, OpponentOptions]:
-    """Those of all kinds whose opponents act through actions, from ``{kind: options}``; `ValueError` for others."""
-    options, acting = dict(MAPPING.read("opponent_options", options) or {}), (PAST, TARGET, LATEST)
-    require_all_known("kind of opponents with options", options, acting)
-    return {kind: OpponentOptions(kind, options.get(kind)) for kind in acting}
+class LatestPlayer:
+    """Gives rows the newest snapshot of a run's own learner, the same for a whole roll-out.
 
-
-class OpponentSource:
-    """Gives opponents to the rows of one kind."""
-
-    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Looks at what there is now; raises `ValueError` if there is nobody."""
-
-    def draw(self, rng: np.random.Generator) -> OpponentChoice:
-        """The opponent of an episode, whose name is the ``str()`` of a `Player`."""
-        raise NotImplementedError
-
-
-class LeaguePlayers(OpponentSource):
-    """Players of a league; there is a ``label`` before their names if it is that of another run."""
+    Players of another run have its ``label`` before their names.
+    """
 
     def __init__(self, league: League, label: str) -> None:
         self._league, self._label = league, label
 
-    def _known(self, learner: Player) -> list[Player]:
-        """The league's players with models, without those whom this run's ``learner`` has yet to become.
-
-        A run that was killed and goes on from an earlier checkpoint finds such in its folder.
-        """
-        players = self._league.players()
-        if self._label:
-            return players
-        return [player for player in players if player.name != learner.name or player.age <= learner.age]
-
-    def _chosen(self, player: Player) -> OpponentChoice:
-        return OpponentChoice(self._league.opponent(player), named(player, self._label))
-
-
-class LatestPlayer(LeaguePlayers):
-    """The newest snapshot of a run's own learner, the same for a whole roll-out."""
-
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Looks at what there is now; raises `ValueError` if there is nobody."""
         newest = max((player for player in self._known(learner) if player.name == LEARNER), default=None)
         if newest is None:
             raise ValueError(
@@ -144,11 +114,23 @@ class LatestPlayer(LeaguePlayers):
         self._newest = newest
 
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
+        """The opponent of an episode, whose name is the ``str()`` of a `Player`."""
         return self._chosen(self._newest)
 
+    def _known(self, learner: Player) -> list[Player]:
+        """The league's players with models, without those whom this run's ``learner`` has yet to become.
 
-class PastPlayers(LeaguePlayers):
-    """Players of a league, drawn by its match maker.
+        A run that was killed and goes on from an earlier checkpoint finds such in its folder.
+        """
+        known = self._league.players()
+        return [each for each in known if self._label or each.name != learner.name or each.age <= learner.age]
+
+    def _chosen(self, player: Player) -> OpponentChoice:
+        return OpponentChoice(self._league.opponent(player), named(player, self._label))
+
+
+class PastPlayers(LatestPlayer):
+    """Gives rows players of a league, drawn by its match maker.
 
     At most ``num_live`` players take part in a roll-out, as each costs a batch of its own in every tick: so many draws
     of the match maker at its start, which may repeat themselves, and from which every episode takes one at random. On
@@ -158,29 +140,30 @@ class PastPlayers(LeaguePlayers):
 
     def __init__(self, league: League, label: str, num_live: int, chances: dict[str, float]) -> None:
         super().__init__(league, label)
-        self._num_live, self._chances = num_live, chances
+        assert league.match_maker is not None
+        self._maker, self._num_live, self._chances = league.match_maker, num_live, chances
         self._live: list[Player] = []
         self._players: dict[str, Player] = {}
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        maker = self._league.match_maker
-        assert maker is not None
-        maker.trained_rollouts = trained_rollouts
+        """As that of `LatestPlayer`."""
+        self._maker.trained_rollouts = trained_rollouts
         for player in self._known(learner):
-            maker.add(player)
-        if not maker.players:
+            self._maker.add(player)
+        self._players = {named(player, self._label): player for player in self._maker.players}
+        if not self._players:
             raise ValueError(
                 f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
                 "it adds snapshots of the learner"
             )
-        self._players = {named(player, self._label): player for player in maker.players}
         enough = len(self._players) <= self._num_live
         self._live = [] if enough else [self._league.choose(rng) for _ in range(self._num_live)]
-        probabilities = maker.probabilities()
+        probabilities = self._maker.probabilities()
         met = [player for player in self._live if player in probabilities]  # the others have just lost their files
         self._chances |= {named(player, self._label): probabilities[player] for player in met}
 
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
+        """As that of `LatestPlayer`."""
         player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
         if not self._league.path(player).is_file():
             player = self._league.choose(rng)
@@ -188,23 +171,24 @@ class PastPlayers(LeaguePlayers):
 
     def record(self, name: str, learner_outcome: str) -> int | None:
         """Tells the match maker how an episode ended; gives the age of the player, in steps of its learner."""
-        player, maker = self._players.get(name), self._league.match_maker
-        if player is None or maker is None:
+        player = self._players.get(name)
+        if player is None:
             return None
-        maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
+        self._maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
         return player.step
 
 
-class Targets(OpponentSource):
-    """A fixed list of models and plug-ins, all equally likely; `ValueError` if it is empty, see `target_names`."""
+class Targets:
+    """A fixed list of models and plug-ins, all equally likely; raises what `target_names` raises."""
 
     def __init__(self, targets: Sequence[Any]) -> None:
-        if not targets:
-            raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
         self._targets = [OpponentChoice(*each) for each in zip(targets, target_names(targets), strict=True)]
 
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Nothing changes."""
+
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
-        # Nothing is drawn where there is no choice.
+        """One of them; nothing is drawn where there is no choice."""
         return self._targets[rng.integers(len(self._targets)) if len(self._targets) > 1 else 0]
 
 
@@ -260,7 +244,7 @@ def told_apart(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
     for target, name in zip(targets, names, strict=True):
         if shared[name] > 1 and is_path(target):
             told[str(target)] = f"{run_name(Path(target).parent)}.{name}"
-    name, number = Counter(told.values()).most_common(1)[0]
+    name, number = max(Counter(told.values()).items(), key=lambda each: each[1], default=("", 0))
     if number > 1:
         raise ValueError(f"two opponents are called {name}: rename one of the files, or its folder")
     return [told[str(target)] for target in targets]

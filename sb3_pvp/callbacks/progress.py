@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import ProgressBarCallback
 
-from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.matches.evaluation import FIELDS
 from sb3_pvp.opponents.opponents import SELF_PLAY
-
-_ELO = "rollout/elo/latest"
 
 
 class ProgressCallback(ProgressBarCallback):
@@ -28,9 +26,9 @@ class ProgressCallback(ProgressBarCallback):
         ValueError: for a window without episodes.
     """
 
-    def __init__(self, window: int = 100) -> None:
+    @checked
+    def __init__(self, window: PositiveInt = 100) -> None:
         super().__init__()
-        POSITIVE.check(window=window)
         self._won: deque[bool] = deque(maxlen=window)
         self._elo: float | None = None
 
@@ -49,7 +47,7 @@ class ProgressCallback(ProgressBarCallback):
         return super()._on_step()
 
     def _on_rollout_end(self) -> None:
-        self._elo = self.logger.name_to_value.get(_ELO, self._elo)
+        self._elo = self.logger.name_to_value.get("rollout/elo/latest", self._elo)
         self.pbar.set_description_str(self.text)
 
     def _count(self, info: dict[str, Any]) -> None:

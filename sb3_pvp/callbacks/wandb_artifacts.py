@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
-from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
