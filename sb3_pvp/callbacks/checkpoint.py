@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
-from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import is_stripped, strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
@@ -38,20 +38,18 @@ class MaskableCheckpointCallback(PvpCallback):
         ValueError: for impossible values, at once; and at the start of training, if the files are of another run.
     """
 
+    @checked
     def __init__(
         self,
         save_freq: Any = 1,
-        keep: int | None = None,
-        keep_spaced: int = 0,
-        strip_optimizer: bool = True,
-        directory: str | Path | None = None,
+        keep: PositiveInt | None = None,
+        keep_spaced: NonNegativeInt = 0,
+        strip_optimizer: Flag = True,
+        directory: OptionalPath = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
         self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
-        if keep is not None:
-            POSITIVE.check(keep=keep)
-        COUNT.check(keep_spaced=keep_spaced)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
 

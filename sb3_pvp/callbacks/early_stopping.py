@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import InstanceOf
 from stable_baselines3.common.logger import KVWriter
 
 from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
-from sb3_pvp.schedules import Expression, Schedule
+from sb3_pvp.common.arguments import Kind, checked
+from sb3_pvp.schedules import Expression
 from sb3_pvp.schedules.base import as_schedule
 from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
 
@@ -19,6 +22,10 @@ from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
 PHASES = (
     *("on_training_start", "on_rollout_start", "on_rollout_sampling_end", "on_rollout_end", "on_learn_end"),
     "on_training_end",
+)
+_CONDITION = Kind[Any](
+    str | InstanceOf[Mapping] | Callable[..., Any],  # type: ignore[type-arg]
+    "a formula or a schedule",
 )
 
 
@@ -44,16 +51,20 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         ValueError: for something that is no formula or schedule.
     """
 
-    def __init__(self, condition: Any, verbose: int = 1) -> None:
+    @checked
+    def __init__(self, condition: Annotated[Any, _CONDITION], verbose: int = 1) -> None:
         super().__init__(verbose)
         formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
-        self._condition: Schedule = as_schedule(formula)
-        self._names = _names(self._condition)
+        self._condition = as_schedule(formula)
+        self._names: set[str] = set()  # of what the condition must be told besides the time
+        if isinstance(self._condition, Expression):
+            nodes = ast.walk(parse_formula(self._condition.expression))
+            known = {"t", *FUNCTIONS, *self._condition.substitutions, *self._condition.defaults}
+            self._names = {node.id for node in nodes if isinstance(node, ast.Name)} - known
         self._text = getattr(self._condition, "expression", str(self._condition))
         self._warned = False
 
     def _init_callback(self) -> None:
-        # The last number under each tag, with ``_`` for every character that is no letter or digit.
         self._values: dict[str, float] = {}
         self._stops = self._learns = False
         self._resume_with_model("early_stopping", "_values")
@@ -109,11 +120,3 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
             self._stops = True
             if self.verbose and phase != "on_training_end":
                 print(f"Training ends after {rollouts} roll-outs: {self._text}")
-
-
-def _names(condition: Schedule) -> set[str]:
-    """What the condition must be told besides the time."""
-    if not isinstance(condition, Expression):
-        return set()
-    names = {node.id for node in ast.walk(parse_formula(condition.expression)) if isinstance(node, ast.Name)}
-    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys() - {"t"}

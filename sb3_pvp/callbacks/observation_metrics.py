@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks import base
+from sb3_pvp.common.arguments import Flag, checked
 from sb3_pvp.policies.features import PRIVILEGED
 
 METRICS = {
@@ -38,7 +39,8 @@ class ObservationMetricsCallback(base.PvpCallback):
         ValueError: at the start of training, if the model's observations are no features.
     """
 
-    def __init__(self, statistics: bool = True, histograms: bool = False, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, statistics: Flag = True, histograms: Flag = False, verbose: int = 0) -> None:
         super().__init__(verbose)
         self._statistics, self._histograms = statistics, histograms
 
@@ -46,22 +48,19 @@ class ObservationMetricsCallback(base.PvpCallback):
         self._names, self._critic_names = observation_names(self.model)
 
     def _on_rollout_end(self) -> None:
-        seen = self._seen()
+        observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
+        parts = [base.own_part(observations)]
+        if isinstance(observations, dict) and PRIVILEGED in observations:
+            parts.append(observations[PRIVILEGED])
+        # Each feature of the newest frame in all steps of the roll-out.
+        features = (base.newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
+        seen = dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
         if self._statistics:
             self._log_statistics(seen)
         if self._histograms:
             for name, values in seen.items():
                 self._log_histogram(f"observations/{name}", values)
             self._log_actions()
-
-    def _seen(self) -> dict[str, NDArray[np.float32]]:
-        """Each feature of the newest frame in all steps of the roll-out, by name."""
-        observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
-        parts = [base.own_part(observations)]
-        if isinstance(observations, dict) and PRIVILEGED in observations:
-            parts.append(observations[PRIVILEGED])
-        features = (base.newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
-        return dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
 
     def _log_statistics(self, seen: dict[str, NDArray[np.float32]]) -> None:
         features = np.stack(list(seen.values())).astype(np.float64)
@@ -77,7 +76,8 @@ class ObservationMetricsCallback(base.PvpCallback):
                 self.logger.record(f"observations/{name}_{statistic}", value, exclude=base.TABLES)
 
     def _log_actions(self) -> None:
-        buffer, sizes = self.model.rollout_buffer, _head_sizes(self.model.action_space)  # type: ignore[attr-defined]
+        buffer, space = self.model.rollout_buffer, self.model.action_space  # type: ignore[attr-defined]
+        sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else [space.n]
         names = getattr(self.model.policy, "head_ids", [str(head) for head in range(len(sizes))])
         actions = buffer.actions.reshape(-1, len(sizes))
         masks = np.split(buffer.action_masks.reshape(len(actions), -1), np.cumsum(sizes)[:-1], axis=1)
@@ -101,7 +101,3 @@ def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
     if contract is not None and hidden == len(contract.partial_indices):
         return own, [f"opponent_{own[index]}" for index in contract.partial_indices]
     return own, [f"opponent_{index}" for index in range(hidden)]
-
-
-def _head_sizes(space: spaces.Space) -> list[int]:  # type: ignore[type-arg]
-    return space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else [int(space.n)]  # type: ignore[attr-defined]

@@ -22,12 +22,8 @@ from sb3_pvp.selfplay.leaderboard import of_snapshots
 
 #: What rl-zoo3 writes into ``<run>/<environment>/``.
 CONFIG, ARGUMENTS = "config.yml", "args.yml"
-#: How deep runs may lie in a folder that is given, as in ``logs/<algorithm>/<run>``.
-_DEPTH = 2
-#: Episodes that are averaged in training curves, as in SB3's logs.
-WINDOW = 100
-#: Training curves have so many points at most.
-POINTS = 500
+#: Episodes that are averaged in training curves, as in SB3's logs, and how many points these have at most.
+WINDOW, POINTS = 100, 500
 #: Bootstrap samples of an interval.
 RESAMPLES = 2000
 
@@ -40,14 +36,6 @@ class Run:
     label: str  #: What was trained how: its own name, or the preset's, or that of algorithm and environment.
     seed: int | None  #: ``None`` if it was trained with a random one.
     hyperparams: str  #: The text of what it was trained with.
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs of the same label and hyperparameters."""
-
-    label: str
-    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     runs: dict[Path, Run] = {}
     for source in sources:
         label, _, folder = source.rpartition("=")
-        depths = (Path(folder).glob("*/" * (depth + 1) + CONFIG) for depth in range(_DEPTH + 1))
+        depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
             raise ValueError(f"{folder} holds no training run: there is no {CONFIG} as rl-zoo3 writes it")
@@ -91,16 +79,16 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     return list(runs.values())
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Puts runs of one label and the same hyperparameters together; where these differ, the first folder tells."""
     members: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         members.setdefault((run.label, run.hyperparams), []).append(run)
     labels = [label for label, _ in members]
-    return [
-        Group(label if labels.count(label) == 1 else f"{label} ({group[0].folder.name})", tuple(group))
+    return {
+        label if labels.count(label) == 1 else f"{label} ({group[0].folder.name})": group
         for (label, _), group in members.items()
-    ]
+    }
 
 
 def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
@@ -112,9 +100,8 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
         raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
 
 
-def common_metric(runs: Iterable[Run]) -> str:
+def common_metric(runs: Sequence[Run]) -> str:
     """The first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
-    runs = list(runs)
     for metric in METRICS:
         with contextlib.suppress(ValueError):
             for run in runs:
@@ -177,16 +164,6 @@ def _natural(folder: Path) -> tuple[str, int]:
     return (name, int(number)) if number.isdigit() else (str(folder), 0)
 
 
-def _read_run(folder: Path, label: str) -> Run:
-    config = min(folder.glob(f"*/{CONFIG}"))
-    path = config.with_name(ARGUMENTS)
-    arguments: dict[str, Any] = dict(yaml.load(path.read_text("utf-8"), _PlainLoader)) if path.is_file() else {}
-    conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
-    trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
-    label = label or (Path(conf_file).stem if conf_file else trained)
-    return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
-
-
 class _PlainLoader(yaml.SafeLoader):
     """Reads what rl-zoo3 dumps without constructing Python objects."""
 
@@ -195,6 +172,16 @@ _PlainLoader.add_constructor(
     "tag:yaml.org,2002:python/object/apply:collections.OrderedDict",
     lambda loader, node: loader.construct_sequence(node, deep=True)[0],  # type: ignore[arg-type]
 )
+
+
+def _read_run(folder: Path, label: str) -> Run:
+    config = min(folder.glob(f"*/{CONFIG}"))
+    path = config.with_name(ARGUMENTS)
+    arguments: dict[str, Any] = dict(yaml.load(path.read_text("utf-8"), _PlainLoader)) if path.is_file() else {}
+    conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
+    trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
+    label = label or (Path(conf_file).stem if conf_file else trained)
+    return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
 
 
 def _line(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
@@ -237,21 +224,15 @@ def _episodes(column: str) -> Callable[[Path, str], Band]:
 
 
 def _elo(folder: Path, opponent: str) -> Band:
-    ratings = _league(folder).ratings().elo.ratings
+    ratings = League.existing(folder).ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
     return _line(*np.array(own, float).reshape(-1, 2).T)
 
 
 def _rating(folder: Path, opponent: str) -> Band:
-    own = of_snapshots(_league(folder).leaderboard(rollouts=False), LEARNER)
+    own = of_snapshots(League.existing(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
-
-
-def _league(folder: Path) -> League:
-    if not (folder / "league").is_dir():
-        raise FileNotFoundError(str(folder / "league"))
-    return League.existing(folder / "league")
 
 
 METRICS = {

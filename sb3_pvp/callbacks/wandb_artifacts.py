@@ -11,6 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
 from sb3_pvp.callbacks.evaluations import strongest
+from sb3_pvp.common.arguments import Flag, OptionalPath, checked
 from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
@@ -44,7 +45,8 @@ class WandbArtifactsCallback(PvpCallback):
         ValueError: at the start of training, if no W&B run is open.
     """
 
-    def __init__(self, snapshots: bool = False, directory: str | Path | None = None, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, snapshots: Flag = False, directory: OptionalPath = None, verbose: int = 0) -> None:
         super().__init__(verbose)
         self._snapshots, self._directory = snapshots, directory
         self._published_at: int | None = None
@@ -60,12 +62,12 @@ class WandbArtifactsCallback(PvpCallback):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
-            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, own[-1][1] if own else None)
+            log_model(run, "model", path, "final", model.num_timesteps, own[-1][1] if own else None)
         if (best := _in_run(model, None, BEST_MODEL)) is not None:
-            log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
+            log_model(run, "model", best, "best", steps_of(best), None)
         if league is not None and (player := strongest(league)) is not None:
             standing = next(each for each in standings if each.player == str(player))
-            log_model(run, f"model-{run.id}", league.path(player), "strongest", player.age, standing)
+            log_model(run, "model", league.path(player), "strongest", player.age, standing)
         if standings:
             _log_leaderboard(run, standings)
 
@@ -81,8 +83,8 @@ class WandbArtifactsCallback(PvpCallback):
         standings = {each.player: each for each in league.leaderboard()} if new else {}
         run = _open_run()
         for player in new:
-            path, alias = league.path(player), f"steps-{player.age}"
-            log_model(run, f"snapshots-{run.id}", path, alias, player.age, standings.get(str(player)))
+            alias, standing = f"steps-{player.age}", standings.get(str(player))
+            log_model(run, "snapshots", league.path(player), alias, player.age, standing)
             self._first_step = player.age + 1
 
     def _on_training_end(self) -> None:
@@ -94,14 +96,14 @@ class WandbArtifactsCallback(PvpCallback):
 
 
 def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
+    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name-ID``."""
     import wandb
 
     metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
         metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
         metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
-    artifact = wandb.Artifact(name, type="model", metadata=metadata)
+    artifact = wandb.Artifact(f"{name}-{run.id}", type="model", metadata=metadata)
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     run.log_artifact(artifact, aliases=[alias])
 

@@ -81,6 +81,15 @@ def test_a_resumed_run_stops_again(tmp_path: Path) -> None:
     assert (resumed.trained_rollouts, resumed.num_timesteps) == (3, 3 * ROLLOUT)
 
 
-def test_refuses_what_is_no_condition() -> None:
-    with pytest.raises(ValueError, match="not a formula"):
-        EarlyStoppingCallback("win rate > 3")
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("win rate > 3", "not a formula"),
+        (None, "condition must be a formula or a schedule, got None"),
+        (3, "condition must be a formula or a schedule, got 3"),
+        ({"type": "expresion"}, "did you mean 'expression'"),
+    ],
+)
+def test_refuses_what_is_no_condition(condition: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EarlyStoppingCallback(condition)

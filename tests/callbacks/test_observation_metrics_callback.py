@@ -85,3 +85,9 @@ def test_the_names_are_those_of_the_contract() -> None:
     contract = env.fights.contract
     assert own == [observation.id for observation in contract.observations]
     assert hidden == [f"opponent_{observation.id}" for observation in contract.observations if observation.partial]
+
+
+@pytest.mark.parametrize("flag", ["statistics", "histograms"])
+def test_flags_are_flags(flag: str) -> None:
+    with pytest.raises(ValueError, match=f"{flag} must be true or false, got 'a'"):
+        ObservationMetricsCallback(**{flag: "a"})  # type: ignore[arg-type]
