@@ -10,8 +10,7 @@ from sb3_pvp.callbacks import (
     evaluations,
     fight_metrics,
     league,
-    novelty,
-    observation_metrics,
+    observations,
     outcome_predictor,
     self_play,
 )
@@ -51,9 +50,9 @@ SOURCES = {
     "`ExploiterCallback`": exploiters.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
     "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
-    "`NoveltyRewardCallback`": novelty.METRICS,
+    "`NoveltyRewardCallback`": observations.NOVELTY_METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
-    "`ObservationMetricsCallback`": observation_metrics.METRICS,
+    "`ObservationMetricsCallback`": observations.METRICS,
 }
 
 

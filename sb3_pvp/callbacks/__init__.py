@@ -1,4 +1,8 @@
-"""SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments."""
+"""SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments.
+
+Impossible arguments are a `ValueError` at once; what does not fit the model, its environment or the files of its run is
+one when training begins.
+"""
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
@@ -6,8 +10,7 @@ from sb3_pvp.callbacks.episodes import EpisodeLogCallback, EpisodeMetricsCallbac
 from sb3_pvp.callbacks.evaluations import ReferenceRatingCallback, WinRateEvalCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback, RewardTrackerCallback
 from sb3_pvp.callbacks.league import EloCallback, LeagueCallback
-from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
-from sb3_pvp.callbacks.observation_metrics import ObservationMetricsCallback
+from sb3_pvp.callbacks.observations import NoveltyRewardCallback, ObservationMetricsCallback
 from sb3_pvp.callbacks.outcome_predictor import OutcomePredictorCallback
 from sb3_pvp.callbacks.progress import ProgressCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback

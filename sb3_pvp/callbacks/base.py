@@ -1,4 +1,4 @@
-"""What callbacks have in common: where a training stands, what its learner saw, and the league of the run."""
+"""What callbacks have in common: where a training stands, its files, and the league of the run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.common.arguments import Kind
-from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
 from sb3_pvp.selfplay.league import LEAGUE
@@ -88,43 +84,6 @@ def trained_rollouts(model: BaseAlgorithm) -> int:
     # Stock algorithms count epochs, also over save and load.
     epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
     return int(getattr(model, "trained_rollouts", epochs))
-
-
-def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
-    space = model.observation_space
-    own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
-    if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
-        raise ValueError(
-            f"the observations must be a Box of features or of frames, or a Dict with such a part under "
-            f"{OBSERVATION!r}; this model has {space}"
-        )
-    return own.shape
-
-
-def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What the learner itself sees, of observations in a Dict or plain."""
-    return observations[OBSERVATION] if isinstance(observations, dict) else observations
-
-
-def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
-    return observations[..., 0, :] if len(shape) == 2 else observations
-
-
-def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
-    """The policy's statistics of observations, if it keeps any."""
-    normalizer = getattr(model.policy, "observation_normalizer", None)
-    assert normalizer is None or isinstance(normalizer, RunningNormalizer)
-    return normalizer
-
-
-def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
-    """The policy's statistics of the learner's own features, or ``None`` while it has none."""
-    normalizer = normalizer_of(model)
-    if normalizer is None or not getattr(model.policy, "has_statistics", False):
-        return None
-    return FrameStatistics.of(normalizer, own_shape(model)[-1])
 
 
 def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:

@@ -33,9 +33,6 @@ class MaskableCheckpointCallback(PvpCallback):
         strip_optimizer: all files but the newest lose the optimiser's memory and whatever else only training needs.
         directory: for the files; ``None``: ``checkpoints`` in the folder of the run.
         verbose: 1: tells about every file.
-
-    Raises:
-        ValueError: for impossible values, at once; and at the start of training, if the files are of another run.
     """
 
     @checked

@@ -46,9 +46,6 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` may stand for
             metrics that are not there yet.
         verbose: 1: says why training ends.
-
-    Raises:
-        ValueError: for something that is no formula or schedule.
     """
 
     @checked

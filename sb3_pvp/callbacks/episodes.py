@@ -41,9 +41,6 @@ class EpisodeLogCallback(PvpCallback):
         statistics: which statistics of an episode are kept, of ``count``, ``sum``, ``mean``, ``min``, ``max``, ``std``.
             Each takes about a kilobyte and a half per fight: with one an hour of self-play fills 200 MB.
         path: of the file; ``None``: ``episodes.jsonl`` in the folder of the run.
-
-    Raises:
-        ValueError: for an unknown statistic; at the start of training, if nobody knows the folder of the run.
     """
 
     @checked
@@ -78,7 +75,7 @@ class EpisodeLogCallback(PvpCallback):
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         told = {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
-        line = {"timesteps": self.num_timesteps, "environment": row, **told}
+        line: dict[str, Any] = {"timesteps": self.num_timesteps, "environment": row, **told}
         episode, known = info.get("episode", {}), info.get("episode_statistics", {})
         line |= {name: episode[key] for name, key in (("reward", "r"), ("length", "l")) if key in episode}
         if "episode_rewards" in info:
@@ -109,9 +106,6 @@ class EpisodeMetricsCallback(PvpCallback):
     Args:
         path: of the file; ``None``: ``environments.csv`` in the folder of the run.
         flush_seconds: it is written at most so often, and at the end.
-
-    Raises:
-        ValueError: at the start of training, if nobody knows the folder of the run.
     """
 
     @checked

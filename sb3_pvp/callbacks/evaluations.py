@@ -99,10 +99,6 @@ class WinRateEvalCallback(EvaluationCallback):
             the training environment, such as ``{"reset_params": {...}}``.
         directory: of the league; ``None``: ``league`` in the folder of the run.
         verbose: 1: prints the win rates.
-
-    Raises:
-        ValueError: for impossible values; and in training for an unknown opponent, if an ``env`` is needed, or if the
-            file is of another run.
     """
 
     @checked
@@ -221,9 +217,6 @@ class ReferenceRatingCallback(EvaluationCallback):
         n_envs, env: as in `WinRateEvalCallback`.
         seed: of the draws and fights.
         verbose: 1: prints the rating.
-
-    Raises:
-        ValueError: for impossible values, a folder without references or ratings that are none, at once.
     """
 
     @checked

@@ -63,9 +63,6 @@ class LeagueCallback(base.PvpCallback):
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
         pictures_every: roll-outs between pictures and leaderboards.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: for impossible values; and at the start of training, if the league is that of another run.
     """
 
     @checked
@@ -160,9 +157,6 @@ class EloCallback(base.PvpCallback):
 
     Args:
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.
     """
 
     @checked

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sb3_pvp.callbacks.base import PvpCallback, current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.observations import current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
@@ -48,9 +49,6 @@ class OutcomePredictorCallback(PvpCallback):
         test_size: share of the fights that are kept for the test.
         learning_rate: of its optimiser.
         seed: of its random numbers; a model that has a predictor already goes on with its own.
-
-    Raises:
-        ValueError: for a value out of range; and in training, if model or environment do not fit.
     """
 
     @checked

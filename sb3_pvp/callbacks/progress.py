@@ -21,9 +21,6 @@ class ProgressCallback(ProgressBarCallback):
 
     Args:
         window: how many episodes the win rate is of.
-
-    Raises:
-        ValueError: for a window without episodes.
     """
 
     @checked

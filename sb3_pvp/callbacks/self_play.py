@@ -79,10 +79,6 @@ class SelfPlayCallback(PvpCallback):
         directory: of the league; ``None``: ``league`` in the folder of the run.
         seed: of the choices; ``None``: that of the model, or by chance if it has none.
         histograms: also log histograms of qualities and probabilities.
-
-    Raises:
-        ValueError: for impossible values, at once; and in training if the rows cannot be divided, the environment has
-            no ``set_opponent``, or there is nobody to fight.
     """
 
     @checked
@@ -121,14 +117,18 @@ class SelfPlayCallback(PvpCallback):
         if self._past_of is None and trained_rollouts(self.model) > 0:
             League(league.folder, self.match_maker)  # which takes up what it has learned there before
         past, latest = (
-            (league, "") if folder is None else (other := League.existing(folder), plan.run_name(other.folder))
+            (league, "") if folder is None else (other := League.existing(Path(folder)), plan.run_name(other.folder))
             for folder in (self._past_of, self._latest_of)
         )
         # In another run's league nothing is written; what was learned about its players is this run's own.
         past[0].match_maker = self.match_maker
         self._chances: dict[str, float] = {}
         self._past = plan.PastPlayers(*past, self._num_live, self._chances)
-        self._sources = {plan.PAST: self._past, plan.TARGET: self._targets, plan.LATEST: plan.LatestPlayer(*latest)}
+        self._sources: dict[str, plan.LatestPlayer | plan.Targets] = {
+            plan.PAST: self._past,
+            plan.TARGET: self._targets,
+            plan.LATEST: plan.LatestPlayer(*latest),
+        }
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Seat] | None = None
         self._resume_with_model("self_play")

@@ -40,9 +40,6 @@ class WandbArtifactsCallback(PvpCallback):
     Args:
         snapshots: also logs every new snapshot in the league, as a version of ``snapshots-ID`` called ``steps-STEPS``.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: at the start of training, if no W&B run is open.
     """
 
     @checked
