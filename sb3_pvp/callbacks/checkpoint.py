@@ -12,7 +12,7 @@ import numpy as np
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.policies.model_files import is_stripped, strip
+from sb3_pvp.policies.model_files import strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 
 #: The folder of a run's checkpoints inside the folder of the run.
@@ -56,7 +56,6 @@ class MaskableCheckpointCallback(PvpCallback):
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
         self._last_saved: int | None = None
-        self._stripped: set[Player] = set()
         self._rollout, self._samples = trained_rollouts(self.model), False
 
     def _on_rollout_start(self) -> None:
@@ -93,11 +92,9 @@ class MaskableCheckpointCallback(PvpCallback):
             path = self._folder / file_name(player)
             if player not in kept:
                 path.unlink(missing_ok=True)
-            elif self._strip_optimizer and player not in self._stripped:
+            elif self._strip_optimizer and player == old[-1]:  # which was the newest until now
                 with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
-                    if not is_stripped(path):
-                        strip(path)
-                self._stripped.add(player)
+                    strip(path)
 
 
 def checkpoints(folder: Path) -> list[Player]:

@@ -5,31 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from sb3_pvp.callbacks.base import TABLES, PvpCallback
-from sb3_pvp.envs.metrics import metrics_of, summarize
-from sb3_pvp.game import Game, WorldError
-from sb3_pvp.simple_game import OutcomeRewards
+from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.game import WorldError
 
 #: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
 MAX_DESYNC = 0.05
 #: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
 INTENDED = ("connection_lost", "idle")
-_STATISTICS = {"count": "Ticks", "total": "Sum over the roll-out", "avg": "Mean over its ticks"}
-
-
-def descriptions(game: Game) -> dict[str, str]:
-    """What is logged of a game's fights, by tag."""
-    rewards = game.rewards or OutcomeRewards()
-    return {
-        **{metric.tag: metric.meaning for metric in metrics_of(game)},
-        **{
-            f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
-            for name, meaning in rewards.terms.items()
-            for statistic, of in _STATISTICS.items()
-        },
-        "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
-        "env/num_envs": "Number of parallel environments.",
-        **{f"env/pvp/{tag}": f"The weight `{name}` of the reward at this time." for tag, name in rewards.tags.items()},
-    }
 
 
 class FightMetricsCallback(PvpCallback):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from pydantic import SkipValidation
 from stable_baselines3.common.logger import Figure as LoggedFigure
 from stable_baselines3.common.logger import Logger
@@ -20,9 +21,6 @@ from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 from sb3_pvp.selfplay.players import evenly_spread
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: So many rows of a payoff matrix can still be read.
 MAX_PLAYERS = 24
@@ -114,13 +112,23 @@ class LeagueCallback(base.PvpCallback):
             self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
-        league = self._league
-        if league.log.append(self._records) < len(self._records) and not self._warned:
-            self._warn_of_others()
+        league, records = self._league, self._records
+        if (
+            league.log.append(records) < len(records)
+            and not self._warned
+            and (others := league.log.count_others(records))
+        ):
+            self._warned = True
+            warnings.warn(
+                f"{others} fights of roll-out {self._rollout} are in the log of {league.folder} already, but as "
+                "others: this run plays once more, and differently, what was played after its checkpoint. Until it is "
+                "further than that the log keeps the fights that it has; a league of its own keeps them all",
+                stacklevel=2,
+            )
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
-        self.logger.record("league/broken_matches", sum(not each.counted for each in self._records))
+        self.logger.record("league/broken_matches", sum(not each.counted for each in records))
         self._is_published = (self._rollout + 1) % self._pictures_every == 0
         if self._is_published:
             self._publish()
@@ -128,17 +136,6 @@ class LeagueCallback(base.PvpCallback):
     def _on_training_end(self) -> None:
         if not self._is_published:
             self._publish()
-
-    def _warn_of_others(self) -> None:
-        others = self._league.log.count_others(self._records)
-        if others:
-            self._warned = True
-            warnings.warn(
-                f"{others} fights of roll-out {self._rollout} are in the log of {self._league.folder} already, but "
-                "as others: this run plays once more, and differently, what was played after its checkpoint. Until it "
-                "is further than that the log keeps the fights that it has; a league of its own keeps them all",
-                stacklevel=2,
-            )
 
     def _publish(self) -> None:
         league = self._league
@@ -204,11 +201,15 @@ def publish_pictures(league: League, standings: Sequence[Standing], logger: Logg
 
 
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
-    """The win rates of at most `MAX_PLAYERS` players; white where two have never met."""
-    from matplotlib.figure import Figure
+    """The win rates of at most `MAX_PLAYERS` players; white where two have never met.
 
+    Up to half of the places are for others, the rest for snapshots of the learner, evenly spread over their steps.
+    """
+    everybody = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
+    own, others = ([each for each in everybody if (each.name == LEARNER) == is_own] for is_own in (True, False))
+    players = others[-MAX_PLAYERS // 2 :]
+    players += evenly_spread(own, MAX_PLAYERS - len(players))
     figure = Figure(figsize=(8, 7), layout="constrained")
-    players = shown_players(standings)
     names, axes = [str(player) for player in players], figure.subplots()
     rates = league.ratings().payoff.matrix(players)
     picture = axes.imshow(np.asarray(rates, float), vmin=0, vmax=1, cmap="RdYlGn", interpolation="nearest")
@@ -221,8 +222,6 @@ def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
 
 def draw_ratings(standings: Sequence[Standing]) -> Figure:
     """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     own = of_snapshots(standings, LEARNER)
@@ -237,11 +236,3 @@ def draw_ratings(standings: Sequence[Standing]) -> Figure:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     return figure
-
-
-def shown_players(standings: Sequence[Standing]) -> list[Player]:
-    """Up to half of the places for others, the rest for snapshots of the learner, evenly spread over their steps."""
-    players = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
-    others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
-    own = [player for player in players if player.name == LEARNER]
-    return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]
