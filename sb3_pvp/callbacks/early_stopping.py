@@ -81,7 +81,6 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._ask("on_training_start")
 
     def _on_rollout_start(self) -> None:
-        self._end_learning()
         self._ask("on_rollout_start")
 
     def _on_step(self) -> bool:
@@ -96,17 +95,14 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._learns = True
 
     def _on_training_end(self) -> None:
-        self._end_learning()
         self._ask("on_training_end")
         if self in self.logger.output_formats:
             self.logger.output_formats.remove(self)
 
-    def _end_learning(self) -> None:
-        if self._learns:
+    def _ask(self, phase: str) -> None:
+        if self._learns and phase in ("on_rollout_start", "on_training_end"):
             self._learns = False
             self._ask("on_learn_end")
-
-    def _ask(self, phase: str) -> None:
         self.write(self.logger.name_to_value, {})
         variables, rollouts = {**self._values, "phase": phase}, trained_rollouts(self.model)
         missing = self._names - variables.keys()

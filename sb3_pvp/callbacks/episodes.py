@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import time
@@ -11,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.common.arguments import NonNegative, OptionalPath, checked
@@ -23,7 +23,6 @@ from sb3_pvp.matches.evaluation import FIELDS
 EPISODES, ENVIRONMENTS = "episodes.jsonl", "environments.csv"
 
 _COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
-_COLUMNS = ("environment", "opponent", "last_step", *_COUNTS, "mean_episode_reward")
 
 
 class EpisodeLogCallback(PvpCallback):
@@ -147,10 +146,6 @@ class EpisodeMetricsCallback(PvpCallback):
         self._flushed = time.monotonic()
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         means = self._rewards / np.maximum(self._counts["episodes"], 1)
-        counts = np.stack([self._counts[name] for name in _COUNTS], axis=1).tolist()
-        rows = [
-            [row, opponent, now, *counts[row], f"{mean:.6g}"]
-            for row, (opponent, mean) in enumerate(zip(self._opponents, means, strict=True))
-        ]
-        with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
+        told = {"opponent": self._opponents, "last_step": now, **self._counts, "mean_episode_reward": means}
+        with replacing(self._path) as partial:
+            pd.DataFrame(told).to_csv(partial, index_label="environment", float_format="%.6g")

@@ -73,9 +73,6 @@ class EvaluationCallback(base.PvpCallback):
     def _on_training_end(self) -> None:
         self._fights.close()
 
-    def _play(self, choices: list[OpponentChoice], deterministic: bool, seed: int) -> list[Finished]:
-        return self._fights.play(self.model, choices, deterministic, seed)  # type: ignore[arg-type]
-
     def _evaluate(self) -> None:
         raise NotImplementedError
 
@@ -141,7 +138,8 @@ class WinRateEvalCallback(EvaluationCallback):
         chosen = ((label, self._choice(opponent)) for opponent, label in self._labels.items())
         choices = {label: choice for label, choice in chosen if choice is not None}
         all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
-        finished = self._play(all_fights, self._deterministic, EVALUATION_SEED)
+        model: Any = self.model
+        finished = self._fights.play(model, all_fights, self._deterministic, EVALUATION_SEED)
         rows = [row for row in read_rows(self._path) if int(row["steps"]) < self.num_timesteps]
         for label, choice in choices.items():
             figures = summarize([each for each in finished if each.choice is choice])
@@ -243,7 +241,8 @@ class ReferenceRatingCallback(EvaluationCallback):
         references, rng = read_references(self._folder), np.random.default_rng([self._seed, self._rollout])
         drawn = draw(references, self._rating, self._n_eval_episodes, rng)
         choices = [OpponentChoice(each.opponent, str(each.player)) for each in drawn]
-        finished = self._play(choices, False, self._seed + self._rollout * self._n_eval_episodes)
+        model: Any = self.model
+        finished = self._fights.play(model, choices, False, self._seed + self._rollout * self._n_eval_episodes)
         learner, key = Player(LEARNER), f"rollout-{self._rollout}/fight"
         records = [
             base.match_record(learner, Player.parse(each.choice.label), each.info, f"{key}-{number}")

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.callbacks.observations import current_statistics, normalizer_of, own_part, own_shape
-from sb3_pvp.common.arguments import NonNegativeInt, Positive, PositiveInt, checked
+from sb3_pvp.common.arguments import Flag, NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 METRICS = {
@@ -22,7 +22,6 @@ METRICS = {
     "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
     "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
 }
-_WON = {"won": True, "lost": False}
 
 
 class DecidedFight(NamedTuple):
@@ -55,7 +54,7 @@ class OutcomePredictorCallback(PvpCallback):
     def __init__(
         self,
         max_steps_per_episode: PositiveInt | None = 5,
-        balance_outcomes: bool = False,
+        balance_outcomes: Flag = False,
         batch_size: PositiveInt = 64,
         n_epochs: PositiveInt = 1,
         test_size: Annotated[float, Field(gt=0, lt=1)] = 0.1,
@@ -89,9 +88,8 @@ class OutcomePredictorCallback(PvpCallback):
         return super()._on_step()
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        won = _WON.get(self._told(info, "outcome"))
-        if won is not None:
-            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, won))
+        if (outcome := self._told(info, "outcome")) in ("won", "lost"):
+            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, outcome == "won"))
         self._starts[row] = self._step
 
     def _on_rollout_end(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import yaml
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
@@ -133,8 +135,6 @@ def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False)
 
     The ``title`` is that of the vertical axis; with ``share`` the values lie between 0 and 1.
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for number, (label, band) in enumerate(bands.items()):
@@ -158,26 +158,17 @@ def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return middle
 
 
-def _natural(folder: Path) -> tuple[str, int]:
+def _natural(folder: Path) -> list[str | int]:
     """rl-zoo3 numbers runs: ``Game_10`` comes after ``Game_9``."""
-    name, _, number = str(folder).rpartition("_")
-    return (name, int(number)) if number.isdigit() else (str(folder), 0)
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Reads what rl-zoo3 dumps without constructing Python objects."""
-
-
-_PlainLoader.add_constructor(
-    "tag:yaml.org,2002:python/object/apply:collections.OrderedDict",
-    lambda loader, node: loader.construct_sequence(node, deep=True)[0],  # type: ignore[arg-type]
-)
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
 
 
 def _read_run(folder: Path, label: str) -> Run:
     config = min(folder.glob(f"*/{CONFIG}"))
-    path = config.with_name(ARGUMENTS)
-    arguments: dict[str, Any] = dict(yaml.load(path.read_text("utf-8"), _PlainLoader)) if path.is_file() else {}
+    path, arguments = config.with_name(ARGUMENTS), dict[str, Any]()
+    if path.is_file():  # a Python object as rl-zoo3 dumps it, of which nothing is made but lists
+        (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
+        arguments |= pairs
     conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
     trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
     label = label or (Path(conf_file).stem if conf_file else trained)

@@ -58,9 +58,9 @@ def test_ends_when_the_condition_holds(condition: Any, rollouts: int) -> None:
 
 
 def test_asks_in_the_order_of_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(EarlyStoppingCallback, "_ask", lambda self, phase: asked.append(phase))
-    new_model().learn(2 * ROLLOUT, callback=EarlyStoppingCallback("0"))
+    callback, asked = EarlyStoppingCallback("0"), list[str]()
+    monkeypatch.setattr(callback, "_condition", lambda rollouts, **variables: asked.append(variables["phase"]))
+    new_model().learn(2 * ROLLOUT, callback=callback)
     assert asked == [PHASES[0], *PHASES[1:5], *PHASES[1:5], PHASES[5]]
 
 
