@@ -43,7 +43,7 @@ class MaskableCheckpointCallback(PvpCallback):
         keep_spaced: NonNegativeInt = 0,
         strip_optimizer: Flag = True,
         directory: OptionalPath = None,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)

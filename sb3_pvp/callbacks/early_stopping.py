@@ -23,21 +23,17 @@ PHASES = (
     *("on_training_start", "on_rollout_start", "on_rollout_sampling_end", "on_rollout_end", "on_learn_end"),
     "on_training_end",
 )
-_CONDITION = Kind[Any](
-    str | InstanceOf[Mapping] | Callable[..., Any],  # type: ignore[type-arg]
-    "a formula or a schedule",
-)
+_CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a schedule")  # type: ignore[type-arg]
 
 
 class EarlyStoppingCallback(PvpCallback, KVWriter):
     """Ends the training between two roll-outs, as soon as a condition holds.
 
-    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``. It knows
-    the time ``t`` (trained roll-outs), the ``phase`` (`PHASES`) and the last value of everything that was logged, under
-    its tag with ``_`` for every character that is no letter or digit. Metrics that are not there yet make it false,
-    which is said once. It is asked at the start and end of the training, of its roll-outs and of what is learned from
-    them; ``a * b`` is "and". SB3 speaks of a roll-out when its advantages are known: ``on_rollout_sampling_end`` and
-    ``on_rollout_end`` are the same moment, and so are ``on_learn_end`` and what follows it.
+    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a * b``
+    is "and". It knows the time ``t`` (trained roll-outs), the ``phase`` in which it is asked (`PHASES`) and the last
+    value of everything that was logged, under its tag with ``_`` for every character that is no letter or digit.
+    Metrics that are not there yet make it false, which is said once. SB3 speaks of a roll-out when its advantages are
+    known: ``on_rollout_sampling_end`` and ``on_rollout_end`` are the same moment, as ``on_learn_end`` and what follows.
 
     List it last, so that what the others log at the end of a roll-out is known. With `PvpPPO` the values are saved with
     the model: a run that was stopped and is resumed stops again.
@@ -49,7 +45,7 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
     """
 
     @checked
-    def __init__(self, condition: Annotated[Any, _CONDITION], verbose: int = 1) -> None:
+    def __init__(self, condition: Annotated[Any, _CONDITION], verbose: bool | int = 1) -> None:
         super().__init__(verbose)
         formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
         self._condition = as_schedule(formula)

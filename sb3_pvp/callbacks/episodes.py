@@ -44,12 +44,11 @@ class EpisodeLogCallback(PvpCallback):
 
     @checked
     def __init__(
-        self, statistics: str | Sequence[str] = ("mean",), path: OptionalPath = None, verbose: int = 0
+        self, statistics: Sequence[str] = ("mean",), path: OptionalPath = None, verbose: bool | int = 0
     ) -> None:
         super().__init__(verbose)
-        self._statistics = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-        require_all_known("statistic", self._statistics, STATISTICS)
-        self._given_path = path
+        require_all_known("statistic", statistics, STATISTICS)
+        self._statistics, self._given_path = statistics, path
 
     def _init_callback(self) -> None:
         self._path = path_in_run(self.model, self._given_path, EPISODES)
@@ -108,7 +107,7 @@ class EpisodeMetricsCallback(PvpCallback):
     """
 
     @checked
-    def __init__(self, path: OptionalPath = None, flush_seconds: NonNegative = 20.0, verbose: int = 0) -> None:
+    def __init__(self, path: OptionalPath = None, flush_seconds: NonNegative = 20.0, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._given_path, self._flush_seconds = path, flush_seconds
 

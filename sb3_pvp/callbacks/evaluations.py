@@ -108,7 +108,7 @@ class WinRateEvalCallback(EvaluationCallback):
         n_envs: PositiveInt = 64,
         env: EvaluationEnv = None,
         directory: OptionalPath = None,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
@@ -226,7 +226,7 @@ class ReferenceRatingCallback(EvaluationCallback):
         n_envs: PositiveInt = 64,
         env: EvaluationEnv = None,
         seed: NonNegativeInt = EVALUATION_SEED,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         self._folder, self._seed = Path(references), seed

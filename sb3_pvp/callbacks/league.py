@@ -70,7 +70,7 @@ class LeagueCallback(base.PvpCallback):
         anchors: SkipValidation[Mapping[str, float] | None] = None,
         pictures_every: PositiveInt = 20,
         directory: OptionalPath = None,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._snapshot_every = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1)
@@ -157,7 +157,7 @@ class EloCallback(base.PvpCallback):
     """
 
     @checked
-    def __init__(self, directory: OptionalPath = None, verbose: int = 0) -> None:
+    def __init__(self, directory: OptionalPath = None, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._directory = directory
 

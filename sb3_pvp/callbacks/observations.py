@@ -82,7 +82,7 @@ class NoveltyRewardCallback(PvpCallback):
     """
 
     @checked
-    def __init__(self, scale: Any, histogram: Flag = False, verbose: int = 0) -> None:
+    def __init__(self, scale: Any, histogram: Flag = False, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._scale_over_time, self._histogram = Scheduled("scale", scale, NUMBER), histogram
 
@@ -151,7 +151,7 @@ class ObservationMetricsCallback(PvpCallback):
     """
 
     @checked
-    def __init__(self, statistics: Flag = True, histograms: Flag = False, verbose: int = 0) -> None:
+    def __init__(self, statistics: Flag = True, histograms: Flag = False, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._statistics, self._histograms = statistics, histograms
 

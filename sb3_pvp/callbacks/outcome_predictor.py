@@ -60,7 +60,7 @@ class OutcomePredictorCallback(PvpCallback):
         test_size: Annotated[float, Field(gt=0, lt=1)] = 0.1,
         learning_rate: Positive = 1e-3,
         seed: NonNegativeInt = 0,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._max_steps, self._balance = max_steps_per_episode, balance_outcomes

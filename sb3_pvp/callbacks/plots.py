@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -55,8 +55,7 @@ class Band:
     num_runs: int = 1
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """Something to plot."""
 
     title: str  #: Of the axis; ``{opponent}`` stands for whom the learner fought.

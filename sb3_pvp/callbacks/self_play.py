@@ -97,7 +97,7 @@ class SelfPlayCallback(PvpCallback):
         directory: OptionalPath = None,
         seed: Seed = None,
         histograms: Flag = False,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._shares = plan.Shares({plan.SELF: self_play, plan.PAST: past, plan.TARGET: target, plan.LATEST: latest})
@@ -132,8 +132,6 @@ class SelfPlayCallback(PvpCallback):
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Seat] | None = None
         self._resume_with_model("self_play")
-
-    def _on_training_start(self) -> None:
         if not self.training_env.has_attr("set_opponent"):
             raise ValueError(
                 "SelfPlayCallback needs environments with a method set_opponent(choice), such as PvpVecEnv"

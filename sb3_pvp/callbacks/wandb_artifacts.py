@@ -25,13 +25,10 @@ BEST_MODEL = "best_model.zip"
 class WandbArtifactsCallback(PvpCallback):
     """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
 
-    At the end of training these are logged:
-
-    * the artifact ``model-ID``, with the W&B run's id, in versions that are called ``final``, ``best`` (the file
-      `BEST_MODEL`, if there is one) and ``strongest`` (of the league). Their metadata are steps and ratings;
-    * the artifact ``leaderboard-ID`` with ``leaderboard.csv``, and the same as a table, ``league/leaderboard``;
-    * the chart ``league/rating_curves``: Elo and Bradley-Terry ratings of the learner's snapshots over their steps, as
-      they are known at the end. As they grow, they are metrics of `EloCallback` and `LeagueCallback`.
+    At the end of training it logs the artifact ``model-ID``, with the W&B run's id, in the versions ``final``, ``best``
+    (the file `BEST_MODEL`, if there is one) and ``strongest`` (of the league), with steps and ratings as metadata; the
+    artifact ``leaderboard-ID``, and the same as a table, ``league/leaderboard``; and the chart ``league/rating_curves``
+    of the learner's snapshots over their steps, as they are rated at the end.
 
     Metrics themselves are W&B's business: ``wandb.init(sync_tensorboard=True)``. List this callback last.
 
@@ -41,7 +38,7 @@ class WandbArtifactsCallback(PvpCallback):
     """
 
     @checked
-    def __init__(self, snapshots: Flag = False, directory: OptionalPath = None, verbose: int = 0) -> None:
+    def __init__(self, snapshots: Flag = False, directory: OptionalPath = None, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._snapshots, self._directory = snapshots, directory
         self._published_at: int | None = None
