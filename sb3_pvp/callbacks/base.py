@@ -1,10 +1,13 @@
-"""What callbacks have in common: where a training stands, its files, and the league of the run."""
+"""What callbacks have in common: where a training stands, its files and league, and how opponents are called."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -14,8 +17,9 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.common.arguments import Kind
+from sb3_pvp.opponents.opponents import is_path
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, player_of_file
 from sb3_pvp.selfplay.league import LEAGUE
 
 #: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
@@ -139,3 +143,46 @@ def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], ke
     seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
     seed = None if seed is None else int(seed) % 2**63
     return MatchRecord.of(learning, opponent, str(info["outcome"]), ticks, key, seed, info.get("build"))
+
+
+def named(player: Player, label: str) -> str:
+    """What a player is called here: players of other runs have the run's name before their own."""
+    return str(Player(f"{label}.{player.name}", player.step) if label else player)
+
+
+def run_name(folder: Path) -> str:
+    """A name for the run whose folder, league or players these are."""
+    folder = folder.absolute()
+    folder = folder.parent if folder.name == "players" and folder.parent.name == "league" else folder
+    return clean_name(folder.parent.name if folder.name == "league" else folder.name)
+
+
+def clean_name(text: str) -> str:
+    """The text without what must not be in the name of a `Player`."""
+    return re.sub(r"[^\w.+-]|^[^\w]+", "_", text, flags=re.ASCII) or "_"
+
+
+def player_of_opponent(name: str) -> Player:
+    """The player whom environments call by this name: a player's name, or that of a model's file."""
+    with contextlib.suppress(ValueError):
+        return Player.parse(name)
+    with contextlib.suppress(ValueError):
+        return player_of_file(f"{name}.zip")
+    return Player(clean_name(name))
+
+
+def told_apart(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """The names of opponents, those that files share with the names of their folders before them.
+
+    One may be listed twice, to be met more often. Raises `ValueError` if two opponents have one name even so: what
+    happens to one would count for the other.
+    """
+    told = dict(zip(map(str, targets), names, strict=True))
+    shared = Counter(told.values())
+    for target, name in zip(targets, names, strict=True):
+        if shared[name] > 1 and is_path(target):
+            told[str(target)] = f"{run_name(Path(target).parent)}.{name}"
+    name, number = max(Counter(told.values()).items(), key=lambda each: each[1], default=("", 0))
+    if number > 1:
+        raise ValueError(f"two opponents are called {name}: rename one of the files, or its folder")
+    return [told[str(target)] for target in targets]

@@ -72,8 +72,8 @@ class EpisodeLogCallback(PvpCallback):
         self._flush()
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        told = {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
-        line: dict[str, Any] = {"timesteps": self.num_timesteps, "environment": row, **told}
+        told: dict[str, Any] = {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
+        line = {"timesteps": self.num_timesteps, "environment": row, **told}
         episode, known = info.get("episode", {}), info.get("episode_statistics", {})
         line |= {name: episode[key] for name, key in (("reward", "r"), ("length", "l")) if key in episode}
         if "episode_rewards" in info:

@@ -15,7 +15,6 @@ from pydantic import InstanceOf, SkipValidation
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.callbacks.opponent_plan import player_of_opponent, told_apart
 from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, Finished, Score, wilson_interval
@@ -114,7 +113,7 @@ class WinRateEvalCallback(EvaluationCallback):
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
         if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
             raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
-        names = told_apart(listed, [opponent_name(opponent) for opponent in listed])
+        names = base.told_apart(listed, [opponent_name(opponent) for opponent in listed])
         #: What opponents are called in tags.
         self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
         self._deterministic, self._directory = deterministic, directory
@@ -274,7 +273,7 @@ def read_references(folder: Path) -> list[Reference]:
         raise ValueError(f"{path} rates {', '.join(sorted(strangers))}, of whom there is no model in {folder}")
     references = []
     for name in sorted(models.keys() | ratings.keys()):
-        player = player_of_opponent(name)
+        player = base.player_of_opponent(name)
         if player.name == LEARNER:  # a snapshot of another run must not pass for this one's learner
             player = Player(f"reference-{LEARNER}", player.step)
         references.append(Reference(player, models.get(name, name), float(ratings.get(name, INITIAL))))

@@ -13,7 +13,6 @@ from stable_baselines3.common.logger import Figure as LoggedFigure
 from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.callbacks.opponent_plan import player_of_opponent
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
@@ -107,7 +106,7 @@ class LeagueCallback(base.PvpCallback):
         key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
         self._episodes[row] += 1
         name, _ = self._told(info, "opponent"), self._told(info, "outcome")
-        opponent = player_of_opponent(name)
+        opponent = base.player_of_opponent(name)
         if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
             self._records.append(base.match_record(self._learner, opponent, info, key))
 
@@ -181,7 +180,7 @@ class EloCallback(base.PvpCallback):
         ratings = self._league.ratings()
         self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
         if self._opponents:
-            met = map(player_of_opponent, self._opponents)
+            met = map(base.player_of_opponent, self._opponents)
             before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in met]
             self.logger.record("rollout/elo/average-match", float(np.mean(before)))
         for player, rating in ratings.elo.ratings.items():

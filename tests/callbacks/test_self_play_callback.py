@@ -25,16 +25,8 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.opponent_plan import (
-    KINDS,
-    OpponentOptions,
-    PastPlayers,
-    Shares,
-    clean_name,
-    player_of_opponent,
-    target_names,
-    told_apart,
-)
+from sb3_pvp.callbacks.base import clean_name, player_of_opponent, told_apart
+from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker
@@ -112,8 +104,8 @@ def test_shares_are_schedules() -> None:
         ({"histograms": "a"}, "histograms must be true or false, got 'a'"),
         ({"pats": 0.5}, "did you mean 'past'"),
         ({"seed": -1}, "seed must be a non-negative integer or None, got -1"),
-        ({"opponent_options": 3}, "opponent_options must be a mapping, got 3"),
-        ({"opponent_options": {"past": 3}}, "the options of past opponents must be a mapping, got 3"),
+        ({"opponent_options": 3}, "opponent_options should be a valid dictionary, got 3"),
+        ({"opponent_options": {"past": 3}}, "opponent_options.past should be a valid dictionary, got 3"),
         ({"opponent_options": {"self": {}}}, "kind of opponents with options"),
         ({"opponent_options": {"past": {"delay": 1}}}, "option of past opponents"),
         (
@@ -356,6 +348,10 @@ def test_anchors_of_others_stay_when_a_run_goes_on(tmp_path: Path) -> None:
 def save(model: MaskablePPO, folder: Path) -> Path:
     model.save(folder / "model.zip")
     return folder / "model.zip"
+
+
+def target_names(targets: list[Any]) -> list[str | None]:
+    return [choice.name for choice in Targets(targets).choices]
 
 
 def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
