@@ -1,7 +1,6 @@
 """SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments.
 
-Impossible arguments are a `ValueError` at once; what does not fit the model, its environment or the files of its run is
-one when training begins.
+Impossible arguments are a `ValueError` at once; what does not fit the model, environment or run, when training begins.
 """
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback

@@ -111,10 +111,8 @@ def spread(players: Sequence[Player], count: int) -> list[Player]:
 
     The spacing is a power of two times what all gaps are multiples of: whoever was left out is not missed later.
     """
-    if len(players) <= count:
-        return list(players)
-    if not count:
-        return []
+    if not count or len(players) <= count:
+        return list(players[:count])
     steps = np.array([player.age for player in players])
     spacing = max(int(np.gcd.reduce(np.diff(steps))), 1)
     while True:

@@ -19,9 +19,6 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.metrics import STATISTICS
 from sb3_pvp.matches.evaluation import FIELDS
 
-#: The files in the folder of the run.
-EPISODES, ENVIRONMENTS = "episodes.jsonl", "environments.csv"
-
 _COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
 
 
@@ -29,9 +26,9 @@ class EpisodeLogCallback(PvpCallback):
     """Keeps ``episodes.jsonl``: a line of JSON for each training episode, in the order in which they end.
 
     Its keys: ``timesteps`` of the model and ``environment`` (its number); ``opponent``, ``build``, ``seed`` and
-    ``outcome``, if the environment tells them; raw ``reward`` and ``length`` in steps; ``rewards``, the sums of the
-    reward components; and, from a `PvpEnv` with ``episode_statistics=True``, those ``statistics`` of all that its world
-    reports, e.g. ``line["mean"]["distance"]``. ``pandas.read_json(path, lines=True)`` reads it.
+    ``outcome``, if the environment tells them; raw ``reward`` and ``length`` in steps; ``rewards``, by component; and,
+    with ``episode_statistics=True`` of a `PvpEnv`, those ``statistics`` of all that its world reports, e.g.
+    ``line["mean"]["distance"]``. ``pandas.read_json(path, lines=True)`` reads it.
 
     Episodes are written at the end of roll-outs. With `PvpPPO` a resumed run takes back what it had written after its
     checkpoint, since it plays these episodes again: the file is that of a run which nobody stopped.
@@ -51,25 +48,19 @@ class EpisodeLogCallback(PvpCallback):
         self._statistics, self._given_path = statistics, path
 
     def _init_callback(self) -> None:
-        self._path = path_in_run(self.model, self._given_path, EPISODES)
+        self._path = path_in_run(self.model, self._given_path, "episodes.jsonl")
         self._lines: list[str] = []
         self._resume_with_model("episode_log")
 
     def get_state(self) -> dict[str, Any]:
         """How long the file is."""
-        self._flush()
+        self._on_rollout_end()
         return {"size": self._path.stat().st_size if self._path.exists() else 0}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Goes back to the moment of `get_state`: later lines are taken out of the file."""
         if self._path.exists() and self._path.stat().st_size > state["size"]:
             os.truncate(self._path, state["size"])
-
-    def _on_rollout_end(self) -> None:
-        self._flush()
-
-    def _on_training_end(self) -> None:
-        self._flush()
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         told: dict[str, Any] = {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
@@ -81,12 +72,14 @@ class EpisodeLogCallback(PvpCallback):
         line |= {name: _rounded(known[name]) for name in self._statistics if name in known}
         self._lines.append(json.dumps(line))
 
-    def _flush(self) -> None:
+    def _on_rollout_end(self) -> None:
         if self._lines:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("".join(f"{line}\n" for line in self._lines))
             self._lines.clear()
+
+    _on_training_end = _on_rollout_end
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -97,9 +90,8 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 class EpisodeMetricsCallback(PvpCallback):
     """Keeps ``environments.csv``: a row for each training environment, with all that has ended in it.
 
-    Columns: the number of the environment; its last opponent, as soon as an episode has ended; the time of the last
-    step (ISO 8601, UTC); counts of episodes and of their outcomes; steps; and the mean raw reward of an episode. With
-    `PvpPPO` a resumed run goes on counting.
+    Columns: its number and last opponent; the time of the last step (ISO 8601, UTC); counts of episodes, of their
+    outcomes and of steps; and the mean raw reward of an episode. With `PvpPPO` a resumed run goes on counting.
 
     Args:
         path: of the file; ``None``: ``environments.csv`` in the folder of the run.
@@ -112,7 +104,7 @@ class EpisodeMetricsCallback(PvpCallback):
         self._given_path, self._flush_seconds = path, flush_seconds
 
     def _init_callback(self) -> None:
-        self._path = path_in_run(self.model, self._given_path, ENVIRONMENTS)
+        self._path = path_in_run(self.model, self._given_path, "environments.csv")
         count = self.training_env.num_envs
         self._counts = {name: np.zeros(count, np.int64) for name in _COUNTS}
         self._rewards, self._opponents = np.zeros(count), [""] * count

@@ -23,8 +23,6 @@ from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
 #: The league's strongest player, when it is evaluated.
 BEST = "best"
-#: The file in the folder of the run.
-EVALUATIONS = "win_rates.csv"
 #: The file with ratings in the folder of references.
 RATINGS = "ratings.json"
 #: The rating of a reference without one, and of the learner at first.
@@ -84,9 +82,8 @@ class WinRateEvalCallback(EvaluationCallback):
     repeats takes the place of the earlier one.
 
     Args:
-        opponents: names of bots and plug-ins; paths of models; players of the run's league, such as ``"main@0"``; and
-            ``"best"``, the one of them whose rating is greatest for certain (the lower end of its interval). Players
-            who are not there yet are left out.
+        opponents: names of bots, paths of models, players of the run's league, such as ``"main@0"``, and ``"best"``,
+            the one whose rating has the greatest lower end. Players who are not there yet are left out.
         eval_freq: roll-outs between evaluations, of which the first is at once and the last at the end of training.
         n_eval_episodes: fights against each opponent.
         deterministic: whether the learner acts without chance; opponents never do.
@@ -120,7 +117,7 @@ class WinRateEvalCallback(EvaluationCallback):
 
     def _init_callback(self) -> None:
         super()._init_callback()
-        self._path = base.path_in_run(self.model, None, EVALUATIONS)
+        self._path = base.path_in_run(self.model, None, "win_rates.csv")
         base.refuse_another_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_of_league, self._labels)):
             self._league = base.shared_league(self.model, self._directory)
@@ -190,22 +187,21 @@ def _is_of_league(opponent: str | Path) -> bool:
 
 
 class Reference(NamedTuple):
-    """A fighter with a known rating."""
+    """A fighter with a known Elo rating; ``opponent`` is what environments take as such."""
 
     player: Player
-    opponent: str  #: What environments take as such.
-    rating: float  #: Elo.
+    opponent: str
+    rating: float
 
 
 class ReferenceRatingCallback(EvaluationCallback):
     """Rates the learner by fights against references, in an environment of its own.
 
-    References are the models (``*.zip``) of a folder; their ratings are in its file ``ratings.json``, such as
-    ``{"champion": 1720, "scripted": 1510}``, by the file's name without ``.zip``; 1500 for models that are not there.
-    Names of bots and plug-ins in it are references as well. For every fight one is drawn, with the weight
-    ``exp(-|rating of the learner - its rating| / 400)`` (self-play.md §6), and plays with its own observations.
-    Ratings are read anew each time and stay frozen. Training goes on as if nothing had happened; with `PvpPPO` the
-    rating is saved with the model.
+    References are the models (``*.zip``) of a folder, with ratings in its file ``ratings.json``, such as
+    ``{"champion": 1720, "scripted": 1510}``, by the file's name without ``.zip`` (1500 for models that are not there),
+    or by that of a bot. For every fight one is drawn, with the weight ``exp(-|rating of the learner - its rating| /
+    400)`` (self-play.md §6). Ratings are read anew each time and stay frozen. Training goes on as if nothing had
+    happened; with `PvpPPO` the learner's rating is saved with the model.
 
     Args:
         references: the folder.

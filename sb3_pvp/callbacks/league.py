@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from pydantic import SkipValidation
 from stable_baselines3.common.logger import Figure as LoggedFigure
-from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
@@ -47,10 +46,9 @@ METRICS = {
 class LeagueCallback(base.PvpCallback):
     """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
 
-    The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
-    now and then and at the end. The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in
-    which the match ended. Matches are logged in one go at the end of a roll-out, under keys that a run which is
-    killed and goes on from a checkpoint uses again, so that none counts twice.
+    The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in which the match ended. Matches
+    are logged in one go at the end of a roll-out, under keys that a run which is killed and goes on from a checkpoint
+    uses again, so that none counts twice.
 
     List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
     episodes, as `PvpEnv` does.
@@ -58,7 +56,7 @@ class LeagueCallback(base.PvpCallback):
     Args:
         snapshot_every: roll-outs between snapshots, a number or a schedule; the first is taken at once.
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
-        pictures_every: roll-outs between pictures and leaderboards.
+        pictures_every: roll-outs between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; last at the end.
         directory: of the league; ``None``: ``league`` in the folder of the run.
     """
 
@@ -140,7 +138,10 @@ class LeagueCallback(base.PvpCallback):
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
-        publish_pictures(league, standings, self.logger)
+        for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
+            with replacing(league.folder / f"{name}.png") as path:
+                figure.savefig(path, dpi=100)
+            self.logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
@@ -189,14 +190,6 @@ class EloCallback(base.PvpCallback):
         skill = ratings.open_skill.rating(self._learner)
         self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")
         self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude="stdout")
-
-
-def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:
-    """Writes ``payoff.png`` and ``ratings.png`` into the league's folder, and logs both to TensorBoard."""
-    for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
-        with replacing(league.folder / f"{name}.png") as path:
-            figure.savefig(path, dpi=100)
-        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
 
 
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:

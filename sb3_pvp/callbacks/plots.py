@@ -22,12 +22,10 @@ from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.selfplay import LEARNER, League
 from sb3_pvp.selfplay.leaderboard import of_snapshots
 
-#: What rl-zoo3 writes into ``<run>/<environment>/``.
-CONFIG, ARGUMENTS = "config.yml", "args.yml"
-#: Episodes that are averaged in training curves, as in SB3's logs, and how many points these have at most.
-WINDOW, POINTS = 100, 500
-#: Bootstrap samples of an interval.
-RESAMPLES = 2000
+#: What rl-zoo3 writes into ``<run>/<environment>/``, beside ``args.yml``.
+CONFIG = "config.yml"
+#: Episodes that are averaged in training curves, as in SB3's logs.
+WINDOW = 100
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
         raise ValueError("runs to be plotted together have no steps in common")
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
     values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
-    samples = np.random.default_rng(seed).integers(len(curves), size=(RESAMPLES, len(curves)))
+    samples = np.random.default_rng(seed).integers(len(curves), size=(2000, len(curves)))
     low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
 
@@ -164,7 +162,7 @@ def _natural(folder: Path) -> list[str | int]:
 
 def _read_run(folder: Path, label: str) -> Run:
     config = min(folder.glob(f"*/{CONFIG}"))
-    path, arguments = config.with_name(ARGUMENTS), dict[str, Any]()
+    path, arguments = config.with_name("args.yml"), dict[str, Any]()
     if path.is_file():  # a Python object as rl-zoo3 dumps it, of which nothing is made but lists
         (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
         arguments |= pairs
@@ -207,7 +205,7 @@ def _episodes(column: str) -> Callable[[Path, str], Band]:
         if episodes.empty:
             raise ValueError(f"no episode has ended in {folder} yet")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
-        shown = np.unique(np.linspace(0, len(means) - 1, POINTS).round().astype(int))
+        shown = np.unique(np.linspace(0, len(means) - 1, 500).round().astype(int))
         return _line(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
 
     return read

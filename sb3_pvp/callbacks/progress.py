@@ -36,10 +36,8 @@ class ProgressCallback(ProgressBarCallback):
         return ", ".join([*parts, f"Elo {self._elo:.0f}"] if self._elo is not None else parts)
 
     def _on_step(self) -> bool:
-        finished = np.flatnonzero(self.locals["dones"])
-        for row in finished:
+        for row in np.flatnonzero(self.locals["dones"]):
             self._count(self.locals["infos"][row])
-        if finished.size:
             self.pbar.set_description_str(self.text, refresh=False)
         return super()._on_step()
 

@@ -177,7 +177,7 @@ class SelfPlayCallback(base.PvpCallback):
             self.model._last_episode_starts = np.ones(rows, bool)
             self._running, self._next = self._next, [self._assign(row) for row in range(rows)]
         self._points: dict[str, list[float]] = {kind: [] for kind in kinds if kind != SELF}
-        self._target_rollouts: list[float] = []
+        self._past_steps: list[int] = []
         for kind, (name, _) in _COUNTS.items():
             self.logger.record(f"env/{name}", kinds.count(kind))
 
@@ -188,8 +188,8 @@ class SelfPlayCallback(base.PvpCallback):
             if outcome in SCORES and kind != SELF:  # broken fights say nothing
                 self._points.setdefault(kind, []).append(SCORES[outcome])
             if kind == PAST and name is not None:
-                rollouts = self._rollouts_of(self._past.record(name, outcome))
-                self._target_rollouts += [] if rollouts is None else [rollouts]
+                step = self._past.record(name, outcome)
+                self._past_steps += [] if step is None else [step]
         self._running[row], self._next[row] = self._next[row], self._assign(row)
 
     def _on_rollout_end(self) -> None:
@@ -199,10 +199,11 @@ class SelfPlayCallback(base.PvpCallback):
                 self.logger.record(f"selfplay/{kind}_win_rate", sum(points) / len(points))
         if PAST in self._kinds:
             record_past(self.logger, self.match_maker, self._histograms)
-        own = self._rollouts_of(self._steps_before)
-        if self._target_rollouts and own is not None:
-            mean = float(np.mean(self._target_rollouts))
+        steps_of_a_rollout = int(getattr(self.model, "n_steps", 0)) * self.model.n_envs
+        if self._past_steps and steps_of_a_rollout:
+            mean = float(np.mean(self._past_steps)) / steps_of_a_rollout
             self.logger.record("selfplay/average-target-rollouts", mean, exclude="stdout")
+            own = self._steps_before / steps_of_a_rollout
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
     def _assign(self, row: int) -> Seat:
@@ -217,11 +218,6 @@ class SelfPlayCallback(base.PvpCallback):
             choice = replace(choice, **{name: options[name] for name in known if name in options})
         self.training_env.env_method("set_opponent", choice, indices=[row])
         return kind, choice.name
-
-    def _rollouts_of(self, step: int | None) -> float | None:
-        """The roll-outs that lead to a step; ``None`` where that means nothing."""
-        steps_of_a_rollout = int(getattr(self.model, "n_steps", 0)) * self.model.n_envs
-        return None if step is None or not steps_of_a_rollout else step / steps_of_a_rollout
 
 
 class Shares:
@@ -340,7 +336,6 @@ class PastPlayers(LatestPlayer):
         self._players: dict[str, Player] = {}
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """As that of `LatestPlayer`."""
         self._maker.trained_rollouts = trained_rollouts
         for player in self._known(learner):
             self._maker.add(player)
@@ -357,7 +352,6 @@ class PastPlayers(LatestPlayer):
         self._chances |= {base.named(player, self._label): probabilities[player] for player in met}
 
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
-        """As that of `LatestPlayer`."""
         player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
         if not self._league.path(player).is_file():
             player = self._league.choose(rng)

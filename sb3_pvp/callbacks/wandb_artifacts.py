@@ -18,17 +18,14 @@ from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
 from sb3_pvp.selfplay.league import LEAGUE
 
-#: The file of SB3's ``EvalCallback`` in the folder of the run.
-BEST_MODEL = "best_model.zip"
-
 
 class WandbArtifactsCallback(PvpCallback):
     """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
 
     At the end of training it logs the artifact ``model-ID``, with the W&B run's id, in the versions ``final``, ``best``
-    (the file `BEST_MODEL`, if there is one) and ``strongest`` (of the league), with steps and ratings as metadata; the
-    artifact ``leaderboard-ID``, and the same as a table, ``league/leaderboard``; and the chart ``league/rating_curves``
-    of the learner's snapshots over their steps, as they are rated at the end.
+    (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), with steps and ratings as
+    metadata; the artifact ``leaderboard-ID``, and the same as a table, ``league/leaderboard``; and the chart
+    ``league/rating_curves`` of the learner's snapshots over their steps, as they are rated at the end.
 
     Metrics themselves are W&B's business: ``wandb.init(sync_tensorboard=True)``. List this callback last.
 
@@ -55,7 +52,7 @@ class WandbArtifactsCallback(PvpCallback):
             path = Path(folder) / "model.zip"
             model.save(path)
             _log_model("model", path, "final", model.num_timesteps, own[-1][1] if own else None)
-        if (best := _in_run(model, None, BEST_MODEL)) is not None:
+        if (best := _in_run(model, None, "best_model.zip")) is not None:
             _log_model("model", best, "best", steps_of(best), None)
         if league is not None and (player := strongest(league)) is not None:
             standing = next(each for each in standings if each.player == str(player))
