@@ -23,8 +23,6 @@ from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
 #: The league's strongest player, when it is evaluated.
 BEST = "best"
-#: The file with ratings in the folder of references.
-RATINGS = "ratings.json"
 #: The rating of a reference without one, and of the learner at first.
 INITIAL = 1500.0
 
@@ -97,7 +95,7 @@ class WinRateEvalCallback(EvaluationCallback):
     @checked
     def __init__(
         self,
-        opponents: SkipValidation[str | os.PathLike[str] | Sequence[str | os.PathLike[str]]] = ("baseline",),
+        opponents: SkipValidation[str | Path | Sequence[str | Path]] = ("baseline",),
         eval_freq: PositiveInt = 50,
         n_eval_episodes: PositiveInt = 100,
         deterministic: Flag = False,
@@ -108,7 +106,7 @@ class WinRateEvalCallback(EvaluationCallback):
     ) -> None:
         super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
-        if not listed or not all(isinstance(each, (str, os.PathLike)) for each in listed):
+        if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
         names = base.told_apart(listed, [opponent_name(opponent) for opponent in listed])
         #: What opponents are called in tags.
@@ -260,7 +258,7 @@ class ReferenceRatingCallback(EvaluationCallback):
 
 def read_references(folder: Path) -> list[Reference]:
     """All references of a folder, by name; raises `ValueError` if there is none, or a rating is no number."""
-    path = folder / RATINGS
+    path = folder / "ratings.json"
     ratings = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
         raise ValueError(f"{path} must be an object with a number for each reference")
@@ -274,7 +272,7 @@ def read_references(folder: Path) -> list[Reference]:
             player = Player(f"reference-{LEARNER}", player.step)
         references.append(Reference(player, models.get(name, name), float(ratings.get(name, INITIAL))))
     if not references:
-        raise ValueError(f"{folder} has no references: put models (*.zip) there, and their ratings into {RATINGS}")
+        raise ValueError(f"{folder} has no references: put models (*.zip) there, and their ratings into {path.name}")
     return references
 
 

@@ -142,8 +142,8 @@ def novelty(
 class ObservationMetricsCallback(PvpCallback):
     """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
 
-    Observations have the names of the policy's contract, or their indices; those that only the critic sees begin with
-    ``opponent_``. Of stacked frames the newest one counts.
+    Observations have the names of the policy's contract, or their indices, with ``opponent_`` before those that only
+    the critic sees. Of stacked frames the newest one counts.
 
     Args:
         statistics: log these numbers.
@@ -206,9 +206,9 @@ def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
     space = model.observation_space
     privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None
     hidden = 0 if privileged is None else (privileged.shape or (0,))[-1]
-    own = [str(index) for index in range(width)]
+    own, partial = [str(index) for index in range(width)], [str(index) for index in range(hidden)]
     if contract is not None:
         own[: contract.num_observations] = [observation.id for observation in contract.observations]
-    if contract is not None and hidden == len(contract.partial_indices):
-        return own, [f"opponent_{own[index]}" for index in contract.partial_indices]
-    return own, [f"opponent_{index}" for index in range(hidden)]
+        if hidden == len(contract.partial_indices):
+            partial = [own[index] for index in contract.partial_indices]
+    return own, [f"opponent_{name}" for name in partial]

@@ -127,8 +127,7 @@ class SelfPlayCallback(base.PvpCallback):
         past[0].match_maker = self.match_maker
         self._chances: dict[str, float] = {}
         self._past = PastPlayers(*past, self._num_live, self._chances)
-        sources: dict[str, LatestPlayer | Targets] = {PAST: self._past, LATEST: LatestPlayer(*latest)}
-        self._sources = sources | {TARGET: self._targets}
+        self._players: dict[str, LatestPlayer] = {PAST: self._past, LATEST: LatestPlayer(*latest)}
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Seat] | None = None
         self._resume_with_model("self_play")
@@ -163,8 +162,8 @@ class SelfPlayCallback(base.PvpCallback):
                 "both seats learn only in PvpVecEnv: use it as the training environment (rl-zoo3: --vec-env dummy) in "
                 f"place of {type(env).__name__}, or leave out the share self_play"
             )
-        for kind in dict.fromkeys(kind for kind in kinds if kind in _ACTING):
-            self._sources[kind].begin_rollout(base.learner(self.model), time, self._rng)
+        for kind in dict.fromkeys(kind for kind in kinds if kind in self._players):
+            self._players[kind].begin_rollout(base.learner(self.model), time, self._rng)
         self._rows = [
             self._options[kind].of_row(row - kinds.index(kind), kinds.count(kind), time, self._rng)
             if kind in _ACTING
@@ -212,7 +211,7 @@ class SelfPlayCallback(base.PvpCallback):
         if kind not in _ACTING:
             choice = OpponentChoice(SELF_PLAY if kind == SELF else WORLD_BOT)
         else:
-            choice = self._sources[kind].draw(self._rng)
+            choice = (self._targets if kind == TARGET else self._players[kind]).draw(self._rng)
             # The world's bot does not act through actions.
             known = ("reset_params",) if choice.opponent == WORLD_BOT else options
             choice = replace(choice, **{name: options[name] for name in known if name in options})
@@ -382,9 +381,6 @@ class Targets:
             label = base.run_name(Path(target).parent) if is_file and player.name == LEARNER else ""
             names.append(base.named(player, label))
         self.choices = [OpponentChoice(*each) for each in zip(targets, base.told_apart(targets, names), strict=True)]
-
-    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Nothing changes."""
 
     def draw(self, rng: np.random.Generator) -> OpponentChoice:
         """One of them; nothing is drawn where there is no choice."""
