@@ -148,9 +148,7 @@ class LeagueCallback(base.PvpCallback):
 
 
 class EloCallback(base.PvpCallback):
-    """Logs the ratings of the learner and of those whom it fights, from the log of the league.
-
-    List it after `LeagueCallback`, which writes that log.
+    """Logs the ratings of the learner and of those whom it fights, from the log that a `LeagueCallback` before writes.
 
     Args:
         directory: of the league; ``None``: ``league`` in the folder of the run.

@@ -73,10 +73,8 @@ class SelfPlayCallback(base.PvpCallback):
     Args:
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained roll-outs.
         targets: paths of models and names of plug-ins, all equally likely.
-        match_maker: how past players are chosen: a name of `sb3_pvp.selfplay.match_maker`, or ``{"name": ...}`` with
-            its settings.
-        num_live_opponents: at most so many past players are met in one roll-out (see `PastPlayers`), as each costs
-            time in every tick.
+        match_maker: of past players: a name of `sb3_pvp.selfplay.match_maker`, or ``{"name": ...}`` with its settings.
+        num_live_opponents: at most so many past players are met in one roll-out, see `PastPlayers`.
         opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
         past_of, latest_of: the folder of another run, or of its league, whose players are meant; ``None``: this run's.
         directory: of the league; ``None``: ``league`` in the folder of the run.
@@ -307,10 +305,7 @@ class LatestPlayer:
         return self._chosen(self._newest)
 
     def _known(self, learner: Player) -> list[Player]:
-        """The league's players with models, without those whom this run's ``learner`` has yet to become.
-
-        A run that was killed and goes on from an earlier checkpoint finds such in its folder.
-        """
+        # A run that goes on from an earlier checkpoint finds snapshots whom its learner has yet to become.
         known = self._league.players()
         return [each for each in known if self._label or each.name != learner.name or each.age <= learner.age]
 
