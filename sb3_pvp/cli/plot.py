@@ -45,12 +45,10 @@ def plot(
     opponents = opponent or ["baseline"]
     groups = group_runs(find_runs(sources))
     if metric is None:
-        metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
+        metric = "win_rate" if opponent else common_metric([run for runs in groups.values() for run in runs])
     curves = {
-        f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
-            read_curve(run, metric, name) for run in group.runs
-        ]
-        for group in groups
+        f"{label}, {name}" if len(opponents) > 1 else label: [read_curve(run, metric, name) for run in runs]
+        for label, runs in groups.items()
         for name in opponents
     }
     bands = {label: summarize(own) for label, own in curves.items()}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp import zoo
-from sb3_pvp.callbacks.opponent_plan import Shares
+from sb3_pvp.callbacks.self_play import Shares
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO

@@ -60,7 +60,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
         (
             ["-params", f"callback:{{'{CALLBACKS}SelfPlayCallback': {{'opponent_options': {{'past': 3}}}}}}"],
-            "the options of past opponents must be a mapping, got 3",
+            "opponent_options.past should be a valid dictionary, got 3",
         ),
         (
             ["-params", f"callback:{{'{CALLBACKS}ExploiterCallback': {{'preset': {{'callback': 'foo.Bar'}}}}}}"],

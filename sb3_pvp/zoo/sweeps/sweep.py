@@ -26,7 +26,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 from tqdm import tqdm
 
-from sb3_pvp.callbacks.win_rate_eval import summarize
+from sb3_pvp.callbacks.evaluations import summarize
 from sb3_pvp.common.errors import TrainingInterrupted
 from sb3_pvp.contract import Contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
