@@ -27,15 +27,12 @@ LAST_LINES = 50
 #: How long `--validate` looks, in seconds.
 VALIDATION_SECONDS = 15.0
 
-_ZOO_COMMANDS = ("train", "enjoy")
-
 Which = Annotated[str, typer.Argument(help="A job's name or number; all: every job.", metavar="NAME|ID")]
 _FOLDER = Path("logs/jobs")
+
+
 # What follows the first word of the command belongs to the command.
-_COMMAND_LAST = {"allow_interspersed_args": False}
-
-
-@jobs.command("start", context_settings=_COMMAND_LAST)
+@jobs.command("start", context_settings={"allow_interspersed_args": False})
 def start(
     command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="-- COMMAND...")],
     name: Annotated[str | None, typer.Option(help="What it is called; else as its preset, or its program.")] = None,
@@ -50,7 +47,7 @@ def start(
     or any program with its arguments.
     """
     opened = _jobs(folder)
-    if command[0] in _ZOO_COMMANDS:
+    if command[0] in ("train", "enjoy"):
         preset = _preset(command)
         name = name or preset or command[0]
         command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
@@ -143,12 +140,10 @@ def tensorboard(
     One that shows it already is used, else one is started. It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs
     stop tensorboard ends it.
     """
-    from sb3_pvp.zoo.jobs import ensure_tensorboard
-
     with progress("starting"):
-        found = ensure_tensorboard(_jobs(folder), logdir, port, host)
-    what = "is started" if found.is_new else "runs already"
-    typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")
+        job, is_new = _jobs(folder).tensorboard(logdir, port, host)
+    what = "is started" if is_new else "runs already"
+    typer.echo(f"TensorBoard {what} as job {job.id} and shows {logdir} at {job.details['url']}")
 
 
 def _jobs(folder: Path) -> Jobs:
@@ -174,8 +169,7 @@ def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -
 
     if log:
         _print_log(opened, job, 0)
-    seconds = float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0
-    status = opened.wait(job, seconds)
+    status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)
     if status.state in ("running", "finished"):
         return
     if not log:
@@ -186,10 +180,8 @@ def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -
 
 
 def _print_log(opened: Jobs, job: Job, start: int) -> None:
-    from sb3_pvp.zoo.jobs import follow
-
-    for text in follow(Path(job.log), lambda: not opened.is_running(job), start):
-        typer.echo(text, nl=False)
+    for chunk in opened.follow(job, start):
+        typer.echo(chunk, nl=False)
 
 
 @contextmanager
@@ -207,7 +199,7 @@ def _interrupted_by_signals() -> Iterator[None]:
 def _row(status: Status) -> list[str]:
     job = status.job
     code = "" if status.exit_code is None else str(status.exit_code)
-    pid = str(job.supervisor.pid) if job.supervisor and status.state == "running" else ""
+    pid = str(job.pid or "") if status.state == "running" else ""
     seconds = int((status.ended_at or time.time()) - job.started_at)
     duration = "" if status.state == "lost" else str(timedelta(seconds=seconds))
     started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")

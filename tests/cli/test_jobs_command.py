@@ -183,7 +183,7 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     (status,) = jobs.find("NhEnv")
     log = Path(status.job.log)
     wait_until(lambda: "total_timesteps" in log.read_text())
-    from sb3_pvp.common.process_trees import members
+    from sb3_pvp.common.watched_process import members
 
     everybody = members(status.job.mark)
     assert len(everybody) >= 4  # supervisor, training, two workers

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.zoo.jobs import JobError, Jobs
+from sb3_pvp.zoo.jobs import Jobs
 from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
@@ -62,7 +62,7 @@ def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     wait_until(lambda: pids(job).keys() == NAMES)
     everybody = pids(job)
     assert all(map(is_alive, everybody.values()))
-    with pytest.raises(JobError, match="still runs"):
+    with pytest.raises(ValueError, match="still runs"):
         jobs.forget([job])
     jobs.stop([job], grace=0.5)
     assert not any(map(is_alive, everybody.values()))
@@ -82,8 +82,8 @@ def test_what_a_command_leaves_behind_ends_with_it(jobs: Jobs) -> None:
 def test_a_supervisor_that_is_told_to_end_ends_its_command(jobs: Jobs) -> None:
     job = jobs.start(family())
     wait_until(lambda: pids(job).keys() == NAMES)
-    assert job.supervisor is not None
-    os.kill(job.supervisor.pid, 15)
+    assert job.pid is not None
+    os.kill(job.pid, 15)
     assert jobs.wait(job).exit_code in (143, 137)
     assert not any(map(is_alive, pids(job).values()))
 
@@ -91,9 +91,9 @@ def test_a_supervisor_that_is_told_to_end_ends_its_command(jobs: Jobs) -> None:
 def test_a_job_whose_supervisor_was_killed_can_be_stopped(jobs: Jobs) -> None:
     job = jobs.start(family())
     wait_until(lambda: pids(job).keys() == NAMES)
-    assert job.supervisor is not None
-    os.kill(job.supervisor.pid, 9)
-    wait_until(lambda: not job.supervisor.is_alive())
+    assert job.pid is not None
+    os.kill(job.pid, 9)
+    wait_until(lambda: not is_alive(job.pid or 0))
     assert jobs.status(job).state == "running"
     jobs.stop([job], grace=0.2)
     assert not any(map(is_alive, pids(job).values())) and jobs.status(job).state == "stopped"
@@ -105,7 +105,7 @@ def test_a_job_that_vanished_is_lost_and_no_other_process_is_taken_for_it(jobs: 
     job.result.unlink()
     # After a crash of the machine its number belongs to somebody else: here, to this process.
     content = json.loads((jobs.folder / "jobs.json").read_text())
-    content["jobs"][0]["supervisor"]["pid"] = os.getpid()
+    content["jobs"][0]["pid"] = os.getpid()
     content["jobs"][0]["stopped_at"] = None
     (jobs.folder / "jobs.json").write_text(json.dumps(content))
     assert state(jobs) == [(1, "lost", None)]
@@ -117,8 +117,8 @@ def test_a_job_outlives_the_shell_that_has_started_it(jobs: Jobs) -> None:
     shell = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)
     assert shell.returncode == 0
     (status,) = jobs.find("long")
-    assert status.state == "running" and status.job.supervisor is not None
-    assert os.getsid(status.job.supervisor.pid) == status.job.supervisor.pid
+    assert status.state == "running" and status.job.pid is not None
+    assert os.getsid(status.job.pid) == status.job.pid
 
 
 def test_several_can_start_jobs_at_the_same_time(jobs: Jobs) -> None:
@@ -152,7 +152,7 @@ def test_a_job_of_a_job_is_a_job_of_its_own(jobs: Jobs) -> None:
     ],
 )
 def test_what_cannot_be_started(jobs: Jobs, command: list[str], name: str | None, message: str) -> None:
-    with pytest.raises(JobError, match=message):
+    with pytest.raises(ValueError, match=message):
         jobs.start(command, name)
     assert not jobs.folder.exists()
 
@@ -162,7 +162,7 @@ def test_a_tracker_file_that_is_something_else_is_refused_and_stays(jobs: Jobs, 
     jobs.folder.mkdir()
     (jobs.folder / "jobs.json").write_text(text)
     for action in (jobs.all, lambda: jobs.start(["true"])):
-        with pytest.raises(JobError, match="jobs.json"):
+        with pytest.raises(ValueError, match="jobs.json"):
             action()
     assert (jobs.folder / "jobs.json").read_text() == text
     (jobs.folder / "jobs.json").unlink()
@@ -173,3 +173,14 @@ def test_unknown_jobs_are_named(jobs: Jobs) -> None:
     with pytest.raises(ValueError, match=r"did you mean 'PastSelfPlay'\?"):
         jobs.find("PastSelfplay")
     assert [status.job.name for status in jobs.find("1")] == ["PastSelfPlay"]
+
+
+def test_jobs_of_earlier_versions_can_be_stopped(jobs: Jobs) -> None:
+    job = jobs.start(["sleep", "1000"], "old")
+    content = json.loads((jobs.folder / "jobs.json").read_text())
+    content["jobs"][0]["supervisor"] = {"pid": content["jobs"][0].pop("pid"), "created": 1.5}
+    (jobs.folder / "jobs.json").write_text(json.dumps(content))
+    (status,) = jobs.find("old")
+    assert status.state == "running"
+    jobs.stop([status.job], grace=5)
+    assert jobs.status(job).state == "stopped"
