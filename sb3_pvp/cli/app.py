@@ -8,13 +8,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sb3_pvp.cli.evaluate import evaluate
+from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
-from sb3_pvp.cli.plot import plot
-from sb3_pvp.cli.quickstart import quickstart
-from sb3_pvp.cli.replay import record, replay
-from sb3_pvp.cli.runs import presets, runs
+from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal

@@ -34,7 +34,7 @@ _FOLDER = Path("logs/jobs")
 # What follows the first word of the command belongs to the command.
 @jobs.command("start", context_settings={"allow_interspersed_args": False})
 def start(
-    command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="-- COMMAND...")],
+    command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="COMMAND")],
     name: Annotated[str | None, typer.Option(help="What it is called; else as its preset, or its program.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and exit code; Ctrl-C stops it.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Show its log until it ends; Ctrl-C leaves it running.")] = False,
@@ -66,7 +66,7 @@ def start(
 
 @jobs.command("list")
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
-    """Show all jobs, also those that are over until they are cleaned up."""
+    """Show all jobs, also those that are over."""
     found = _jobs(folder).all()
     rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
     tell({"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json)
@@ -112,7 +112,7 @@ def stop(
 @jobs.command("cleanup")
 def cleanup(
     job: Annotated[
-        str | None, typer.Argument(help="Stop and forget this one instead; all: every job.", metavar="[NAME|ID]")
+        str | None, typer.Argument(help="Stop and forget this one instead; all: every job.", metavar="NAME|ID")
     ] = None,
     folder: JobsFolder = _FOLDER,
 ) -> None:

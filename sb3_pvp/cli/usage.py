@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
 
+import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
@@ -58,8 +58,8 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 
 def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
-    """Prints one of the two."""
-    typer.echo(json.dumps(figures) if as_json else text)
+    """Prints one of the two; figures may be arrays and dataclasses."""
+    typer.echo(orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY) if as_json else text)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -91,12 +91,6 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
     ) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def with_or_without(flag: str, context: typer.Context) -> str:
-    """The command line that is running, with this flag, or without it if it has it."""
-    words = list(context.obj["arguments"])
-    return shlex.join(["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])])
 
 
 def use_one_thread() -> None:
