@@ -110,9 +110,10 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
     else:
         try:
             python = runpy.run_path(config) if path.suffix == ".py" else vars(importlib.import_module(config))
-            content = copy.deepcopy(python["hyperparams"])
-        except (ImportError, KeyError) as error:
-            raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
+            content = _checked(copy.deepcopy(python["hyperparams"]), config)
+        except Exception as error:  # whatever a program may raise
+            what = f"{type(error).__name__}: {error}"
+            raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {what}") from error
     return _resolved(_block(content, config, env_id), env_id, ())
 
 
@@ -151,21 +152,24 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(path: Path, modified: int) -> dict[str, Any]:
     """What is in a file that was last changed then."""
     try:
-        content = yaml.safe_load(renamed(path.read_text()))
-    except yaml.YAMLError as error:
+        content = yaml.safe_load(renamed(path.read_text("utf-8")))
+    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: no text, or an impossible date
         raise ValueError(f"{path} is not YAML: {error}") from error
+    return _checked(content, path)
+
+
+def _checked(content: Any, source: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
-        raise ValueError(f"{path} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
+        raise ValueError(f"{source} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
     return content
 
 
 def _block(content: Mapping[str, Any], source: str | Path, env_id: str) -> dict[str, Any]:
-    """What stands in a configuration for the environment."""
     if not {env_id, DEFAULT} & content.keys():
         raise ValueError(f"there are no hyperparameters for {env_id} in {source}")
     block = content.get(env_id, content.get(DEFAULT))
-    if not isinstance(block, dict):
-        raise ValueError(f"{source}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
+    if not isinstance(block, dict) or not all(isinstance(name, str) for name in block):
+        raise ValueError(f"{source}: the hyperparameters for {env_id} must map names to values, got {block!r:.80}")
     return block
 
 

@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 
 #: What may change the spaces of an environment.
 _WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
-#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
-ZOO_KEYS = (
-    *("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy"),
-    *_WRAPPERS,
-)
-#: Arguments of the algorithm that rl-zoo3 gives itself, from options of its own.
+#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm, but for those that it gives itself.
+_ZOO = ("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy", *_WRAPPERS)
 _GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
 #: A rate of rl-zoo3 that falls to zero.
 _LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
@@ -78,7 +74,7 @@ def check_hyperparams(
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
     """Raises `ValueError` for a hyperparameter that neither rl-zoo3 nor the algorithm knows."""
     arguments = arguments_of(algorithm, without=_GIVEN)
-    require_all_known("hyperparameter", hyperparams, arguments and arguments.union(ZOO_KEYS))
+    require_all_known("hyperparameter", hyperparams, arguments and arguments.union(_ZOO))
 
 
 def check_settings(hyperparams: Mapping[str, Any]) -> None:
@@ -87,8 +83,7 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
         value = hyperparams[name]
         if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
             continue
-        schedule = read_schedule(value)
-        if schedule is None:
+        if (schedule := read_schedule(value)) is None:
             read_constant(name, value)
         else:
             scheduled_number(name, schedule, 0)
@@ -125,7 +120,6 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
 
 def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any] | None, one_world: bool) -> None:
-    """Whether they exist, and can be put around an environment."""
     from sb3_pvp.envs.vec_env import read_env_functions
 
     try:
@@ -163,16 +157,14 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    """Whether the model that the training begins with can be made, and fits an environment with these settings."""
     from sb3_pvp.envs.observations import observation_space
 
     observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
     actions = settings.played.action_space
     if trained_agent:
         file = read_policy_file(trained_agent)
-        spaces = ("Observation", file.observation_space, observations), ("Action", file.action_space, actions)
-        for kind, found, needed in spaces:
-            if found != needed:
+        for kind, needed in (("Observation", observations), ("Action", actions)):
+            if (found := getattr(file, f"{kind.lower()}_space")) != needed:
                 raise ValueError(f"{kind} spaces do not match: {found} in {trained_agent}, {needed} in the environment")
         return
     policy_class = _policy_class(hyperparams["policy"])
@@ -189,23 +181,18 @@ def _check_model(
 
 def _check_callback(callback: Any) -> None:
     """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
-    name: Any = callback
-    arguments: Any = {}
-    if isinstance(callback, Mapping):
-        if len(callback) != 1:
-            raise ValueError(
-                f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}"
-            )
-        ((name, arguments),) = callback.items()
+    if isinstance(callback, Mapping) and len(callback) != 1:
+        raise ValueError(f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}")
+    ((name, arguments),) = callback.items() if isinstance(callback, Mapping) else ((callback, {}),)
     if not isinstance(name, str):  # the object itself, from a configuration in Python
         return
     if not isinstance(arguments, Mapping):
         raise ValueError(f"the arguments of {name} must be a mapping, got {arguments!r}")
-    module, _, class_name = name.rpartition(".")
     try:
-        callback_class = getattr(importlib.import_module(module), class_name)
+        callback_class = get_class_by_name(name)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
         known = {each: f"{ours}.{each}" for ours in _CALLBACKS for each in importlib.import_module(ours).__all__}
+        module, _, class_name = name.rpartition(".")
         close = difflib.get_close_matches(class_name, known, n=1) if module in ("", *_CALLBACKS) else []
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ValueError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
