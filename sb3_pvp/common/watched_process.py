@@ -4,8 +4,7 @@ All that is started inherits an environment variable, whose value is another one
 parent is gone and it has a session of its own. What has got a fresh environment is found as well, as long as it is in
 the session of the job or its parent lives.
 
-Run as a file, this is the process that watches over a command, see `watched`. It imports nothing of this package, to
-start soon.
+Run as a file, this is the process that watches over a command. It imports nothing of this package, to start soon.
 """
 
 from __future__ import annotations
@@ -78,36 +77,8 @@ def stop(mark: str, grace: float = GRACE, supervisor: int | None = None) -> None
             time.sleep(_POLL_SECONDS)
 
 
-def watched(
-    command: Sequence[str],
-    log: Path,
-    mark: str,
-    variables: Mapping[str, str],
-    cwd: str | os.PathLike[str] | None = None,
-    grace: float = GRACE,
-    result: Path | None = None,
-) -> subprocess.Popen[bytes]:
-    """Starts a command in a session of its own, with its output in a log, and the process that watches over it.
-
-    What is ended is ended with all that it has started. With a file for the ``result`` that is when the command has
-    ended or the watcher is told to end, and the file says how it ended. Without one, it is when the input of the
-    watcher or the present process ends; the command may end before that and leave others running.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, __file__, str(result or os.getpid()), str(grace), *command],
-            stdin=subprocess.DEVNULL if result else subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **variables, MARK: mark},
-            cwd=cwd,
-            start_new_session=True,
-        )
-
-
 class WatchedProcess:
-    """A command with everything that it starts, which a small process between watches over.
+    """A command in a session of its own, with all that it starts, which a small process between watches over.
 
     That one stops it when `close` is called, when this object is forgotten and when this process is gone, even if it
     was killed. Ctrl-C does not reach the command. Needs a POSIX system.
@@ -118,6 +89,8 @@ class WatchedProcess:
         variables: of its environment, besides those of this process.
         cwd: where it runs.
         grace: see `GRACE`, which is the default.
+        mark: makes it a job with this mark, which goes on when this process ends, and is over when the command is: what
+            that leaves running is ended then, and the file `result_of` the log says how it went.
     """
 
     def __init__(
@@ -127,10 +100,25 @@ class WatchedProcess:
         variables: Mapping[str, str],
         cwd: str | os.PathLike[str] | None = None,
         grace: float | None = None,
+        mark: str | None = None,
     ) -> None:
-        self._mark = f"{os.environ.get(MARK, '')}/{secrets.token_hex(16)}"
+        self._mark = mark or f"{os.environ.get(MARK, '')}/{secrets.token_hex(16)}"
         self._grace = GRACE if grace is None else grace
-        self._process = watched(command, log, self._mark, variables, cwd, self._grace)
+        tie = str(result_of(log) if mark else os.getpid())
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, tie, str(self._grace), *command],
+                stdin=subprocess.DEVNULL if mark else subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables, MARK: self._mark},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid  #: Of the process that watches.
+        if mark:
+            self._process.returncode = 0  # nobody waits for it
 
     def poll(self) -> int | None:
         """The exit code, or ``None`` while it runs; 128 and more: a signal has ended it."""
@@ -157,6 +145,11 @@ class WatchedProcess:
         stop(self._mark, self._grace)
 
 
+def result_of(log: Path) -> Path:
+    """The file that says how a job with this log has ended: its mark, the exit code, and when."""
+    return log.with_suffix(".result.json")
+
+
 def _belongs(found: str | None, mark: str) -> bool:
     return f"{found}/".startswith(f"{mark}/")
 
@@ -168,40 +161,36 @@ def _session(pid: int) -> int:
         return -pid
 
 
-def _watch(parent: int | None, grace: float, command: Sequence[str]) -> int:
-    """Runs the command until all is to end, and ends it: its exit code."""
-    mark = os.environ[MARK]
+def _watch(tie: str, grace: str, *command: str) -> int:
+    """Runs the command until all is to end, and ends it: its exit code, which a file may be for (see `result_of`)."""
+    mark, parent = os.environ[MARK], int(tie) if tie.isdigit() else None
     for number in _SIGNALS:
         signal.signal(number, signal.default_int_handler)
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
         print(f"the command cannot be started: {error}", flush=True)
-        return 127
-    with contextlib.suppress(KeyboardInterrupt):
-        if parent is None:
-            process.wait()
-        # A script may have left what it started running in the background.
-        while parent is not None and (process.poll() is None or members(mark)):
-            is_told = select.select([0], [], [], 4 * _POLL_SECONDS)[0] and not os.read(0, 1 << 16)
-            if is_told or os.getppid() != parent:
-                break
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    stop(mark, grace)
-    code = process.wait()
-    return code if code >= 0 else 128 - code  # as shells say that a signal ended it
-
-
-def _main(tie: str, grace: str, *command: str) -> int:
-    if tie.isdigit():
-        return _watch(int(tie), float(grace), command)
-    code = _watch(None, float(grace), command)
-    partial = Path(f"{tie}.partial")
-    partial.write_text(json.dumps({"mark": os.environ[MARK], "exit_code": code, "ended_at": time.time()}))
-    partial.replace(tie)
+        code = 127
+    else:
+        with contextlib.suppress(KeyboardInterrupt):
+            if parent is None:
+                process.wait()
+            # A script may have left what it started running in the background.
+            while parent is not None and (process.poll() is None or members(mark)):
+                is_told = select.select([0], [], [], 4 * _POLL_SECONDS)[0] and not os.read(0, 1 << 16)
+                if is_told or os.getppid() != parent:
+                    break
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        stop(mark, float(grace))
+        code = process.wait()
+        code = code if code >= 0 else 128 - code  # as shells say that a signal ended it
+    if parent is None:
+        partial = Path(f"{tie}.partial")
+        partial.write_text(json.dumps({"mark": mark, "exit_code": code, "ended_at": time.time()}))
+        partial.replace(tie)
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    sys.exit(_watch(*sys.argv[1:]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
-from sb3_pvp.common.checks import check_trained_rollouts
+from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
@@ -158,7 +158,7 @@ class Fights:
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
-        trained_rollouts = check_trained_rollouts(trained_rollouts)
+        trained_rollouts = COUNT.read("trained_rollouts", trained_rollouts)
         if trained_rollouts == self.trained_rollouts:
             return  # every row of a vectorised environment is told
         self.trained_rollouts = trained_rollouts

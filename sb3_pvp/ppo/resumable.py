@@ -23,8 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.common.names import arguments_of, require_all_known
 
 Self = TypeVar("Self", bound="ResumablePPO")
 State = dict[str, Any]

@@ -19,8 +19,7 @@ from rl_zoo3.utils import get_class_by_name, get_wrapper_class
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
-from sb3_pvp.common.names import require_all_known, require_known
-from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.common.names import arguments_of, require_all_known, require_known
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.model_files import read_policy_file
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number

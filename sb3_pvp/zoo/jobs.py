@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from sb3_pvp.common.arguments import first_error
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.names import unknown_name
-from sb3_pvp.common.watched_process import GRACE, is_member, members, stop, watched
+from sb3_pvp.common.watched_process import GRACE, WatchedProcess, is_member, members, result_of, stop
 
 #: Addresses all jobs; no job can have this name.
 ALL = "all"
@@ -48,11 +48,6 @@ class Job(BaseModel, frozen=True):
     pid: int | None = None  #: The process that watches over the command; ``None``: not started yet.
     stopped_at: float | None = None  #: When somebody told it to end; ``None``: nobody has.
     details: dict[str, str] = {}  #: More about it, for those who look for jobs of a kind.
-
-    @property
-    def result(self) -> Path:
-        """The file that is written at the end."""
-        return Path(self.log).with_suffix(".result.json")
 
 
 class Status(NamedTuple):
@@ -131,8 +126,7 @@ class Jobs:
             self._write([*jobs, job])
             log.write_bytes(b"")
             # Without buffers the log tells at once what is said.
-            process = watched(command, log, job.mark, {"PYTHONUNBUFFERED": "1"}, result=job.result)
-            process.returncode = 0  # nobody waits for it: it goes on when this process ends
+            process = WatchedProcess(command, log, {"PYTHONUNBUFFERED": "1"}, mark=job.mark)
             job = job.model_copy(update={"pid": process.pid})
             self._write([*jobs, job])
         return job
@@ -199,7 +193,7 @@ class Jobs:
             with self._lock:
                 self._write([job for job in self._read() if job.mark not in gone])
                 for job in gone.values():
-                    job.result.unlink(missing_ok=True)
+                    result_of(Path(job.log)).unlink(missing_ok=True)
                     Path(job.log).unlink(missing_ok=True)
 
     def wait(self, job: Job, seconds: float = float("inf")) -> Status:
@@ -268,7 +262,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 def _result(job: Job) -> _Result | None:
     """How the command has ended; ``None`` if it has not, or if nobody was left to write it down."""
     try:
-        result = _Result.model_validate_json(job.result.read_bytes())
+        result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
     except (OSError, ValidationError):
         return None
     return result if result.mark == job.mark else None  # that of an earlier job with this number

@@ -29,7 +29,7 @@ def state(jobs: Jobs) -> list[tuple[int, str, int | None]]:
     return [(status.job.id, status.state, status.exit_code) for status in jobs.all()]
 
 
-def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs) -> None:
+def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs, tmp_path: Path) -> None:
     code = "import os, sys; print(sys.stdin.read(), os.getcwd()); print('oh', file=sys.stderr); sys.exit(3)"
     job = jobs.start(python(code), "broken")
     assert (job.id, job.name) == (1, "broken") and jobs.wait(job).state == "failed"
@@ -38,7 +38,11 @@ def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs) -> None:
     assert fine.name == "true" and jobs.wait(fine).state == "finished"
     killed = jobs.start(["sh", "-c", "kill -9 $$"])
     jobs.wait(killed)
-    assert state(jobs) == [(1, "failed", 3), (2, "finished", 0), (3, "failed", 137)]
+    (tmp_path / "odd").write_text("no program")
+    (tmp_path / "odd").chmod(0o700)
+    odd = jobs.start([str(tmp_path / "odd")])
+    assert jobs.wait(odd).state == "failed" and "cannot be started" in Path(odd.log).read_text()
+    assert state(jobs) == [(1, "failed", 3), (2, "finished", 0), (3, "failed", 137), (4, "failed", 127)]
     assert all(status.ended_at and status.ended_at >= status.job.started_at for status in jobs.all())
 
 
@@ -102,7 +106,7 @@ def test_a_job_whose_supervisor_was_killed_can_be_stopped(jobs: Jobs) -> None:
 def test_a_job_that_vanished_is_lost_and_no_other_process_is_taken_for_it(jobs: Jobs) -> None:
     job = jobs.start(["sleep", "1000"])
     jobs.stop([job], grace=5)
-    job.result.unlink()
+    Path(job.log).with_suffix(".result.json").unlink()
     # After a crash of the machine its number belongs to somebody else: here, to this process.
     content = json.loads((jobs.folder / "jobs.json").read_text())
     content["jobs"][0]["pid"] = os.getpid()
