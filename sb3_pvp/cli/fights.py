@@ -215,7 +215,7 @@ def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], 
     from sb3_pvp.selfplay import League
     from sb3_pvp.zoo.resume import league_of
 
-    fights = {name: getattr(model, name, None) for name in ("game", "reset_params")}
+    fights: dict[str, Any] = {name: getattr(model, name, None) for name in ("game", "reset_params")}
     if fights["reset_params"] is None and (folder := league_of(path)) is not None:
         with suppress(ValueError):
             fights = League.existing(folder).fights

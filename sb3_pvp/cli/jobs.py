@@ -6,8 +6,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
-    from sb3_pvp.zoo.jobs import Job, Jobs, Status
+    from sb3_pvp.zoo.jobs import Jobs, Status
 
 jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
@@ -46,22 +46,32 @@ def start(
     It goes on when the terminal is closed. COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset,
     or any program with its arguments.
     """
+    from sb3_pvp.zoo.jobs import last_lines
+
     opened = _jobs(folder)
     if command[0] in ("train", "enjoy"):
-        preset = _preset(command)
-        name = name or preset or command[0]
+        name = name or _preset(command) or command[0]
         command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
     job = opened.start(command, name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
     try:
-        with _interrupted_by_signals():
-            _look_after(opened, job, wait, log, validate)
+        _hear_signals()
+        for chunk in opened.follow(job) if log else ():
+            typer.echo(chunk, nl=False)
+        status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)
     except BaseException as error:
         if wait:  # whatever has happened, nobody else looks after it
             opened.stop([job])
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(130) from error
         raise
+    if status.state in ("running", "finished"):
+        return
+    if not log:
+        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+        head = f"job {job.id} ({job.name}) {status.state}{code}; the last lines of {job.log}:"
+        typer.echo("\n".join([head, *last_lines(Path(job.log), LAST_LINES)]), err=True)
+    raise typer.Exit(1 if status.exit_code is None else status.exit_code)
 
 
 @jobs.command("list")
@@ -91,8 +101,9 @@ def logs(
     for line in last_lines(path, lines):
         typer.echo(line)
     if follow:
-        with _interrupted_by_signals():
-            _print_log(opened, newest.job, size)
+        _hear_signals()
+        for chunk in opened.follow(newest.job, size):
+            typer.echo(chunk, nl=False)
 
 
 @jobs.command("stop")
@@ -154,46 +165,18 @@ def _jobs(folder: Path) -> Jobs:
 
 def _preset(command: Sequence[str]) -> str | None:
     """The name of the preset that a training is to have; raises `ValueError` for one that there is not."""
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        option, _, value = word.partition("=")
-        if option == "--preset":
-            from sb3_pvp.presets.presets import find_preset
+    from sb3_pvp.presets.presets import find_preset
 
-            return find_preset(value or following).name
-    return None
-
-
-def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -> None:
-    """Does what was asked for after the start; a job that fails meanwhile ends this process with its exit code."""
-    from sb3_pvp.zoo.jobs import last_lines
-
-    if log:
-        _print_log(opened, job, 0)
-    status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)
-    if status.state in ("running", "finished"):
-        return
-    if not log:
-        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-        head = f"job {job.id} ({job.name}) {status.state}{code}; the last lines of {job.log}:"
-        typer.echo("\n".join([head, *last_lines(Path(job.log), LAST_LINES)]), err=True)
-    raise typer.Exit(1 if status.exit_code is None else status.exit_code)
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--preset", nargs="?", const="")
+    preset = parser.parse_known_args(command)[0].preset
+    return None if preset is None else find_preset(preset).name
 
 
-def _print_log(opened: Jobs, job: Job, start: int) -> None:
-    for chunk in opened.follow(job, start):
-        typer.echo(chunk, nl=False)
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """All signals that are to end this process are a `KeyboardInterrupt` inside."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _hear_signals() -> None:
+    """All signals that are to end this process are a `KeyboardInterrupt` from now on."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _row(status: Status) -> list[str]:

@@ -52,8 +52,8 @@ def quickstart(
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
         before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
     _draw_curve(run, before, picture)
-    figures = {"model": str(model), "learning_curve": str(picture)}
-    figures |= {"before": before.as_dict(), "after": after.as_dict()}
+    files = {"model": str(model), "learning_curve": str(picture)}
+    figures = {**files, "before": before.as_dict(), "after": after.as_dict()}
     lines = (
         f"\nBefore training: {before}\nAfter training:  {after}\n",
         f"Learning curve: {picture}\nModel:          {model}",
@@ -94,8 +94,8 @@ def _draw_curve(run: Path, before: Score, picture: Path) -> None:
 
     curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
     first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
-    columns = (curve.steps, curve.center, curve.low, curve.high)
-    band = Band(*(np.insert(column, 0, value) for column, value in zip(columns, first, strict=True)))
+    columns = np.array([curve.steps, curve.center, curve.low, curve.high])
+    band = Band(*np.insert(columns, 0, first, axis=1))
     draw(picture, {run.name: band}, "win rate against the baseline bot", share=True)
 
 

@@ -82,13 +82,13 @@ def write(text: str, out: Path | None) -> None:
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Shows on a terminal how long something takes already, and how far it is: call what this gives as it advances."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), *([TaskProgressColumn()] if total else []))
-    console = Console(stderr=True)
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    columns, console = (
+        ("{task.description}", BarColumn(), TaskProgressColumn(), TimeElapsedColumn()),
+        Console(stderr=True),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
 
