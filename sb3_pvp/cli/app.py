@@ -54,11 +54,9 @@ def _zoo(context: typer.Context) -> None:
     COMMANDS[str(context.info_name)](context.args)
 
 
-_TRAIN = "Train a fighter, with the options of rl-zoo3."
-_ENJOY = "Watch a trained fighter, with the options of rl-zoo3."
 app.command()(quickstart)
-app.command("train", help=_TRAIN, context_settings=_AS_THEY_ARE)(_zoo)
-app.command("enjoy", help=_ENJOY, context_settings=_AS_THEY_ARE)(_zoo)
+for _name, _what in (("train", "Train"), ("enjoy", "Watch")):
+    app.command(_name, help=f"{_what} a fighter, with the options of rl-zoo3.", context_settings=_AS_THEY_ARE)(_zoo)
 app.command()(presets)
 app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)

@@ -32,7 +32,6 @@ from sb3_pvp.game import Game, find_game, game_reference
 if TYPE_CHECKING:
     from sb3_pvp.matches.evaluation import Score
 
-PARALLEL_FIGHTS = 64
 #: Arguments of the environment that have an option of their own.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
 _MODES = ("with the most likely actions", "with sampled actions")
@@ -46,17 +45,11 @@ def evaluate(
     world: World = "sim",
     game: GameName = None,
     seed: Seed = 0,
-    build: Annotated[
-        str | None, typer.Option(help="Only fights of this kind, such as a build, in games that have several.")
-    ] = None,
+    build: Annotated[str | None, typer.Option(help="Only fights of this build, in games that have some.")] = None,
     reset_params: ResetParams = None,
-    frame_ages: Annotated[
-        str | None, typer.Option(help="Stacked frames by age, such as 0,2; or how many. Usually the model knows.")
-    ] = None,
-    env_kwargs: Annotated[str, typer.Option(help="Other arguments of PvpVecEnv as a JSON object.")] = "{}",
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, as in training, instead of taking the most likely.")
-    ] = False,
+    frame_ages: Annotated[str | None, typer.Option(help="Frames by age, such as 0,2, if the model asks.")] = None,
+    env_kwargs: Annotated[str, typer.Option(help="Other arguments of PvpVecEnv.", metavar="JSON")] = "{}",
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a model fight, and print how often it wins.
@@ -96,9 +89,7 @@ def record(
     ),
     opponent: Opponent = "baseline",
     seed: Seed = 0,
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Take the most likely actions instead of sampling.")
-    ] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the most likely actions.")] = False,
     world: World = "sim",
     game: GameName = None,
     reset_params: ResetParams = None,
@@ -199,7 +190,7 @@ def score_model(
     env_kwargs["frame_ages"] = _frames_of(model, env_kwargs.get("frame_ages"), played)
     with (
         progress(f"{episodes} fights", episodes) as advance,
-        closing(PvpVecEnv(min(PARALLEL_FIGHTS, episodes), seed=seed, game=played, **env_kwargs)) as env,
+        closing(PvpVecEnv(min(64, episodes), seed=seed, game=played, **env_kwargs)) as env,
     ):
         with refusals(about=f"{path} cannot play these fights of {played.name}"):
             check_for_correct_spaces(env, model.observation_space, model.action_space)

@@ -122,9 +122,7 @@ def stop(
 
 @jobs.command("cleanup")
 def cleanup(
-    job: Annotated[
-        str | None, typer.Argument(help="Stop and forget this one instead; all: every job.", metavar="NAME|ID")
-    ] = None,
+    job: Annotated[str | None, typer.Argument(help="Stop and forget this one; or all.", metavar="NAME|ID")] = None,
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """Forget jobs that are over, and remove their logs."""

@@ -112,19 +112,11 @@ def play(
 def rate(
     folder: Folder,
     until: Annotated[float, typer.Option(min=1, help="How certain: half the width of 95 % intervals, in Elo points.")],
-    anchor: Annotated[
-        list[str] | None, typer.Option(help="A rating that stays as it is, such as baseline=1500; the league keeps it.")
-    ] = None,
-    player: Annotated[
-        list[str] | None, typer.Option(help="A bot or script that takes part besides models and anchors.")
-    ] = None,
-    max_players: Annotated[
-        int | None, typer.Option(min=1, help="How many models take part at most, evenly spread over the training.")
-    ] = None,
+    anchor: Annotated[list[str] | None, typer.Option(help="A rating that stays, such as baseline=1500.")] = None,
+    player: Annotated[list[str] | None, typer.Option(help="A bot or script that takes part as well.")] = None,
+    max_players: Annotated[int | None, typer.Option(min=1, help="At most so many models, evenly spread.")] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Fights between two looks at the ratings.")] = 256,
-    max_fights: Annotated[
-        int, typer.Option(min=1, help="Stop after so many fights, known well enough or not.")
-    ] = 20_000,
+    max_fights: Annotated[int, typer.Option(min=1, help="Stop after so many fights, certain or not.")] = 20_000,
     world: World = "sim",
     game: GameName = None,
     reset_params: ResetParams = None,

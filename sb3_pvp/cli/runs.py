@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.fights import score_model
-from sb3_pvp.cli.usage import AsJson, table, tell
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, table, tell
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sb3_pvp.matches.evaluation import Score
     from sb3_pvp.presets.presets import Preset
 
-#: Evaluations during quickstart, fights of each, and how many at once.
-EVALUATIONS, EVALUATION_FIGHTS, EVALUATION_ENVS = 15, 128, 64
 SOURCES = "Folders of runs, or folders with runs in them, such as logs/maskable_ppo; LABEL=FOLDER names its line."
 METRIC = (
     "win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with "
@@ -32,14 +30,12 @@ METRIC = (
 
 
 def quickstart(
-    n_timesteps: Annotated[
-        int, typer.Option("--n-timesteps", "-n", min=0, help="Length of the training; 0: as the preset says.")
-    ] = 0,
+    n_timesteps: NumTimesteps = None,
     episodes: Annotated[int, typer.Option(min=1, help="Fights before and after, for the win rates.")] = 400,
     log_folder: Annotated[
         Path, typer.Option("--log-folder", "-f", help="Where runs are saved.", file_okay=False)
     ] = Path("logs"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of training and fights.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Train a first fighter, in a few minutes.
@@ -62,7 +58,7 @@ def quickstart(
     tell(figures, "\n".join(lines), as_json)
 
 
-def _train(n_timesteps: int, log_folder: Path, seed: int) -> Path:
+def _train(n_timesteps: int | None, log_folder: Path, seed: int) -> Path:
     """Trains with the default hyperparameters; returns the folder of the run."""
     from rl_zoo3 import get_latest_run_id
 
@@ -75,9 +71,9 @@ def _train(n_timesteps: int, log_folder: Path, seed: int) -> Path:
         "--n-timesteps": n_timesteps,
         "--seed": seed,
         "--log-folder": log_folder,
-        "--eval-freq": max(n_timesteps // EVALUATIONS, defaults["n_envs"] * defaults["n_steps"]),
-        "--eval-episodes": EVALUATION_FIGHTS,
-        "--n-eval-envs": EVALUATION_ENVS,
+        "--eval-freq": max(n_timesteps // 15, defaults["n_envs"] * defaults["n_steps"]),
+        "--eval-episodes": 128,
+        "--n-eval-envs": 64,
         "--verbose": 0,
     }
     train(["--progress", *(str(word) for option in options.items() for word in option)])
@@ -100,9 +96,7 @@ def _draw_curve(run: Path, before: Score, picture: Path) -> None:
 
 
 def presets(
-    name: Annotated[
-        str | None, typer.Argument(help="Print this one, or that in a YAML file, with all it imports, for train -conf.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this one, or that in a YAML file, for train -conf.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the presets for train --preset, or print one."""
@@ -144,10 +138,7 @@ def runs(
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
     metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
-    opponent: Annotated[
-        list[str] | None,
-        typer.Option(help="Against whom win rates are, a name in win_rates.csv. Several times: a line each."),
-    ] = None,
+    opponent: Annotated[list[str] | None, typer.Option(help="Whom win_rate is against; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"
     ),

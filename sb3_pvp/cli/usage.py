@@ -22,26 +22,13 @@ from sb3_pvp.game import WorldError
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-GameName = Annotated[
-    str | None,
-    typer.Option(
-        "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
-    ),
-]
+GameName = Annotated[str | None, typer.Option("--game", help="If unknown: a name or module:object.", metavar="GAME")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.", file_okay=False)]
-NumTimesteps = Annotated[
-    int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
-]
-Opponent = Annotated[
-    str, typer.Option(help="Whom to fight: baseline, a script's name, a model's zip file or league:DIR.")
-]
-ResetParams = Annotated[
-    str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
-]
-OutFile = Annotated[
-    Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights and of their players.")]
+NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; else the preset's.")]
+Opponent = Annotated[str, typer.Option(help="Whom to fight: baseline, a script, a model's zip file or league:DIR.")]
+ResetParams = Annotated[str | None, typer.Option(help="How fights start, in the game's own words.", metavar="JSON")]
+OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="The file; else standard output.", dir_okay=False)]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim, in this process, or the address of a server.")]
 
 #: For commands that take ``--game``: what it was called before is understood as well.

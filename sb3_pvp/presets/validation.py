@@ -10,7 +10,7 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import torch
@@ -20,12 +20,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
 from sb3_pvp.common.names import arguments_of, require_all_known, require_known
+from sb3_pvp.envs.observations import observation_space
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.vec_env import read_env_functions
+from sb3_pvp.envs.viewer import RENDER_MODES
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.model_files import read_policy_file
 from sb3_pvp.ppo.hyperparameters import RANGES, read_constant, read_schedule, scheduled_number
-
-if TYPE_CHECKING:
-    from sb3_pvp.envs.settings import FightSettings
 
 #: What may change the spaces of an environment.
 _WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
@@ -36,8 +37,6 @@ _GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
 _LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
 #: Where callbacks of this package are; only named, because they are made of what stands above presets.
 _CALLBACKS = ("sb3_pvp.callbacks", "sb3_pvp.exploiters")
-#: Arguments of a policy that the algorithm gives.
-_SPACES = ("observation_space", "action_space", "lr_schedule")
 
 
 def check_hyperparams(
@@ -90,7 +89,7 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
     POSITIVE.check(**{name: hyperparams[name] for name in ("n_envs", "n_steps") if name in hyperparams})
     policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), policy_kwargs_in(hyperparams)
     if policy_class is not None:
-        known = arguments_of(policy_class, without=_SPACES)
+        known = arguments_of(policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
     given = hyperparams.get("callback") or []
     for callback in given if isinstance(given, list) else [given]:
@@ -102,9 +101,6 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
     Raises `ValueError` for what is wrong in them.
     """
-    from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.envs.viewer import RENDER_MODES
-
     if not isinstance(env_kwargs, Mapping):
         raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
@@ -119,15 +115,12 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
 
 def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any] | None, one_world: bool) -> None:
-    from sb3_pvp.envs.vec_env import read_env_functions
-
     try:
         get_wrapper_class({**hyperparams}, "vec_env_wrapper")
         wrap = get_wrapper_class({**hyperparams})
-        if wrap and env is not None:
-            wrapped = wrap(env)
-            if one_world:
-                read_env_functions([lambda: wrapped])
+        wrapped = wrap(env) if wrap and env is not None else None
+        if wrapped is not None and one_world:
+            read_env_functions([lambda: wrapped])
     except (ImportError, AttributeError, AssertionError, TypeError, ValueError) as error:
         raise ValueError(f"impossible env_wrapper or vec_env_wrapper: {error}") from error
 
@@ -149,15 +142,12 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
         value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given  # as rl-zoo3 does it
         return dict(value)
     except Exception as error:  # whatever Python says about it
-        wrong = f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}: {error}"
-        raise ValueError(wrong) from error
+        raise ValueError(f"policy_kwargs must be a mapping, or Python for one, got {given!r}: {error}") from error
 
 
 def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    from sb3_pvp.envs.observations import observation_space
-
     observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
     actions = settings.played.action_space
     if trained_agent:

@@ -28,8 +28,6 @@ from sb3_pvp.common.watched_process import GRACE, WatchedProcess, is_member, mem
 
 #: Addresses all jobs; no job can have this name.
 ALL = "all"
-RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
-
 #: Seconds until TensorBoard must listen; it imports much.
 _PATIENCE = 120.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -53,13 +51,13 @@ class Job(BaseModel, frozen=True):
 class Status(NamedTuple):
     """How a job is.
 
-    The state is `RUNNING`; `FINISHED` with exit code 0, `FAILED` with another one; `STOPPED` by somebody; or `LOST`, if
-    it ended without a word, as when the machine was switched off. The exit code is that of the command, as shells
-    count: 128 and more for signals; ``None`` while it runs and if it is lost.
+    It is finished with exit code 0 and failed with another one, stopped by somebody, or lost, if it ended without a
+    word, as when the machine was switched off. The exit code is that of the command, as shells count: 128 and more for
+    signals; ``None`` while it runs and if it is lost.
     """
 
     job: Job
-    state: str
+    state: Literal["running", "finished", "failed", "stopped", "lost"]
     exit_code: int | None = None
     ended_at: float | None = None  #: Seconds since 1970.
 
@@ -153,15 +151,15 @@ class Jobs:
 
     def _status(self, job: Job) -> Status:
         if (result := _result(job)) is not None:
-            state = FINISHED if not result.exit_code else STOPPED if job.stopped_at else FAILED
-            return Status(job, state, result.exit_code, result.ended_at)
+            bad: Literal["stopped", "failed"] = "stopped" if job.stopped_at else "failed"
+            return Status(job, bad if result.exit_code else "finished", result.exit_code, result.ended_at)
         if (job.pid is not None and is_member(job.pid, job.mark)) or members(job.mark):
-            return Status(job, RUNNING)
-        return Status(job, STOPPED if job.stopped_at else LOST, None, job.stopped_at)
+            return Status(job, "running")
+        return Status(job, "stopped" if job.stopped_at else "lost", None, job.stopped_at)
 
     def is_running(self, job: Job) -> bool:
         """Whether anything of the job still runs."""
-        return self._status(job).state == RUNNING
+        return self._status(job).state == "running"
 
     def find(self, name: str) -> list[Status]:
         """The jobs with this name, the one with this number, or `ALL`."""
@@ -229,7 +227,7 @@ class Jobs:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock:  # else two who ask at the same time get one each
             for status in self.all():
-                if status.state == RUNNING and status.job.details.get("logdir") == str(logdir):
+                if status.state == "running" and status.job.details.get("logdir") == str(logdir):
                     return status.job, False
             try:
                 with socket.create_server((host, port)) as probe:

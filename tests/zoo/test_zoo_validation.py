@@ -39,7 +39,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "policy_kwargs.net_arch:'abc'"], "the size of a layer must be a positive integer, got 'abc'"),
         (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
         (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
-        (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python that makes one"),
+        (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python for one"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimitt'"], "'gymnasium.wrappers' has no attribute 'TimeLim"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required positional argument"),
         (["-params", "env_wrapper:'gymnasium.wrappers.FlattenObservation'"], "cannot apply the wrapper FlattenObs"),
