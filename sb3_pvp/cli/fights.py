@@ -77,7 +77,12 @@ def evaluate(
     told = {"opponent": opponent, "deterministic": not stochastic, **fought, **score.as_dict()}
     told["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     start, other = _told(fought, unsure, stochastic, "--stochastic", context)
-    text = [f"{model} against {opponent}: {score}", f"fights of {start}", *_bars(score), other]
+    width = max(map(len, score.groups), default=0)
+    bars = [
+        f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
+        for name, group in sorted(score.groups.items())
+    ]
+    text = [f"{model} against {opponent}: {score}", f"fights of {start}", *(bars if len(bars) > 1 else ()), other]
     tell(told, "\n".join(text), as_json)
 
 
@@ -234,13 +239,3 @@ def _told(fought: dict[str, Any], unsure: str, sampled: bool, flag: str, context
         f"{fought.get('game')} with {start}{unsure}, {_MODES[sampled]}",
         f"{_MODES[not sampled]}: {shlex.join(command)}",
     )
-
-
-def _bars(score: Score) -> list[str]:
-    """A line for each kind of fight, if there are several."""
-    groups = sorted(score.groups.items()) if len(score.groups) > 1 else []
-    width = max((len(name) for name, _ in groups), default=0)
-    return [
-        f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
-        for name, group in groups
-    ]

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,7 @@ from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
-    from sb3_pvp.zoo.jobs import Jobs, Status
+    from sb3_pvp.zoo.jobs import Jobs
 
 jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
@@ -46,11 +45,16 @@ def start(
     It goes on when the terminal is closed. COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset,
     or any program with its arguments.
     """
+    from sb3_pvp.presets.presets import find_preset
     from sb3_pvp.zoo.jobs import last_lines
 
     opened = _jobs(folder)
     if command[0] in ("train", "enjoy"):
-        name = name or _preset(command) or command[0]
+        parser = ArgumentParser(add_help=False)
+        parser.add_argument("--preset", nargs="?", const="")
+        preset = parser.parse_known_args(command)[0].preset
+        called = command[0] if preset is None else find_preset(preset).name
+        name = name or called
         command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
     job = opened.start(command, name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
@@ -78,7 +82,12 @@ def start(
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
     """Show all jobs, also those that are over."""
     found = _jobs(folder).all()
-    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
+    rows: list[list[object]] = [["id", "name", "state", "exit", "pid", "started", "for", "command"]]
+    for job, state, code, ended_at in found:
+        took = None if state == "lost" else timedelta(seconds=int((ended_at or time.time()) - job.started_at))
+        started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
+        pid = job.pid if state == "running" else None
+        rows.append([job.id, job.name, state, code, pid, started, took, shlex.join(job.command)])
     tell({"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json)
 
 
@@ -161,27 +170,7 @@ def _jobs(folder: Path) -> Jobs:
     return Jobs(folder)
 
 
-def _preset(command: Sequence[str]) -> str | None:
-    """The name of the preset that a training is to have; raises `ValueError` for one that there is not."""
-    from sb3_pvp.presets.presets import find_preset
-
-    parser = ArgumentParser(add_help=False)
-    parser.add_argument("--preset", nargs="?", const="")
-    preset = parser.parse_known_args(command)[0].preset
-    return None if preset is None else find_preset(preset).name
-
-
 def _hear_signals() -> None:
     """All signals that are to end this process are a `KeyboardInterrupt` from now on."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-
-
-def _row(status: Status) -> list[str]:
-    job = status.job
-    code = "" if status.exit_code is None else str(status.exit_code)
-    pid = str(job.pid or "") if status.state == "running" else ""
-    seconds = int((status.ended_at or time.time()) - job.started_at)
-    duration = "" if status.state == "lost" else str(timedelta(seconds=seconds))
-    started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
-    return [str(job.id), job.name, status.state, code, pid, started, duration, shlex.join(job.command)]

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 league = typer.Typer(help="Look at a league of self-play, and rate its players.")
 
 Folder = Annotated[Path, typer.Argument(help="The league's folder, or that of its run.", metavar="DIR")]
-Rollouts = Annotated[
-    bool, typer.Option("--rollouts", help="Also the learner between its snapshots, a line for each rollout.")
-]
+Rollouts = Annotated[bool, typer.Option("--rollouts", help="Also the learner at each rollout between its snapshots.")]
 
 
 @league.command("show")
@@ -69,7 +67,7 @@ def export(
     out: OutFile = None,
     rollouts: Rollouts = False,
 ) -> None:
-    """Write the leaderboard to a file."""
+    """Print the leaderboard, or write it to a file."""
     from sb3_pvp.selfplay.leaderboard import FORMATS
 
     require_known("format", form, FORMATS)
@@ -103,9 +101,9 @@ def play(
         records = play_matches(opened, {pair: fights}, seed, settings)
     _print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
-    figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
-    words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {figures['not_counted']} not counted"
-    tell({"a": a, "b": b, **figures}, f"{a} against {b}: {words}", as_json)
+    broken = len(records) - counts.games
+    words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {broken} not counted"
+    tell({"a": a, "b": b, **counts._asdict(), "not_counted": broken}, f"{a} against {b}: {words}", as_json)
 
 
 @league.command("rate", context_settings=OLDER_NAMES)

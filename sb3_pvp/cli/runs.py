@@ -19,7 +19,6 @@ from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
     from sb3_pvp.callbacks.plots import Run
-    from sb3_pvp.matches.evaluation import Score
     from sb3_pvp.presets.presets import Preset
 
 SOURCES = "Folders of runs, or folders with runs in them, such as logs/maskable_ppo; LABEL=FOLDER names its line."
@@ -42,26 +41,11 @@ def quickstart(
 
     Prints how often it wins before and after, draws its learning curve and says how to go on.
     """
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        run = _train(n_timesteps, log_folder, seed)
-        typer.echo(f"Two times {episodes} fights for the win rates ...")
-        model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
-        before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
-    _draw_curve(run, before, picture)
-    files = {"model": str(model), "learning_curve": str(picture)}
-    figures = {**files, "before": before.as_dict(), "after": after.as_dict()}
-    lines = (
-        f"\nBefore training: {before}\nAfter training:  {after}\n",
-        f"Learning curve: {picture}\nModel:          {model}",
-        f"Fight again:    sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}",
-    )
-    tell(figures, "\n".join(lines), as_json)
-
-
-def _train(n_timesteps: int | None, log_folder: Path, seed: int) -> Path:
-    """Trains with the default hyperparameters; returns the folder of the run."""
+    import numpy as np
     from rl_zoo3 import get_latest_run_id
 
+    from sb3_pvp.callbacks.plots import Band, draw, find_runs, read_curve
+    from sb3_pvp.matches.evaluation import wilson_interval
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo import find_preset, train
 
@@ -76,23 +60,25 @@ def _train(n_timesteps: int | None, log_folder: Path, seed: int) -> Path:
         "--n-eval-envs": 64,
         "--verbose": 0,
     }
-    train(["--progress", *(str(word) for option in options.items() for word in option)])
-    folder = log_folder / ALGO
-    return folder / f"{HOME_GAME}_{get_latest_run_id(str(folder), HOME_GAME)}"
-
-
-def _draw_curve(run: Path, before: Score, picture: Path) -> None:
-    """Draws the win rates before and, as rl-zoo3's evaluations have logged them, during training."""
-    import numpy as np
-
-    from sb3_pvp.callbacks.plots import Band, draw, find_runs, read_curve
-    from sb3_pvp.matches.evaluation import wilson_interval
-
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        train(["--progress", *(str(word) for option in options.items() for word in option)])
+        run = log_folder / ALGO / f"{HOME_GAME}_{get_latest_run_id(str(log_folder / ALGO), HOME_GAME)}"
+        typer.echo(f"Two times {episodes} fights for the win rates ...")
+        model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
+        before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
     curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
     first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
     columns = np.array([curve.steps, curve.center, curve.low, curve.high])
     band = Band(*np.insert(columns, 0, first, axis=1))
     draw(picture, {run.name: band}, "win rate against the baseline bot", share=True)
+    files = {"model": str(model), "learning_curve": str(picture)}
+    figures = {**files, "before": before.as_dict(), "after": after.as_dict()}
+    lines = (
+        f"\nBefore training: {before}\nAfter training:  {after}\n",
+        f"Learning curve: {picture}\nModel:          {model}",
+        f"Fight again:    sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}",
+    )
+    tell(figures, "\n".join(lines), as_json)
 
 
 def presets(
@@ -110,7 +96,7 @@ def presets(
         tell(told, yaml.safe_dump({preset.env_id: told["hyperparams"]}, sort_keys=False).rstrip(), as_json)
         return
     found = [_described(preset) for preset in known.presets().values()]
-    rows = [["name", "algorithm", "game", "what for"], *([str(each) for each in one.values()] for one in found)]
+    rows = [["name", "algorithm", "game", "what for"], *(one.values() for one in found)]
     tell({"presets": found}, table(rows), as_json)
 
 
@@ -158,14 +144,11 @@ def plot(
     groups = group_runs(find_runs(sources))
     if metric is None:
         metric = "win_rate" if opponent else common_metric(run for group in groups for run in group.runs)
-    curves = {
-        f"{group.label}, {name}" if len(opponents) > 1 else group.label: [
-            read_curve(run, metric, name) for run in group.runs
-        ]
-        for group in groups
-        for name in opponents
-    }
-    bands = {label: summarize(own) for label, own in curves.items()}
+    bands = {}
+    for group in groups:
+        for name in opponents:
+            label = f"{group.label}, {name}" if len(opponents) > 1 else group.label
+            bands[label] = summarize([read_curve(run, metric, name) for run in group.runs])
     title = METRICS[metric].title.format(opponent=" and ".join(opponents))
     draw(out, bands, title, METRICS[metric].share)
     lines = ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items())
@@ -176,7 +159,7 @@ def _described(preset: Preset) -> dict[str, Any]:
     """Name, algorithm, game, and as purpose the first sentence of the comment right above it in its file."""
     from sb3_pvp.presets.presets import ALGO
 
-    comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text(), re.MULTILINE)
+    comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text("utf-8"), re.MULTILINE)
     words = " ".join(comment[1].replace("#", " ").split()) if comment else ""
     purpose = words.partition(". ")[0].rstrip(".")
     return {"name": preset.name, "algo": ALGO, "game": preset.env_id, "purpose": purpose}
@@ -191,7 +174,7 @@ def _looked_at(run: Run) -> dict[str, Any]:
     config = min(run.folder.glob(f"*/{CONFIG}"))
     arguments, env, checkpoints = config.with_name(ARGUMENTS), config.parent.name, checkpoints_in(run.folder)
     # rl-zoo3 writes Python objects, none of which need be made for this number; -1 stands for that of the preset.
-    text = (arguments.read_text() if arguments.is_file() else "") + run.hyperparams
+    text = (arguments.read_text("utf-8") if arguments.is_file() else "") + run.hyperparams
     asked = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]
     n_timesteps = next((number for number in asked if number > 0), None)
     models = run.folder / INITIAL_MODEL, run.folder / f"{env}.zip"

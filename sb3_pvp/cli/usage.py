@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from linecache import getline
 from pathlib import Path
@@ -49,10 +49,11 @@ def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
     typer.echo(orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY) if as_json else text)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned lines, the header first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+def table(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as aligned lines, the header first; nothing stands where ``None`` is."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in texts)
 
 
 def write(text: str, out: Path | None) -> None:

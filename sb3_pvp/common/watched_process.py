@@ -60,12 +60,11 @@ def stop(mark: str, grace: float = GRACE, supervisor: int | None = None) -> None
 
     ``supervisor``: the number of a process that ends by itself when all others are gone; it is spared if possible.
     """
-    phases = (
+    for signal_, seconds, spared in (
         (psutil.Process.terminate, grace, supervisor),
         (psutil.Process.kill, _KILL_SECONDS, supervisor),
         (psutil.Process.kill, _KILL_SECONDS, None),
-    )
-    for signal_, seconds, spared in phases:
+    ):
         told: set[psutil.Process] = set()
         deadline = time.monotonic() + seconds
         while (left := members(mark)) and time.monotonic() < deadline:

@@ -150,7 +150,11 @@ class Jobs:
         return self._status(next((each for each in self._read() if each.mark == job.mark), job))
 
     def _status(self, job: Job) -> Status:
-        if (result := _result(job)) is not None:
+        try:
+            result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
+        except (OSError, ValidationError):
+            result = None
+        if result and result.mark == job.mark:  # else that of an earlier job with this number
             bad: Literal["stopped", "failed"] = "stopped" if job.stopped_at else "failed"
             return Status(job, bad if result.exit_code else "finished", result.exit_code, result.ended_at)
         if (job.pid is not None and is_member(job.pid, job.mark)) or members(job.mark):
@@ -255,12 +259,3 @@ def last_lines(path: Path, count: int) -> list[str]:
         return []
     with path.open(encoding="utf-8", errors="replace") as file:
         return [line.removesuffix("\n") for line in deque(file, maxlen=count)]
-
-
-def _result(job: Job) -> _Result | None:
-    """How the command has ended; ``None`` if it has not, or if nobody was left to write it down."""
-    try:
-        result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
-    except (OSError, ValidationError):
-        return None
-    return result if result.mark == job.mark else None  # that of an earlier job with this number

@@ -139,6 +139,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         (["jobs", "start", "--name", "", "true"], "'' cannot be the name"),
         (["jobs", "start", "train", "--preset", "Cor"], "did you mean 'Core'"),
         (["jobs", "start", "train", "--preset"], "unknown preset"),
+        (["jobs", "start", "--name", "mine", "train", "--preset=Cor"], "did you mean 'Core'"),
         (["jobs", "stop", "nobody"], "unknown job 'nobody'"),
         (["jobs", "logs", "1"], "unknown job '1'"),
         (["jobs", "logs", "all"], "there are no jobs"),
