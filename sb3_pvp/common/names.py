@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_warn_once = cache(warnings.warn)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
@@ -43,12 +44,7 @@ def loadable(kind: str, names: Iterable[str], load: Callable[[str], T]) -> Itera
         try:
             yield load(name)
         except ValueError as error:
-            _warn_once(f"the {kind} {name!r} is left out: {error}")
-
-
-@cache
-def _warn_once(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+            _warn_once(f"the {kind} {name!r} is left out: {error}", stacklevel=2)
 
 
 def arguments_of(of: type[Any], without: Iterable[str] = ()) -> set[str] | None:

@@ -18,7 +18,7 @@ from rl_zoo3 import exp_manager
 from rl_zoo3.utils import get_class_by_name, get_wrapper_class
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, MAPPING, POSITIVE
 from sb3_pvp.common.names import arguments_of, require_all_known, require_known
 from sb3_pvp.envs.observations import observation_space
 from sb3_pvp.envs.settings import FightSettings
@@ -101,8 +101,7 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
     Raises `ValueError` for what is wrong in them.
     """
-    if not isinstance(env_kwargs, Mapping):
-        raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
+    MAPPING.check(env_kwargs=env_kwargs)
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
     require_all_known(f"argument of {env_id}", env_kwargs, known)
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}

@@ -101,7 +101,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
     [
         ({"batch_sise": 64}, "unknown hyperparameter 'batch_sise' (did you mean 'batch_size'?)"),
         ({"env_kwargs": {"rewards": {"damage_delt": 1}}}, "'damage_delt' (did you mean 'damage_dealt'?)"),
-        ({"env_kwargs": ["opponent"]}, "env_kwargs must map"),
+        ({"env_kwargs": ["opponent"]}, "env_kwargs must be a mapping, got ['opponent']"),
         (
             {"n_timesteps": None},
             "there is no n_timesteps among the hyperparameters for NhEnv: begin with import: NhEnv",
