@@ -46,7 +46,7 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
     """Prints one of the two; figures may be arrays and dataclasses."""
-    typer.echo(orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY) if as_json else text)
+    typer.echo(orjson.dumps(figures, lambda array: array.tolist()) if as_json else text)
 
 
 def table(rows: Iterable[Iterable[object]]) -> str:
