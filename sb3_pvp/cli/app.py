@@ -17,7 +17,6 @@ from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import OWN_COMMANDS
 
-_GROUP = "sb3_pvp.commands"
 #: For commands whose arguments another parser reads, ``--help`` among them.
 _AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -27,8 +26,9 @@ class _Commands(TyperGroup):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        self._of_games = {name: EntryPoint(name, place, _GROUP) for name, place in OWN_COMMANDS.items()}
-        self._of_games |= {point.name: point for point in entry_points(group=_GROUP)}
+        group = "sb3_pvp.commands"
+        self._of_games = {name: EntryPoint(name, place, group) for name, place in OWN_COMMANDS.items()}
+        self._of_games |= {point.name: point for point in entry_points(group=group)}
 
     def list_commands(self, context: Any) -> list[str]:
         return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]

@@ -192,7 +192,14 @@ def score_model(
     unsure = ""
     if "reset_params" not in env_kwargs:
         env_kwargs["reset_params"], unsure = _trained_start(model, path, played)
-    env_kwargs["frame_ages"] = _frames_of(model, env_kwargs.get("frame_ages"), played)
+    if env_kwargs.get("frame_ages") is None:
+        env_kwargs["frame_ages"] = getattr(model, "frame_ages", None)
+    if env_kwargs["frame_ages"] is None:  # not every model knows more than how many
+        seen = getattr(model.observation_space, "spaces", {}).get("observation")
+        frames, *features = getattr(seen, "shape", None) or (1,)
+        if frames > 1 and features == [played.contract.num_observations]:
+            raise ValueError(f"the model sees {frames} frames: say which with --frame-ages, such as 0,2")
+        env_kwargs["frame_ages"] = (0,)
     with (
         progress(f"{episodes} fights", episodes) as advance,
         closing(PvpVecEnv(min(64, episodes), seed=seed, game=played, **env_kwargs)) as env,
@@ -218,16 +225,6 @@ def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], 
     if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
         return dict(fights["reset_params"]), ""
     return {}, " (the model does not tell how those of its training started)"
-
-
-def _frames_of(model: Any, frame_ages: Any, game: Game) -> Any:
-    """Those that were asked for, or those that the model was trained with; not every model knows more than how many."""
-    seen = getattr(model.observation_space, "spaces", {}).get("observation")
-    known = frame_ages if frame_ages is not None else getattr(model, "frame_ages", None)
-    frames, *features = getattr(seen, "shape", None) or (1,)
-    if known is None and frames > 1 and features == [game.contract.num_observations]:
-        raise ValueError(f"the model sees {frames} frames: say which with --frame-ages, such as 0,2")
-    return (0,) if known is None else known
 
 
 def _told(fought: dict[str, Any], unsure: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:

@@ -102,8 +102,7 @@ class Jobs:
         name = Path(command[0]).stem if name is None else name
         if not _NAME.fullmatch(name) or name.isdigit() or name == ALL:  # as a file's name, or taken for something else
             raise ValueError(
-                f"{name!r} cannot be the name of a job: use letters, digits, '.', '_' and '-', not digits only, not "
-                f"{ALL!r}"
+                f"{name!r} cannot be the name of a job: use letters, digits, '.', '_', '-', no mere number, not {ALL!r}"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
