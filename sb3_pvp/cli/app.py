@@ -26,9 +26,8 @@ class _Commands(TyperGroup):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        group = "sb3_pvp.commands"
-        self._of_games = {name: EntryPoint(name, place, group) for name, place in OWN_COMMANDS.items()}
-        self._of_games |= {point.name: point for point in entry_points(group=group)}
+        self._of_games = {name: EntryPoint(name, place, "") for name, place in OWN_COMMANDS.items()}
+        self._of_games |= {point.name: point for point in entry_points(group="sb3_pvp.commands")}
 
     def list_commands(self, context: Any) -> list[str]:
         return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]

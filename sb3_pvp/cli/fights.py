@@ -47,7 +47,7 @@ def evaluate(
     seed: Seed = 0,
     build: Annotated[str | None, typer.Option(help="Only fights of this build, in games that have some.")] = None,
     reset_params: ResetParams = None,
-    frame_ages: Annotated[str | None, typer.Option(help="Frames by age, such as 0,2, if the model asks.")] = None,
+    frame_ages: Annotated[str | None, typer.Option(help="Ages of stacked frames, as 0,2; else the model's.")] = None,
     env_kwargs: Annotated[str, typer.Option(help="Other arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     as_json: AsJson = False,

@@ -22,11 +22,11 @@ from sb3_pvp.game import WorldError
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-GameName = Annotated[str | None, typer.Option("--game", help="If unknown: a name or module:object.", metavar="GAME")]
+GameName = Annotated[str | None, typer.Option("--game", help="The game: a name or module:object.", metavar="GAME")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.", file_okay=False)]
 NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; else the preset's.")]
 Opponent = Annotated[str, typer.Option(help="Whom to fight: baseline, a script, a model's zip file or league:DIR.")]
-ResetParams = Annotated[str | None, typer.Option(help="How fights start, in the game's own words.", metavar="JSON")]
+ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
 OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="The file; else standard output.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim, in this process, or the address of a server.")]
