@@ -27,8 +27,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy

@@ -244,7 +244,7 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
     given = _parsed(parser, arguments)
-    if given.preset:
+    if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
@@ -267,8 +267,9 @@ def _checked(given: Namespace) -> Namespace:
     with refusals(ImportError, about="--gym-packages takes names of Python packages"):
         for package in getattr(given, "gym_packages", ()):
             importlib.import_module(package)
-    try:
-        torch.zeros(1, device=get_device(device := getattr(given, "device", "cpu")))
+    device = getattr(given, "device", "cpu")
+    try:  # get_device would silently take the CPU for one that is not there
+        torch.zeros(1, device=get_device() if device == "auto" else device).item()
     except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
         raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
     trained_agent = getattr(given, "trained_agent", "")
