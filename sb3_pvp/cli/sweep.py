@@ -93,15 +93,8 @@ def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None) -> N
 
 
 @sweep.command("wandb-config")
-def wandb_config(
-    preset: PresetName = HOME_GAME,
-    search_space: SearchSpace = None,
-    n_timesteps: NumTimesteps = None,
-) -> None:
-    """Print a sweep for `wandb sweep`.
-
-    Its agents train with --sample and --track.
-    """
+def wandb(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, n_timesteps: NumTimesteps = None) -> None:
+    """Print a sweep for `wandb sweep`; its agents train with --sample and --track."""
     import yaml
 
     from sb3_pvp.zoo.sweeps.space import WIN_RATE

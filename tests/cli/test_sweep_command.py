@@ -39,9 +39,9 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
         while (trial := queue.take()) is not None:
             trial.report(trial.params["clip_range"], 1)
             if trial.number == 1:
-                queue.finish(trial, TrialState.PRUNED)
+                queue.study.tell(trial, state=TrialState.PRUNED)
             else:
-                queue.finish(trial, TrialState.COMPLETE, trial.params["clip_range"])
+                queue.study.tell(trial, trial.params["clip_range"], TrialState.COMPLETE)
     assert len(study.trials) == 8
     return path
 

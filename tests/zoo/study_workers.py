@@ -47,7 +47,7 @@ def do_trials(queue: TrialQueue, seconds: float = 0.0, at_most: int = 10**6) -> 
         while done < at_most and (trial := queue.take()) is not None:
             trial.report(trial.params["x"], 1)
             time.sleep(seconds)
-            queue.finish(trial, TrialState.COMPLETE, trial.params["x"])
+            queue.study.tell(trial, trial.params["x"], TrialState.COMPLETE)
             done += 1
     return done
 

@@ -92,7 +92,7 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
         lost.report(0.5, 2)
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # somebody else has done it
-        queue.finish(lost, TrialState.COMPLETE, 0.5)
+        queue.study.tell(lost, 0.5, TrialState.COMPLETE)
     assert queue.is_lost(lost)
 
 
@@ -150,7 +150,7 @@ def test_failed_trials_do_not_count(journal: str) -> None:
         for state in (TrialState.FAIL, TrialState.PRUNED):
             trial = queue.take()
             assert trial is not None
-            queue.finish(trial, state)
+            queue.study.tell(trial, state=state)
     assert do_trials(open_queue(journal, 2)[1]) == 1
 
 
@@ -183,7 +183,7 @@ def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monk
     _, looking = open_queue(journal, 2)
 
     def ends_now(locks: Locks, name: str) -> bool:
-        queue.finish(trial, TrialState.COMPLETE, 0.5)
+        queue.study.tell(trial, 0.5, TrialState.COMPLETE)
         return False
 
     with queue.working(), looking.working():

@@ -1,8 +1,4 @@
-"""The part of the experiment manager that sweeps, and trains with what a sweep has found.
-
-A trial is a training run like any other, with a folder of its own. How good it is: its win rate against opponents who
-never change, in fights that are the same for all trials.
-"""
+"""The part of the experiment manager that sweeps, and trains with what a sweep has found."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import argparse
 import contextlib
 import copy
 import gc
-import hashlib
 import io
 import json
 import tempfile
@@ -18,6 +13,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +22,7 @@ import numpy as np
 import optuna
 import torch
 import yaml
-from optuna.pruners import BasePruner, HyperbandPruner
+from optuna.pruners import HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import TrialState
 from rl_zoo3 import ALGOS, exp_manager
@@ -39,7 +35,6 @@ from tqdm import tqdm
 from sb3_pvp.callbacks.win_rate_eval import summarize
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
-from sb3_pvp.contract import Contract
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
@@ -50,16 +45,8 @@ from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Settings, TrialQueue, find_study, read_settings
 
-#: Without ``--n-evaluations``, as in rl-zoo3.
-_STEPS_PER_EVALUATION = 100_000
-_HYPERBAND = "hyperband"
 #: What holds where rl-zoo3's own command was called, which has none of our options.
-_DEFAULTS: dict[str, Any] = {
-    "reference_pool": ["baseline", "scripted"],
-    "reference_fights": 100,
-    "search_space": None,
-    "sample": None,
-}
+_DEFAULTS = {"reference_pool": ["baseline", "scripted"], "reference_fights": 100, "search_space": None, "sample": None}
 #: Tells how good a model is: figures by tag, of which the first one is to be maximised; and cleans up behind that.
 Measure = tuple[Callable[[MaskablePPO], dict[str, float]], Callable[[], None]]
 
@@ -75,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**_DEFAULTS)
     for action in parser._actions:
         if action.dest == "pruner":
-            action.choices = ("halving", "median", _HYPERBAND, "none")
+            action.choices = ("halving", "median", "hyperband", "none")
 
 
 def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model: MaskablePPO) -> dict[str, float]:
@@ -129,7 +116,7 @@ class SweepEvalCallback(BaseCallback):
         self._measure, self._close = self._make_measure()
 
     def _on_rollout_start(self) -> None:
-        number = min(self.num_timesteps * self._n_evaluations // self._n_timesteps, self._n_evaluations)
+        number = self.num_timesteps * self._n_evaluations // self._n_timesteps
         if self._number < number < self._n_evaluations:
             self._evaluate(number)
 
@@ -172,8 +159,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         such as ``policy_kwargs``, keep what was not drawn.
         """
         if self._is_atari or (self.trial_id is not None and not self._is_maskable):
-            hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
-            return hyperparams
+            return super().read_hyperparameters()
         given = self.custom_hyperparams or {}
         print(f"Loading hyperparameters from: {self.config}")
         block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
@@ -194,8 +180,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         """Creates those of the base class; training with a sample is measured like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
-            n_evaluations = self._evaluations(self.n_timesteps)
-            self.callbacks.append(SweepEvalCallback(self.measure, n_evaluations, self.n_timesteps))
+            evaluations = self._evaluations(self.n_timesteps), self.n_timesteps
+            self.callbacks.append(SweepEvalCallback(self.measure, *evaluations))
 
     def setup_experiment(self) -> Any:
         """Makes the model, or nothing yet if hyperparameters are to be optimised."""
@@ -217,7 +203,11 @@ class SweepingManager(exp_manager.ExperimentManager):
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         queue, stopped = TrialQueue(name, self.storage, settings, n_trials, self._make_sampler), False
-        queue.study.pruner = self._make_pruner(settings)
+        self.n_evaluations = settings.measure["n_evaluations"]
+        if self.pruner == "hyperband":
+            queue.study.pruner = HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
+        else:
+            queue.study.pruner = self._create_pruner(self.pruner)
         try:
             self._work(queue, settings)
         except KeyboardInterrupt:
@@ -233,7 +223,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             raise KeyboardInterrupt("stopped; only a study in a --storage can go on")
 
     def _work(self, queue: TrialQueue, settings: Settings) -> None:
-        """Does trials until there are none left.
+        """Does trials, each of which is a training run like any other, until there are none left.
 
         An error in a trial is shown. It ends the work if more trials failed here than came to their end: it is not what
         was drawn that is wrong then. A model that diverges is no error, but a bad trial.
@@ -244,7 +234,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                 bar.update(trial.number - bar.n)  # those of other processes as well
                 try:
                     value, result = self._train(trial, settings, bar)
-                    queue.finish(trial, TrialState.PRUNED if value is None else TrialState.COMPLETE, value)
+                    queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
                     bar.update()
                     finished += 1
                     if self.verbose:
@@ -258,7 +248,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                     if queue.is_lost(trial):
                         print(f"Trial {trial.number} was taken for lost, and is tried again elsewhere")
                         continue
-                    queue.finish(trial, TrialState.FAIL)
+                    queue.study.tell(trial, state=TrialState.FAIL)
                     failed += 1
                     if failed > finished:
                         raise
@@ -318,7 +308,14 @@ class SweepingManager(exp_manager.ExperimentManager):
                 env_kwargs = self._env_kwargs(block)
                 _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
                 contract = contract_of(env_kwargs.get("world", "sim"), contract)
-                pool = _digests(self._sweep.reference_pool, contract)
+                names = [opponent_name(opponent) for opponent in self._sweep.reference_pool]
+                if len({*names}) < len(names):
+                    raise ValueError(f"every opponent of the reference pool needs a name of its own, got {names}")
+                pool = {}
+                for name, opponent in zip(names, self._sweep.reference_pool, strict=True):
+                    make_opponent(opponent, contract)
+                    # To know it again.
+                    pool[name] = sha256(Path(opponent).read_bytes()).hexdigest() if opponent.endswith(".zip") else ""
                 measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
             else:
                 measure |= {"episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
@@ -386,19 +383,13 @@ class SweepingManager(exp_manager.ExperimentManager):
         return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
 
     def _evaluations(self, n_timesteps: int) -> int:
-        return int(self.n_evaluations or max(n_timesteps // _STEPS_PER_EVALUATION, 1))
+        return int(self.n_evaluations or max(n_timesteps // 100_000, 1))  # as in rl-zoo3
 
     def _make_sampler(self, seed: int) -> BaseSampler:
         if self.sampler == "tpe":  # processes must not all try what looks best now
             return TPESampler(n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True)
         self.seed = seed  # those of trials follow from that of the study
         return self._create_sampler(self.sampler)
-
-    def _make_pruner(self, settings: Settings) -> BasePruner:
-        self.n_evaluations = settings.measure["n_evaluations"]
-        if self.pruner == _HYPERBAND:
-            return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
-        return self._create_pruner(self.pruner)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
@@ -412,18 +403,3 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
     with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
         plain: Block = json.loads(json.dumps(block))
         return plain
-
-
-def _digests(pool: Sequence[str], contract: Contract) -> dict[str, str]:
-    """What the opponents are, to know them again: a digest for a model's file, ``""`` for others.
-
-    Raises `ValueError` for an opponent who is unknown, listed twice or cannot play this contract.
-    """
-    found: dict[str, str] = {}
-    for opponent in pool:
-        if (name := opponent_name(opponent)) in found:
-            raise ValueError(f"every opponent of the reference pool needs a name of its own, got {name} twice")
-        make_opponent(opponent, contract)
-        is_file = opponent.endswith(".zip")
-        found[name] = hashlib.sha256(Path(opponent).read_bytes()).hexdigest() if is_file else ""
-    return found

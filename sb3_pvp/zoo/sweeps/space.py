@@ -110,8 +110,8 @@ def read_space(path: Path, defaults: Space | None = None) -> Space:
                 described[name] = {**known, **values}
         return TypeAdapter(Space).validate_python(described)
     except ValidationError as error:
-        name = error.errors()[0]["loc"][0]
-        raise ValueError(f"{path}: {name}: {first_error(error, 'it', 1, Parameter)}") from error
+        which = error.errors()[0]["loc"][0]
+        raise ValueError(f"{path}: {which}: {first_error(error, 'it', 1, Parameter)}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -232,7 +232,7 @@ class _Conversion:
     def get(self, parameter: Parameter) -> Any:
         """What one would have to draw to get what stands there, or is the default there."""
         owner, name = self._place(parameter.target)
-        value = self._own(name) if owner is self.block else owner.get(name)
+        value: Any = self._own(name) if owner is self.block else owner.get(name)
         if name not in owner and parameter.target.startswith("policy_kwargs."):
             value = inspect.signature(AutoregressivePolicy).parameters[name].default
         elif name not in owner and parameter.target.startswith("env_kwargs.rewards."):

@@ -1,11 +1,4 @@
-"""Studies that any number of processes work on, of which each may be killed at any moment.
-
-No trial is lost: those of processes that are gone are failed, and their parameters are tried again. None is done twice,
-and all processes together do as many as were asked for. What is drawn for a trial follows from the study's seed, the
-trial's number and the trials before it, so that a study goes on after a stop as it would have without. Optuna's own
-callback for retries needs heartbeats, which journals do not have and which let minutes pass until a process counts as
-gone; and its ``optimize`` counts the trials of one process only.
-"""
+"""Studies that any number of processes work on, of which each may be killed at any moment."""
 
 from __future__ import annotations
 
@@ -42,14 +35,6 @@ SEED, PROCESS, ATTEMPTS, RETRY_OF = "seed", "process", "attempts", "retry_of"
 MAX_ATTEMPTS = 3
 #: The lock around what only one process at a time may do; all others belong to processes, as long as they live.
 EXCLUSIVE = "exclusive"
-
-_KINDS = "a journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name"
-#: How every record of a journal begins.
-_RECORD = b'{"op_code"'
-#: Seconds for which a process waits for another one that writes to the same SQLite file.
-_PATIENCE = 60
-#: PostgreSQL notices within minutes that an address has gone silent, and lets go of its locks.
-_KEEP_ALIVE = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"
 
 
 class Locks:
@@ -95,25 +80,32 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
     if storage is None:
         return InMemoryStorage(), Locks()
     kind, _, place = storage.partition("://")
+    connect: dict[str, Any]
     is_journal = storage.endswith(".log") and not place
     without_password = storage.rpartition("@")[2]
     with refusals(SQLAlchemyError, OptunaError, KeyError, about=f"cannot open the storage {without_password}"):
         if is_journal or (kind == "sqlite" and place not in ("", "/", "/:memory:")):
-            file = Path(storage if is_journal else place[1:])
+            file = Path(storage if is_journal else place[1:].partition("?")[0])
             if must_exist and not file.is_file():
                 raise Refusal(f"there is no file {file}")
             file.parent.mkdir(parents=True, exist_ok=True)
-            url, connect, locks = storage, {"timeout": _PATIENCE}, Locks(folder=Path(f"{file.absolute()}.processes"))
+            url, connect = storage, {"timeout": 60}  # seconds, while another process writes
+            locks = Locks(folder=Path(f"{file.absolute()}.processes"))
             if is_journal:
                 return _journal(file.absolute(), must_exist), locks
         elif kind in ("postgresql", "postgres", "postgresql+psycopg"):
             if find_spec("psycopg") is None:
                 raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
-            url, connect = f"postgresql+psycopg://{place}", {"options": _KEEP_ALIVE}
+            # The server notices within minutes that an address has gone silent, and lets go of its locks.
+            alive = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"
+            url, connect = f"postgresql+psycopg://{place}", {"options": alive}
             engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=connect)
             locks = Locks(database=engine)
         else:
-            raise Refusal(f"--storage must be {_KINDS}, got {storage!r}")
+            raise Refusal(
+                f"--storage must be a journal such as sweep.log, sqlite:///sweep.db or "
+                f"postgresql://user@host/name, got {storage!r}"
+            )
         with nullcontext() if must_exist else locks.held(EXCLUSIVE):  # two processes must not make the same tables
             return RDBStorage(url, engine_kwargs={"connect_args": connect}), locks
 
@@ -172,18 +164,19 @@ def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:
 class TrialQueue:
     """Hands out the trials of a study, one at a time, until all processes together have done ``n_trials``.
 
-    Those that failed are not counted. A new study is begun with these settings; its first trial has the configuration's
-    own values, where they are in the space. Raises `Refusal` if a study has other settings: only the seed may differ,
+    No trial is lost: those of processes that are gone are failed, which do not count, and their parameters are tried
+    again. None is done twice. What is drawn follows from the study's seed, the trial's number and the trials before it,
+    so that a study goes on after a stop as it would have without. Optuna's own callback for retries needs heartbeats,
+    which journals do not have and which let minutes pass until a process counts as gone; and its ``optimize`` counts
+    the trials of one process only.
+
+    A new study is begun with these settings; its first trial has the configuration's own values, where they are in the
+    space. ``sampler`` makes one with a seed. Raises `Refusal` if a study has other settings: only the seed may differ,
     and is that of the beginning then.
     """
 
     def __init__(
-        self,
-        name: str,
-        storage: str | None,
-        settings: Settings,
-        n_trials: int,
-        make_sampler: Callable[[int], BaseSampler],
+        self, name: str, storage: str | None, settings: Settings, n_trials: int, sampler: Callable[[int], BaseSampler]
     ) -> None:
         opened, self.locks = open_storage(storage)
         with self.locks.held(EXCLUSIVE):
@@ -196,10 +189,10 @@ class TrialQueue:
             begun = read_settings(self.study)
             if is_empty and (own := own_values(begun.space, begun.block, begun.n_timesteps)):
                 self.study.enqueue_trial(own)
-        both = (each.model_dump(mode="json", exclude={"seed"}) for each in (begun, settings))
-        for path, before, now in _differences(*both):
+        then, wanted = (each.model_dump(mode="json", exclude={"seed"}) for each in (begun, settings))
+        for path, before, now in _differences(then, wanted):
             raise Refusal(f"study {name!r} was begun with {path} = {before!r}, not {now!r}: give another --study-name")
-        self._seed, self.n_trials, self._make_sampler = begun.seed, n_trials, make_sampler
+        self._seed, self.n_trials, self._sampler = begun.seed, n_trials, sampler
         self._distributions = {name: each.distribution() for name, each in settings.space.items()}
         self._process = uuid.uuid4().hex
 
@@ -216,16 +209,12 @@ class TrialQueue:
             if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self.n_trials:
                 return None
             # A sampler of its own: after a stop, and in every process, others would begin with the same random numbers.
-            self.study.sampler = self._make_sampler(derived_seed(self._seed, len(trials), "sampler"))
+            self.study.sampler = self._sampler(derived_seed(self._seed, len(trials), "sampler"))
             trial = self.study.ask(self._distributions)
             trial.set_user_attr(PROCESS, self._process)
             if SEED not in trial.user_attrs:
                 trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
             return trial
-
-    def finish(self, trial: optuna.Trial, state: TrialState, value: float | None = None) -> None:
-        """Keeps how a trial has ended: with a result, stopped early, or with an error."""
-        self.study.tell(trial, value, state=state)
 
     def is_lost(self, trial: optuna.Trial) -> bool:
         """Whether another process took the trial for lost, so that it is tried again there: this result is nothing."""
@@ -281,7 +270,7 @@ def _journal(path: Path, is_read_only: bool) -> JournalStorage:
     Raises `ValueError` for a file that is no journal; a new one may end in the middle of its first record.
     """
     content = path.read_bytes() if path.exists() else b""
-    if not _RECORD.startswith(content[: len(_RECORD)]):
+    if not (record := b'{"op_code"').startswith(content[: len(record)]):  # so begins every one
         raise ValueError("the file is something else, no journal of a study; it stays as it is")
     # Optuna's own locks for this outlive a process that is killed by 30 seconds.
     lock: Any = FileLock(f"{path}.processes/writing")
