@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 sweep = typer.Typer(help="Look at the searches of train -optimize.")
 
-Storage = Annotated[
-    str, typer.Argument(help="A journal such as sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")
-]
+Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")]
 StudyName = Annotated[str | None, typer.Option(help="Which study; not needed if there is only one.")]
 PresetName = Annotated[str, typer.Option(help="A preset's name, or a YAML file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="A YAML file with a search space instead of the default one.")]

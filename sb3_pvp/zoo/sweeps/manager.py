@@ -188,10 +188,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         return None if self.optimize_hyperparameters and self._is_maskable else super().setup_experiment()
 
     def hyperparameters_optimization(self) -> None:
-        """Does trials until all processes of the study together have done as many as were asked for, then reports.
-
-        Raises `Refusal`, before the first trial, for what cannot be done.
-        """
+        """Does trials until all processes of the study together have done as many as were asked for, then reports."""
         if not self._is_maskable:
             super().hyperparameters_optimization()
             return
@@ -290,8 +287,6 @@ class SweepingManager(exp_manager.ExperimentManager):
                 for callback in () if evaluation.is_over else experiment.callbacks:
                     with contextlib.suppress(Exception):
                         callback.on_training_end()
-                if model is not None:
-                    model.env.close()
         if not evaluation.is_over:
             raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
         return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
@@ -401,5 +396,4 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
     with refusals():
         block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
     with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
-        plain: Block = json.loads(json.dumps(block))
-        return plain
+        return cast("Block", json.loads(json.dumps(block)))

@@ -279,8 +279,8 @@ class _Conversion:
             schedule = parse_schedule(before)
             first, last = float(schedule(0)), float(schedule(rollouts))
         steps = before.get("change_over_time_steps", rollouts) if isinstance(before, dict) else rollouts
-        over = {"initial_value": first, "final_value": last, "change_over_time_steps": min(steps, rollouts)}
-        return {"type": "linear", **over}
+        over = min(steps, rollouts)
+        return {"type": "linear", "initial_value": first, "final_value": last, "change_over_time_steps": over}
 
     def _own(self, name: str) -> Any:
         """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
