@@ -167,12 +167,12 @@ def _described(preset: Preset) -> dict[str, Any]:
 
 def _looked_at(run: Run) -> dict[str, Any]:
     """What the folder of a run tells."""
-    from sb3_pvp.callbacks.plots import ARGUMENTS, CONFIG, read_curve
+    from sb3_pvp.callbacks.plots import CONFIG, read_curve
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
 
     config = min(run.folder.glob(f"*/{CONFIG}"))
-    arguments, env, checkpoints = config.with_name(ARGUMENTS), config.parent.name, checkpoints_in(run.folder)
+    arguments, env, checkpoints = config.with_name("args.yml"), config.parent.name, checkpoints_in(run.folder)
     # rl-zoo3 writes Python objects, none of which need be made for this number; -1 stands for that of the preset.
     text = (arguments.read_text("utf-8") if arguments.is_file() else "") + run.hyperparams
     asked = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]

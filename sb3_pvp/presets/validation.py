@@ -144,7 +144,7 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
+    observations = observation_space(settings.played, len(settings.frame_ages))
     actions = settings.played.action_space
     if trained_agent:
         file = PolicyFile(trained_agent)

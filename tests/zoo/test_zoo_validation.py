@@ -36,7 +36,10 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "policy:'sb3_pvp.policies.AutoregressivPolicy'"], "unknown policy"),
         (["-params", "policy:'MlpPolicy'"], "unknown policy 'MlpPolicy' (did you mean 'MultiInputPolicy'?)"),
         (["-params", "policy_kwargs.activation:'rellu'"], "unknown activation 'rellu' (did you mean 'relu'?)"),
-        (["-params", "policy_kwargs.net_arch:'abc'"], "an architecture is a list of sizes, or {'layers': [...]}, got 'abc'"),
+        (
+            ["-params", "policy_kwargs.net_arch:'abc'"],
+            "an architecture is a list of sizes, or {'layers': [...]}, got 'abc'",
+        ),
         (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
         (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
         (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python for one"),
