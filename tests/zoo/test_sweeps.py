@@ -257,7 +257,7 @@ def test_what_a_sweep_without_storage_has_found_is_reported_when_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
-    break_learning(monkeypatch, KeyboardInterrupt(), after=3)  # type: ignore[arg-type]  # roll-outs of the first trial
+    break_learning(monkeypatch, KeyboardInterrupt(), after=3)  # roll-outs of the first trial
     with pytest.raises(SystemExit, match="130"):
         run_sweep(tmp_path, 3, space=space)
     (line,) = capsys.readouterr().err.splitlines()

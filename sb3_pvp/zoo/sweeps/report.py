@@ -72,14 +72,13 @@ def counts(study: optuna.Study, locks: Locks) -> dict[str, int]:
 
 def overview(storage: str) -> list[dict[str, Any]]:
     """All studies: ``name``, ``trials`` (see `counts`), ``best``, a `summary` or ``None``, and those of ``all``."""
-    studies, (opened, locks) = [], open_storage(storage, must_exist=True)
+    (opened, locks), studies = open_storage(storage, must_exist=True), []
     for name in optuna.get_all_study_names(opened):
         study = optuna.load_study(study_name=name, storage=opened)
-        best = None
-        with suppress(Refusal):
-            best = summary(find_trial(study, None))
         every = [{**summary(trial), "state": trial.state.name.lower()} for trial in study.get_trials(deepcopy=False)]
-        studies.append({"name": name, "trials": counts(study, locks), "best": best, "all": every})
+        studies.append({"name": name, "trials": counts(study, locks), "best": None, "all": every})
+        with suppress(Refusal):
+            studies[-1]["best"] = summary(find_trial(study, None))
     return studies
 
 
