@@ -199,7 +199,7 @@ def _common_metrics() -> Iterator[Metric]:
 
 
 def _among(kind: str, numbers: list[int], ticks: Ticks) -> NDArray[np.bool_]:
-    return np.isin(getattr(ticks, kind), numbers)
+    return np.asarray(np.equal.outer(getattr(ticks, kind), numbers).any(axis=-1))
 
 
 def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
