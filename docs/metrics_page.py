@@ -6,13 +6,7 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp import ppo
-from sb3_pvp.callbacks import (
-    evaluations,
-    league,
-    observations,
-    outcome_predictor,
-    self_play,
-)
+from sb3_pvp.callbacks import elo, evaluations, league, novelty, observations, outcome_predictor, self_play
 from sb3_pvp.envs.metrics import metrics_of
 from sb3_pvp.exploiters import callback as exploiters
 from sb3_pvp.game import HOME_GAME, Game, find_game
@@ -65,11 +59,11 @@ SOURCES = {
     ),
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league.METRICS,
-    "`EloCallback`": league.ELO_METRICS,
+    "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
     "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
-    "`NoveltyRewardCallback`": observations.NOVELTY_METRICS,
+    "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observations.METRICS,
 }

@@ -5,11 +5,13 @@ Impossible arguments are a `ValueError` at once; what does not fit the model, en
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
+from sb3_pvp.callbacks.elo import EloCallback
 from sb3_pvp.callbacks.episodes import EpisodeLogCallback, EpisodeMetricsCallback
 from sb3_pvp.callbacks.evaluations import ReferenceRatingCallback, WinRateEvalCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback, RewardTrackerCallback
-from sb3_pvp.callbacks.league import EloCallback, LeagueCallback
-from sb3_pvp.callbacks.observations import NoveltyRewardCallback, ObservationMetricsCallback
+from sb3_pvp.callbacks.league import LeagueCallback
+from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
+from sb3_pvp.callbacks.observations import ObservationMetricsCallback
 from sb3_pvp.callbacks.outcome_predictor import OutcomePredictorCallback
 from sb3_pvp.callbacks.progress import ProgressCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback

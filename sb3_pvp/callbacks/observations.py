@@ -1,4 +1,4 @@
-"""What the learner saw and chose from, as metrics and as a bonus (self-play.md §11.3, §11.4, training.md §6.2 a)."""
+"""What the learner saw and chose from (self-play.md §11.3, §11.4)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, PvpCallback, Scheduled, trained_rollouts
-from sb3_pvp.common.arguments import NUMBER, Flag, checked
+from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, PvpCallback
+from sb3_pvp.common.arguments import Flag, checked
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 
-NOVELTY_METRICS = {
-    "rollout/novelty_reward_scale": "What one unit of novelty is worth.",
-    "rollout/novelty_{statistic}": "Novelty of the states in which the learner acted.",
-    "rollout/novelty": "Histogram of the novelty, if asked for.",
-}
 METRICS = {
     "observations/{observation}_rollout_{statistic}": "Of an observation in this roll-out, in the newest frame.",
     "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
@@ -67,76 +62,6 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
     if normalizer is None or not getattr(model.policy, "has_statistics", False):
         return None
     return FrameStatistics.of(normalizer, own_shape(model)[-1])
-
-
-class NoveltyRewardCallback(PvpCallback):
-    """Adds ``scale * novelty`` to the reward of every step, with a policy that keeps statistics of observations.
-
-    The novelty of a state is the sum, over the features that vary within a fight, of how many standard deviations
-    beyond the first a feature is away from its mean, four at most. Mean and deviation are the policy's running
-    statistics; as long as it has none nothing happens. What environments report of episodes does not contain the bonus.
-
-    Args:
-        scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).
-        histogram: also log the histogram ``rollout/novelty``.
-    """
-
-    @checked
-    def __init__(self, scale: Any, histogram: Flag = False, verbose: bool | int = 0) -> None:
-        super().__init__(verbose)
-        self._scale_over_time, self._histogram = Scheduled("scale", scale, NUMBER), histogram
-
-    def _on_training_start(self) -> None:
-        if normalizer_of(self.model) is None:
-            raise ValueError(
-                f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
-                f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
-            )
-        self._shape, self._varying = own_shape(self.model), varying_features(self.model)
-
-    def _on_rollout_start(self) -> None:
-        self._scale = self._scale_over_time(trained_rollouts(self.model))
-        self._statistics = current_statistics(self.model)
-        self._novelty: list[NDArray[np.float32]] = []
-
-    def _on_step(self) -> bool:
-        if self._statistics is not None:
-            # In which the action was taken: the algorithm replaces it after this call.
-            observations = self.model._last_obs
-            assert observations is not None
-            features = newest_frame(own_part(observations), self._shape)
-            self._novelty.append(novelty(features, self._statistics, self._varying))
-            # In place: the algorithm puts this very array into its buffer.
-            self.locals["rewards"] += self._scale * self._novelty[-1]
-        return True
-
-    def _on_rollout_end(self) -> None:
-        self.logger.record("rollout/novelty_reward_scale", self._scale)
-        if not self._novelty:
-            return
-        values = np.concatenate(self._novelty)
-        for statistic in ("mean", "std", "min", "max"):
-            self.logger.record(f"rollout/novelty_{statistic}", float(getattr(values, statistic)()))
-        if self._histogram:
-            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=ALL_BUT_TENSORBOARD)
-
-
-def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
-    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
-    varying = np.ones(own_shape(model)[-1], np.float32)
-    if (contract := getattr(model.policy, "contract", None)) is not None:
-        varying[contract.constant_indices] = 0.0
-        varying[contract.num_observations :] = 0.0
-    return varying
-
-
-def novelty(
-    features: NDArray[np.float32], statistics: FrameStatistics, varying: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """The novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
-    beyond = np.abs(statistics(features)) - 1.0
-    summed: NDArray[np.float32] = np.maximum(beyond, 0.0, out=beyond) @ varying
-    return summed
 
 
 class ObservationMetricsCallback(PvpCallback):
