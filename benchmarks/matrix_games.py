@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.turn import Turn
+from sb3_pvp.contract.actions import Turn
 from sb3_pvp.game import Game
 from sb3_pvp.simple_game import ArrayWorld
 

@@ -36,9 +36,9 @@ def bench_walks(
     """
     with tempfile.TemporaryDirectory() as folder:
         walked = {
+            **({"train.py -> learn": _train(Path(folder))} if train else {}),  # first, while nothing is loaded
             "snapshot -> opponent's act": _opponent_acts(Path(folder)),
             "step_async -> observation": _step(),
-            **({"train.py -> learn": _train(Path(folder))} if train else {}),
         }
     rows: list[Row] = [
         {

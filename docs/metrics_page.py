@@ -6,19 +6,11 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp import ppo
-from sb3_pvp.callbacks import (
-    elo,
-    fight_metrics,
-    league,
-    novelty,
-    observation_metrics,
-    outcome_predictor,
-    reference_rating,
-    self_play,
-    win_rate_eval,
-)
+from sb3_pvp.callbacks import elo, evaluations, league, novelty, observations, outcome_predictor, self_play
+from sb3_pvp.envs.metrics import metrics_of
 from sb3_pvp.exploiters import callback as exploiters
-from sb3_pvp.game import HOME_GAME, find_game
+from sb3_pvp.game import HOME_GAME, Game, find_game
+from sb3_pvp.simple_game import OutcomeRewards
 
 INTRODUCTION = """# Metrics
 
@@ -38,24 +30,42 @@ EVALUATION = {
     "eval/success_rate": "Share of the fights of evaluation that were won.",
 }
 
-#: Of the fights that come with the package.
-FIGHTS = fight_metrics.descriptions(find_game(HOME_GAME))
+#: Of what a component of the reward is logged.
+STATISTICS = {"count": "Ticks", "total": "Sum over the roll-out", "avg": "Mean over its ticks"}
+
+
+def fight_metrics(game: Game) -> dict[str, str]:
+    """What is logged of a game's fights, by tag."""
+    rewards = game.rewards or OutcomeRewards()
+    return {
+        **{metric.tag: metric.meaning for metric in metrics_of(game)},
+        **{
+            f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
+            for name, meaning in rewards.terms.items()
+            for statistic, of in STATISTICS.items()
+        },
+        "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
+        "env/num_envs": "Number of parallel environments.",
+        **{f"env/pvp/{tag}": f"The weight `{name}` of the reward at this time." for tag, name in rewards.tags.items()},
+    }
+
+
 #: Where metrics come from, and what they say.
 SOURCES = {
     "The algorithm `sb3_pvp.PvpPPO`": ppo.METRICS,
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
-    "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics.descriptions(
+    "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics(
         find_game(HOME_GAME)
     ),
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
-    "`WinRateEvalCallback`": win_rate_eval.METRICS,
-    "`ReferenceRatingCallback`": reference_rating.METRICS,
+    "`WinRateEvalCallback`": evaluations.METRICS,
+    "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
-    "`ObservationMetricsCallback`": observation_metrics.METRICS,
+    "`ObservationMetricsCallback`": observations.METRICS,
 }
 
 

@@ -1,13 +1,12 @@
-"""The seam: what a game is to those who train, rate and show it. The first file to read.
+"""The seam, and the first file to read: the plug-in knows no game, and a game knows no trainer; they meet here.
 
-The plug-in (environments, opponents, matches, callbacks) knows no game, and a game knows no trainer; they meet here. A
-*world* runs F fights of two seats in arrays. A *game* makes worlds and says what their reports are worth, what to log
-of them, how they look and who plays without having learned. `sb3_pvp.simple_game` has parts that most games can use.
+A *world* runs F fights of two seats in arrays. A *game* makes worlds, and says what their reports are worth, what to
+log of them, how they look and who plays without having learned; `sb3_pvp.simple_game` has parts for most games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,7 +24,7 @@ from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.contract import Contract, add_contract_source, load_contract
 
 if TYPE_CHECKING:
-    from sb3_pvp.contract.turn import Turn
+    from sb3_pvp.contract.actions import Turn
     from sb3_pvp.simple_game import Metric
 
 NUM_SEATS = 2
@@ -144,9 +143,9 @@ class Rewards(Protocol):
         """The name of the weight behind each of the `figures`."""
 
     def weights(self, changes: Any = None) -> Any:
-        """The defaults with these numbers or schedules in place of some; such weights stay as they are.
+        """The defaults with these numbers or schedules in place of some, which can be compared and pickled.
 
-        They can be compared and pickled. Raises `ValueError` for unknown names and impossible values.
+        Weights that it has made stay as they are. `ValueError` for unknown names and impossible values.
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:
@@ -156,18 +155,13 @@ class Rewards(Protocol):
         """The weights as numbers, for the log."""
 
     def compute(self, transition: Transition, weights: Any) -> NDArray[np.float32]:
-        """The terms of a tick, a new float32 ``(terms, N)``; ``weights`` come from `at`.
-
-        A fight that broke off is worth nothing. Raises `ValueError` if a schedule has no finite value.
-        """
+        """The terms of a tick, a new float32 ``(terms, N)``, 0 where a fight broke off; ``weights`` come from `at`."""
 
 
 class Metrics(Protocol):
     """What is logged of a game's reports, besides outcomes, rewards and durations, which the plug-in logs itself."""
 
     table: Sequence[Metric]
-    #: Fields of the report whose value in the tick before `sb3_pvp.simple_game.Ticks.previous` has.
-    previous: Sequence[str]
     #: Fields of which ``info["episode_statistics"]`` tells, and flags: the fields that only count where these are set.
     values: Sequence[str]
     optional: Mapping[str, Sequence[str]]
@@ -198,10 +192,7 @@ class Viewer(Protocol):
 
 
 class Game(Protocol):
-    """A game. Yours is a subclass, and has these defaults for what it does not say.
-
-    Wherever a game is asked for it is named ``module:object``, or by its name after `register_game`.
-    """
+    """A game. Yours is a subclass, named ``module:object`` or, after `register_game`, by its name."""
 
     name: str
     contract: Contract
@@ -223,8 +214,7 @@ class Game(Protocol):
         raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
-#: Installed games: the name of an entry point is that of the game, and of its Gymnasium environment.
-ENTRY_POINTS = "sb3_pvp.games"
+ENTRY_POINTS = "sb3_pvp.games"  #: By the names of installed games, which are those of their Gymnasium environments.
 #: As in pyproject.toml, with their commands: a checkout has the metadata of when it was installed, which may lack them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
 OWN_COMMANDS = {
@@ -242,11 +232,12 @@ def game_and_contract(game: GameLike | None, contract: str | Contract | None) ->
 
     The name of a game's contract stands for the game; any other contract is one for the worlds of a factory.
     """
-    if isinstance(contract, str) and contract in game_names():
+    names = game_names()
+    if isinstance(contract, str) and contract in names:
         game = contract
     found = find_game(HOME_GAME if game is None else game)
     if contract is None:  # factories are told names, where there are some
-        contract = found.name if found.name in game_names() else found.contract
+        contract = found.name if found.name in names else found.contract
     return found, contract
 
 
@@ -265,8 +256,7 @@ def make_world(
 ) -> World:
     """A world as `Game.make_world` makes it, or a factory, ``world``, which gets the arguments from ``num_fights`` on.
 
-    ``contract`` is that of the factory's worlds, unless it has one itself. `ValueError` for impossible values, and if
-    the world has another contract.
+    ``contract`` is that of the factory's worlds, unless it has one itself; `ValueError` if the world has another one.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
     if callable(world):
@@ -275,15 +265,13 @@ def make_world(
         if game.params is not None:
             read_model(game.params, params, "reset parameter")
         made = game.make_world(world, num_fights, seed, params)
-    expected = contract_of(world, contract)
-    if made.contract != expected:
+    if made.contract != (expected := contract_of(world, contract)):
         made.close()
         raise ValueError(f"the world that was made plays {made.contract.name}, but the contract is {expected.name!r}")
     return made
 
 
-#: Games by name, registered ones and those that somebody has asked for; and by class.
-_games: dict[str | type[Game], Game] = {}
+_games: dict[str | type[Game], Game] = {}  #: Those that are registered, or that somebody has asked for.
 
 
 @cache
@@ -301,12 +289,9 @@ def game_names() -> tuple[str, ...]:
 def find_game(game: GameLike) -> Game:
     """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
 
-    A game stands for itself, a class for the one that it makes. `ValueError` for others, with the nearest name, and
-    for those that cannot be loaded.
+    A game stands for itself, a class for the one that it makes. `ValueError` for anything else.
     """
-    if not isinstance(game, str | type):
-        return game
-    if game in _games:
+    if isinstance(game, str | type) and game in _games:
         return _games[game]
     if isinstance(game, str) and game not in _installed() and ":" not in game:
         raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
@@ -320,18 +305,14 @@ def find_game(game: GameLike) -> Game:
     except Exception as error:  # whatever the modules of others come up with
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
-    _games[game] = made
+    if isinstance(game, str | type):
+        _games[game] = made
     return made
 
 
 def is_installed(contract: Contract) -> bool:
     """Whether this is the contract of an installed game, which any process knows by its name."""
     return contract.name in _installed() and find_game(contract.name).contract == contract
-
-
-def loadable_games() -> Iterator[Game]:
-    """All games that `game_names` names; for each that cannot be loaded there is one warning instead."""
-    return loadable("game", game_names(), find_game)
 
 
 def game_reference(game: Game) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copies, put_back
@@ -25,20 +26,14 @@ class ArrayWorld:
     Its own bot, ``"baseline"``, plays at random. Snapshots have its random numbers and arrays, also those of
     subclasses; what else changes is for their own `get_state` and `set_state`.
 
-    Args:
-        contract: what is seen and done.
-        num_fights: F.
-        seed: fight ``i`` is seeded with ``seed + i``.
-        report: the fields of the report, as NumPy's dtypes take them.
+    Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of the report, as NumPy's dtypes take them.
     """
 
     #: What `begin` makes use of in the options of resets, besides ``seed`` and ``bots``; others are refused.
     reset_options: ClassVar[tuple[str, ...]] = ("reset_params",)
 
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
-        if num_fights < 1:
-            raise ValueError(f"num_fights must be at least 1, got {num_fights!r}")
-        self.contract, self.num_fights = contract, num_fights
+        self.contract, self.num_fights = contract, POSITIVE.read("num_fights", num_fights)
         shape = (num_fights, NUM_SEATS)
         self.obs = np.zeros((*shape, contract.num_observations), np.float32)
         self.masks = np.ones((*shape, contract.num_flat_actions), np.bool_)
@@ -51,7 +46,6 @@ class ArrayWorld:
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """See `sb3_pvp.game.World.reset`."""
         for fight, given in list(_starts(fights, self.num_fights, options, self.reset_options)):
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
@@ -85,27 +79,22 @@ class ArrayWorld:
         """Nothing to release."""
 
     def get_state(self) -> Snapshot:
-        """See `sb3_pvp.game.Resumable.get_state`."""
         words = [each.bit_generator.state for each in self.random]
         return {**_identity(self), "random": words, "arrays": copies(self, _own_arrays(self))}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """See `sb3_pvp.game.Resumable.set_state`."""
-        names = _own_arrays(self)
         check_identity(state, _identity(self))
-        check_arrays(self, state["arrays"], names)
-        put_back(self, state["arrays"], names)
+        names, arrays = _own_arrays(self), state["arrays"]
+        check_arrays(self, arrays, names)
+        put_back(self, arrays, names)
         for each, words in zip(self.random, state["random"], strict=True):
             each.bit_generator.state = words
 
 
 # Functions, since subclasses might use names of methods, however private, for something else.
-
-
 def _starts(
     fights: ArrayLike | None, num_fights: int, options: Any, known: tuple[str, ...]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Every fight with its options, all of them checked."""
     which = fight_numbers(fights, num_fights).tolist()
     shared = isinstance(options, Mapping) or options is None
     listed = [options or {}] * len(which) if shared else list(options)
@@ -118,8 +107,8 @@ def _starts(
 
 
 def _identity(world: ArrayWorld) -> dict[str, Any]:
-    own = {"kind": type(world).__name__, "version": 1}
-    return {**own, "contract": world.contract.name, "num_fights": world.num_fights}
+    what = {"contract": world.contract.name, "num_fights": world.num_fights}
+    return {"kind": type(world).__name__, "version": 1, **what}
 
 
 def _own_arrays(world: ArrayWorld) -> list[str]:
@@ -129,8 +118,7 @@ def _own_arrays(world: ArrayWorld) -> list[str]:
 class OutcomeRewards:
     """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished roll-outs.
 
-    Args:
-        defaults: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
+    ``defaults``: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
     """
 
     terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
@@ -142,7 +130,6 @@ class OutcomeRewards:
         self._defaults = self.weights(defaults)
 
     def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
-        """See `sb3_pvp.game.Rewards.weights`."""
         require_all_known("reward", changes or {}, self._defaults)
         return {name: parse_schedule(value) for name, value in {**self._defaults, **(changes or {})}.items()}
 
@@ -151,11 +138,9 @@ class OutcomeRewards:
         return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
 
     def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
-        """See `sb3_pvp.game.Rewards.figures`."""
         return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `sb3_pvp.game.Rewards.compute`."""
         return np.where(transition.outcome == self._ends, weights, np.float32(0.0))
 
 
@@ -163,9 +148,8 @@ class OutcomeRewards:
 class Ticks:
     """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them."""
 
-    #: Records ``(M,)`` of the ticks in which the fight did not break off, see `sb3_pvp.game.World.report`.
-    report: NDArray[np.void]
-    previous: NDArray[np.void]  #: Of the tick before each, the fields that `sb3_pvp.game.Metrics.previous` names.
+    report: NDArray[np.void]  #: Records ``(M,)`` of intact ticks, see `sb3_pvp.game.World.report`.
+    previous: NDArray[np.void]  #: Of the tick before each.
     has_previous: NDArray[np.bool_]  #: False at the start of an episode.
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.
     endings: NDArray[np.uint8]  #: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
@@ -175,8 +159,7 @@ class Ticks:
     durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
 
 
-#: The values that a metric is made of; where there is nothing to tell, there is no value.
-Series = Callable[[Ticks], NDArray[Any]]
+Series = Callable[[Ticks], NDArray[Any]]  #: The values of a metric; none where there is nothing to tell.
 Statistic = Literal["mean", "sum", "std", "count", "number"]
 
 
@@ -195,7 +178,6 @@ class ReportMetrics:
     """What is logged of a game's reports, see `sb3_pvp.game.Metrics`."""
 
     table: Sequence[Metric] = ()
-    previous: Sequence[str] = ()
     values: Sequence[str] = ()
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

@@ -30,15 +30,6 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
         seed: of the fights and of the actions.
         seeded: a seed determines the course of the fights; false for a server, which has its own random numbers.
     """
-    _check_arrays(world)
-    first = _play(world, ticks, seed)
-    second = _play(world, ticks, seed) if seeded else first
-    for name, before, after in zip(("obs", "masks", "report", "outcome"), first, second, strict=True):
-        assert before.tobytes() == after.tobytes(), f"{name} differs after the same seed and the same actions"
-    _check_refusals(world)
-
-
-def _check_arrays(world: World) -> None:
     seats = (world.num_fights, NUM_SEATS)
     expected: dict[str, tuple[tuple[int, ...], Any]] = {
         "obs": ((*seats, world.contract.num_observations), np.float32),
@@ -51,9 +42,21 @@ def _check_arrays(world: World) -> None:
         array = getattr(world, name)
         assert array.shape == shape, f"{name} must have shape {shape}, has {array.shape}"
         assert np.issubdtype(array.dtype, kind), f"{name} must be {kind.__name__}, is {array.dtype}"
+    first = _play(world, ticks, seed)
+    second = _play(world, ticks, seed) if seeded else first
+    for name, before in first.items():
+        same = before.tobytes() == second[name].tobytes()
+        assert same, f"{name} differs after the same seed and the same actions"
+    for wrong in (-1, 1.5, float("nan"), "one"):
+        assert_value_error(partial(world.reset, options={"seed": wrong}), f"reset with seed {wrong!r}")
+    assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
+    for actions, fault in wrong_actions(seats, world.contract):
+        assert_value_error(partial(world.step, actions), f"step with {fault}")
+    for name in ("obs", "masks", "outcome"):
+        assert np.array_equal(second[name], getattr(world, name)), f"refused input must not change {name}"
 
 
-def _play(world: World, ticks: int, seed: int) -> tuple[NDArray[Any], ...]:
+def _play(world: World, ticks: int, seed: int) -> dict[str, NDArray[Any]]:
     """Plays with random legal actions, checking every tick, and returns copies of all arrays at the end."""
     rng = np.random.default_rng(seed)
     world.reset(options={"seed": seed})
@@ -67,7 +70,7 @@ def _play(world: World, ticks: int, seed: int) -> tuple[NDArray[Any], ...]:
         same = (world.outcome[over] == outcome[over]).all()
         assert same, "a fight that is over must keep its outcome until it is reset"
         assert ((world.ticks - played)[running] == 1).all(), "ticks must grow by one with every tick"
-    return world.obs.copy(), world.masks.copy(), world.report.copy(), world.outcome.copy()
+    return {name: getattr(world, name).copy() for name in ("obs", "masks", "report", "outcome")}
 
 
 def _check_tick(world: World) -> None:
@@ -76,22 +79,9 @@ def _check_tick(world: World) -> None:
     for head, allowed in zip(world.contract.heads, world.contract.split_mask(world.masks[running]), strict=True):
         has_choice = getattr(world, "empty_heads", False) or allowed.any(axis=-1).all()
         assert has_choice, f"masks must leave every seat an action of head {head.id!r}"
-    for pair in {tuple(Outcome(value) for value in row) for row in world.outcome.tolist()}:
+    for pair in {tuple(map(Outcome, row)) for row in world.outcome.tolist()}:
         broken = any(seat in _BROKEN for seat in pair) and Outcome.RUNNING not in pair
         assert broken or pair in _ENDS, f"the seats disagree about the outcome: {pair[0].name} and {pair[1].name}"
-
-
-def _check_refusals(world: World) -> None:
-    """Wrong input is a `ValueError` and changes nothing."""
-    names = ("obs", "masks", "outcome")
-    before: list[NDArray[Any]] = [getattr(world, name).copy() for name in names]
-    for seed in (-1, 1.5, float("nan"), "one"):
-        assert_value_error(partial(world.reset, options={"seed": seed}), f"reset with seed {seed!r}")
-    assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
-    for actions, fault in wrong_actions((world.num_fights, NUM_SEATS), world.contract):
-        assert_value_error(partial(world.step, actions), f"step with {fault}")
-    for name, old in zip(names, before, strict=True):
-        assert np.array_equal(getattr(world, name), old), f"refused input must not change {name}"
 
 
 def wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:

@@ -82,6 +82,13 @@ def test_a_name_that_is_no_game_is_refused_with_the_nearest() -> None:
             find_game(wrong)
 
 
+@pytest.mark.parametrize("wrong", [3, None, ["NhEnv"], {}])
+def test_what_is_no_game_is_one_line(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="there is no game .*say a name or module:object") as error:
+        find_game(wrong)
+    assert "\n" not in str(error.value)
+
+
 def test_a_game_by_module_and_object_is_made_once() -> None:
     game = find_game(f"{__name__}:Higher")
     assert game is find_game(f"{__name__}:Higher") and game.contract is CONTRACT

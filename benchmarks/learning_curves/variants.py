@@ -27,7 +27,7 @@ def _no_autoregression(hyperparams: Hyperparams) -> Hyperparams:
 
 def _no_privileged_critic(hyperparams: Hyperparams) -> Hyperparams:
     """A critic that sees what the fighter sees."""
-    return {"vec_env_wrapper": "sb3_pvp.envs.hidden_keys.HiddenKeys"}
+    return {"vec_env_wrapper": "benchmarks.learning_curves.hidden_keys.HiddenKeys"}
 
 
 def _no_shaping(hyperparams: Hyperparams) -> Hyperparams:

@@ -1,26 +1,25 @@
-"""What callbacks have in common: where a training stands, what its learner saw, and the league of the run."""
+"""What callbacks have in common: where a training stands, its files and league, and how opponents are called."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_pvp.common.arguments import POSITIVE, Kind
-from sb3_pvp.matches.evaluation import EvaluationFights, Finished
-from sb3_pvp.opponents.opponents import OpponentChoice
-from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
+from sb3_pvp.common.arguments import Kind
+from sb3_pvp.opponents.opponents import is_path
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
+from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, player_of_file
 from sb3_pvp.selfplay.league import LEAGUE
 
 #: Outputs of a logger with a line or column for each tag, where hundreds of tags are in the way.
@@ -84,33 +83,6 @@ class Scheduled:
         return last is None or now - last >= self(now)
 
 
-class EvaluationCallback(PvpCallback):
-    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` roll-outs."""
-
-    def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
-        super().__init__(verbose)
-        POSITIVE.check(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes, n_envs=n_envs)
-        self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
-        self._fights = EvaluationFights(env, n_envs)
-
-    def _init_callback(self) -> None:
-        self._rollout = trained_rollouts(self.model)
-
-    def _on_rollout_start(self) -> None:
-        self._rollout = trained_rollouts(self.model)
-        if self._rollout % self._eval_freq == 0:
-            self._evaluate()
-
-    def _on_training_end(self) -> None:
-        self._fights.close()
-
-    def _play(self, choices: list[OpponentChoice], deterministic: bool, seed: int) -> list[Finished]:
-        return self._fights.play(self.model, choices, deterministic, seed)  # type: ignore[arg-type]
-
-    def _evaluate(self) -> None:
-        raise NotImplementedError
-
-
 def trained_rollouts(model: BaseAlgorithm) -> int:
     """How many roll-outs the model was trained on: what schedules count."""
     # Stock algorithms count epochs, also over save and load.
@@ -118,58 +90,14 @@ def trained_rollouts(model: BaseAlgorithm) -> int:
     return int(getattr(model, "trained_rollouts", epochs))
 
 
-def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
-    space = model.observation_space
-    own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
-    if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
-        raise ValueError(
-            f"the observations must be a Box of features or of frames, or a Dict with such a part under "
-            f"{OBSERVATION!r}; this model has {space}"
-        )
-    return own.shape
+def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:
+    """The path that was given, or else the file or folder of that name in the folder of the run.
 
-
-def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What the learner itself sees, of observations in a Dict or plain."""
-    return observations[OBSERVATION] if isinstance(observations, dict) else observations
-
-
-def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
-    return observations[..., 0, :] if len(shape) == 2 else observations
-
-
-def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
-    """The policy's statistics of observations, if it keeps any."""
-    normalizer = getattr(model.policy, "observation_normalizer", None)
-    assert normalizer is None or isinstance(normalizer, RunningNormalizer)
-    return normalizer
-
-
-def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
-    """The policy's statistics of the learner's own features, or ``None`` while it has none."""
-    normalizer = normalizer_of(model)
-    if normalizer is None or not getattr(model.policy, "has_statistics", False):
-        return None
-    return FrameStatistics.of(normalizer, own_shape(model)[-1])
-
-
-def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
-    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
-    varying = np.ones(own_shape(model)[-1], np.float32)
-    contract = getattr(model.policy, "contract", None)
-    if contract is not None:
-        varying[contract.constant_indices] = 0.0
-        varying[contract.num_observations :] = 0.0
-    return varying
-
-
-def run_folder(model: BaseAlgorithm) -> Path:
-    """The folder of the run: the model's attribute ``run_folder`` if it is set, else that of its logger.
-
-    Raises `ValueError` if there is neither: a logger that nobody has set up has no folder of its own.
+    That is the model's attribute ``run_folder`` if it is set, else the folder of its logger. Raises `ValueError` if
+    there is neither: a logger that nobody has set up has no folder of its own.
     """
+    if given is not None:
+        return Path(given)
     folder = getattr(model, "run_folder", None)
     # Without these two SB3 logs into a folder for temporary files.
     if not folder and (getattr(model, "_custom_logger", False) or model.tensorboard_log is not None):
@@ -178,15 +106,10 @@ def run_folder(model: BaseAlgorithm) -> Path:
         raise ValueError(
             "where are the files of this run? Give the callback a directory, or set model.run_folder before learn()"
         )
-    return Path(folder)
+    return Path(folder) / name
 
 
-def path_in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path:
-    """The path that was given, or else the file or folder of that name in the folder of the run."""
-    return run_folder(model) / name if given is None else Path(given)
-
-
-def shared_league(model: BaseAlgorithm, directory: str | Path | None) -> League:
+def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None) -> League:
     """The league in the directory, or in the folder of the run: the same object for all callbacks of a model."""
     folder = path_in_run(model, directory, LEAGUE).absolute()
     leagues = _OF_MODELS.setdefault(model, {})
@@ -220,3 +143,46 @@ def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], ke
     seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
     seed = None if seed is None else int(seed) % 2**63
     return MatchRecord.of(learning, opponent, str(info["outcome"]), ticks, key, seed, info.get("build"))
+
+
+def named(player: Player, label: str) -> str:
+    """What a player is called here: players of other runs have the run's name before their own."""
+    return str(Player(f"{label}.{player.name}", player.step) if label else player)
+
+
+def run_name(folder: Path) -> str:
+    """A name for the run whose folder, league or players these are."""
+    folder = folder.absolute()
+    folder = folder.parent if folder.name == "players" and folder.parent.name == "league" else folder
+    return clean_name(folder.parent.name if folder.name == "league" else folder.name)
+
+
+def clean_name(text: str) -> str:
+    """The text without what must not be in the name of a `Player`."""
+    return re.sub(r"[^\w.+-]|^[^\w]+", "_", text, flags=re.ASCII) or "_"
+
+
+def player_of_opponent(name: str) -> Player:
+    """The player whom environments call by this name: a player's name, or that of a model's file."""
+    with contextlib.suppress(ValueError):
+        return Player.parse(name)
+    with contextlib.suppress(ValueError):
+        return player_of_file(f"{name}.zip")
+    return Player(clean_name(name))
+
+
+def told_apart(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """The names of opponents, those that files share with the names of their folders before them.
+
+    One may be listed twice, to be met more often. Raises `ValueError` if two opponents have one name even so: what
+    happens to one would count for the other.
+    """
+    told = dict(zip(map(str, targets), names, strict=True))
+    shared = Counter(told.values())
+    for target, name in zip(targets, names, strict=True):
+        if shared[name] > 1 and is_path(target):
+            told[str(target)] = f"{run_name(Path(target).parent)}.{name}"
+    name, number = max(Counter(told.values()).items(), key=lambda each: each[1], default=("", 0))
+    if number > 1:
+        raise ValueError(f"two opponents are called {name}: rename one of the files, or its folder")
+    return [told[str(target)] for target in targets]

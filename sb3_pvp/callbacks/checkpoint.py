@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
-from sb3_pvp.common.arguments import AT_LEAST_1, COUNT, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.policies.model_files import is_stripped, strip
+from sb3_pvp.policies.model_files import strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 
 #: The folder of a run's checkpoints inside the folder of the run.
@@ -33,25 +33,20 @@ class MaskableCheckpointCallback(PvpCallback):
         strip_optimizer: all files but the newest lose the optimiser's memory and whatever else only training needs.
         directory: for the files; ``None``: ``checkpoints`` in the folder of the run.
         verbose: 1: tells about every file.
-
-    Raises:
-        ValueError: for impossible values, at once; and at the start of training, if the files are of another run.
     """
 
+    @checked
     def __init__(
         self,
         save_freq: Any = 1,
-        keep: int | None = None,
-        keep_spaced: int = 0,
-        strip_optimizer: bool = True,
-        directory: str | Path | None = None,
-        verbose: int = 0,
+        keep: PositiveInt | None = None,
+        keep_spaced: NonNegativeInt = 0,
+        strip_optimizer: Flag = True,
+        directory: OptionalPath = None,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
-        if keep is not None:
-            POSITIVE.check(keep=keep)
-        COUNT.check(keep_spaced=keep_spaced)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
 
@@ -61,7 +56,6 @@ class MaskableCheckpointCallback(PvpCallback):
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
         self._last_saved: int | None = None
-        self._stripped: set[Player] = set()
         self._rollout, self._samples = trained_rollouts(self.model), False
 
     def _on_rollout_start(self) -> None:
@@ -98,11 +92,9 @@ class MaskableCheckpointCallback(PvpCallback):
             path = self._folder / file_name(player)
             if player not in kept:
                 path.unlink(missing_ok=True)
-            elif self._strip_optimizer and player not in self._stripped:
+            elif self._strip_optimizer and player == old[-1]:  # which was the newest until now
                 with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
-                    if not is_stripped(path):
-                        strip(path)
-                self._stripped.add(player)
+                    strip(path)
 
 
 def checkpoints(folder: Path) -> list[Player]:
@@ -119,10 +111,8 @@ def spread(players: Sequence[Player], count: int) -> list[Player]:
 
     The spacing is a power of two times what all gaps are multiples of: whoever was left out is not missed later.
     """
-    if len(players) <= count:
-        return list(players)
-    if not count:
-        return []
+    if not count or len(players) <= count:
+        return list(players[:count])
     steps = np.array([player.age for player in players])
     spacing = max(int(np.gcd.reduce(np.diff(steps))), 1)
     while True:

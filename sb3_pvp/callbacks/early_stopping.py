@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import warnings
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import InstanceOf
 from stable_baselines3.common.logger import KVWriter
 
 from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
-from sb3_pvp.schedules import Expression, Schedule
+from sb3_pvp.common.arguments import Kind, checked
+from sb3_pvp.schedules import Expression
 from sb3_pvp.schedules.base import as_schedule
-from sb3_pvp.schedules.language import FUNCTIONS, parse_formula
+from sb3_pvp.schedules.expression import names_in
 
 #: When the condition is asked, the values of its variable ``phase``, in the order of a training.
 PHASES = (
     *("on_training_start", "on_rollout_start", "on_rollout_sampling_end", "on_rollout_end", "on_learn_end"),
     "on_training_end",
 )
+_CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a schedule")  # type: ignore[type-arg]
 
 
 class EarlyStoppingCallback(PvpCallback, KVWriter):
     """Ends the training between two roll-outs, as soon as a condition holds.
 
-    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``. It knows
-    the time ``t`` (trained roll-outs), the ``phase`` (`PHASES`) and the last value of everything that was logged, under
-    its tag with ``_`` for every character that is no letter or digit. Metrics that are not there yet make it false,
-    which is said once. It is asked at the start and end of the training, of its roll-outs and of what is learned from
-    them; ``a * b`` is "and". SB3 speaks of a roll-out when its advantages are known: ``on_rollout_sampling_end`` and
-    ``on_rollout_end`` are the same moment, and so are ``on_learn_end`` and what follows it.
+    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a * b``
+    is "and". It knows the time ``t`` (trained roll-outs), the ``phase`` in which it is asked (`PHASES`) and the last
+    value of everything that was logged, under its tag with ``_`` for every character that is no letter or digit.
+    Metrics that are not there yet make it false, which is said once. SB3 speaks of a roll-out when its advantages are
+    known: ``on_rollout_sampling_end`` and ``on_rollout_end`` are the same moment, as ``on_learn_end`` and what follows.
 
     List it last, so that what the others log at the end of a roll-out is known. With `PvpPPO` the values are saved with
     the model: a run that was stopped and is resumed stops again.
@@ -39,21 +41,21 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` may stand for
             metrics that are not there yet.
         verbose: 1: says why training ends.
-
-    Raises:
-        ValueError: for something that is no formula or schedule.
     """
 
-    def __init__(self, condition: Any, verbose: int = 1) -> None:
+    @checked
+    def __init__(self, condition: Annotated[Any, _CONDITION], verbose: bool | int = 1) -> None:
         super().__init__(verbose)
         formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
-        self._condition: Schedule = as_schedule(formula)
-        self._names = _names(self._condition)
+        self._condition = as_schedule(formula)
+        self._names: set[str] = set()  # of what the condition must be told besides the time
+        if isinstance(self._condition, Expression):
+            known = {"t", *self._condition.substitutions, *self._condition.defaults}
+            self._names = {*names_in(self._condition.expression)} - known
         self._text = getattr(self._condition, "expression", str(self._condition))
         self._warned = False
 
     def _init_callback(self) -> None:
-        # The last number under each tag, with ``_`` for every character that is no letter or digit.
         self._values: dict[str, float] = {}
         self._stops = self._learns = False
         self._resume_with_model("early_stopping", "_values")
@@ -73,7 +75,6 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._ask("on_training_start")
 
     def _on_rollout_start(self) -> None:
-        self._end_learning()
         self._ask("on_rollout_start")
 
     def _on_step(self) -> bool:
@@ -88,17 +89,14 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._learns = True
 
     def _on_training_end(self) -> None:
-        self._end_learning()
         self._ask("on_training_end")
         if self in self.logger.output_formats:
             self.logger.output_formats.remove(self)
 
-    def _end_learning(self) -> None:
-        if self._learns:
+    def _ask(self, phase: str) -> None:
+        if self._learns and phase in ("on_rollout_start", "on_training_end"):
             self._learns = False
             self._ask("on_learn_end")
-
-    def _ask(self, phase: str) -> None:
         self.write(self.logger.name_to_value, {})
         variables, rollouts = {**self._values, "phase": phase}, trained_rollouts(self.model)
         missing = self._names - variables.keys()
@@ -109,11 +107,3 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
             self._stops = True
             if self.verbose and phase != "on_training_end":
                 print(f"Training ends after {rollouts} roll-outs: {self._text}")
-
-
-def _names(condition: Schedule) -> set[str]:
-    """What the condition must be told besides the time."""
-    if not isinstance(condition, Expression):
-        return set()
-    names = {node.id for node in ast.walk(parse_formula(condition.expression)) if isinstance(node, ast.Name)}
-    return names - FUNCTIONS.keys() - condition.substitutions.keys() - condition.defaults.keys() - {"t"}

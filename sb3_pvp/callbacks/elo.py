@@ -1,15 +1,13 @@
-"""How strong the learner is, after every roll-out (self-play.md §6)."""
+"""How strong the learner is, after every rollout (self-play.md §6)."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import RECORDED, PvpCallback, learner, shared_league
-from sb3_pvp.callbacks.opponent_plan import player_of_opponent
-from sb3_pvp.common.arguments import PATH
+from sb3_pvp.callbacks import base
+from sb3_pvp.common.arguments import OptionalPath, checked
 from sb3_pvp.opponents.opponents import SELF_PLAY
 
 METRICS = {
@@ -21,32 +19,27 @@ METRICS = {
 }
 
 
-class EloCallback(PvpCallback):
-    """Logs the ratings of the learner and of those whom it fights, from the log of the league.
-
-    List it after `LeagueCallback`, which writes that log.
+class EloCallback(base.PvpCallback):
+    """Logs the ratings of the learner and of those whom it fights, from the log that a `LeagueCallback` before writes.
 
     Args:
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: for no path; and at the start of training, if there is no `LeagueCallback` before it.
     """
 
-    def __init__(self, directory: str | Path | None = None, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, directory: OptionalPath = None, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
-        PATH.check(directory=directory)
         self._directory = directory
 
     def _init_callback(self) -> None:
-        self._league = shared_league(self.model, self._directory)
-        if self._league not in RECORDED:
+        self._league = base.shared_league(self.model, self._directory)
+        if self._league not in base.RECORDED:
             raise ValueError(
                 f"nobody writes down the matches of {self._league.folder}: list LeagueCallback before EloCallback"
             )
 
     def _on_rollout_start(self) -> None:
-        self._learner = learner(self.model)
+        self._learner = base.learner(self.model)
         self._elo_before = dict(self._league.ratings().elo.ratings)
         self._opponents: list[str] = []
 
@@ -58,7 +51,7 @@ class EloCallback(PvpCallback):
         ratings = self._league.ratings()
         self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
         if self._opponents:
-            met = [player_of_opponent(name) for name in self._opponents]
+            met = map(base.player_of_opponent, self._opponents)
             before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in met]
             self.logger.record("rollout/elo/average-match", float(np.mean(before)))
         for player, rating in ratings.elo.ratings.items():

@@ -1,35 +1,17 @@
-"""Logs what happened in the fights of a roll-out."""
+"""Logs what happened in the fights of a roll-out, or of that only the rewards (self-play.md §11.5)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from sb3_pvp.callbacks.base import TABLES, PvpCallback
-from sb3_pvp.envs.metrics import metrics_of, summarize
-from sb3_pvp.game import Game, WorldError
-from sb3_pvp.simple_game import OutcomeRewards
+from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.game import WorldError
 
 #: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
 MAX_DESYNC = 0.05
 #: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
 INTENDED = ("connection_lost", "idle")
-_STATISTICS = {"count": "Ticks", "total": "Sum over the roll-out", "avg": "Mean over its ticks"}
-
-
-def descriptions(game: Game) -> dict[str, str]:
-    """What is logged of a game's fights, by tag."""
-    rewards = game.rewards or OutcomeRewards()
-    return {
-        **{metric.tag: metric.meaning for metric in metrics_of(game)},
-        **{
-            f"rewards/{name}_{statistic}": f"{of} of this reward component: {meaning}"
-            for name, meaning in rewards.terms.items()
-            for statistic, of in _STATISTICS.items()
-        },
-        "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
-        "env/num_envs": "Number of parallel environments.",
-        **{f"env/pvp/{tag}": f"The weight `{name}` of the reward at this time." for tag, name in rewards.tags.items()},
-    }
 
 
 class FightMetricsCallback(PvpCallback):
@@ -61,20 +43,30 @@ class FightMetricsCallback(PvpCallback):
         for tag, value in summary.items():
             everywhere = tag.count("/") == 1 and tag.startswith("terminal/")
             self.logger.record(tag, value, exclude=() if everywhere else TABLES)
-        _check_desync(summary)
+        total = round(summary.get("terminal/terminal_state_count", 0.0))
+        broken = round(summary.get("terminal/desync_percentage", 0.0) * total)
+        broken -= round(sum(summary.get(f"terminal/truncate/{reason}", 0.0) for reason in INTENDED))
+        if broken >= max(MAX_DESYNC * total, 1):
+            reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
+            raise WorldError(
+                f"{broken} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
+                f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
+            )
 
     def _summary(self) -> dict[str, float]:
         return summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0), self._measures)
 
 
-def _check_desync(summary: dict[str, float]) -> None:
-    total = round(summary.get("terminal/terminal_state_count", 0.0))
-    broken = round(summary.get("terminal/desync_percentage", 0.0) * total)
-    broken -= round(sum(summary.get(f"terminal/truncate/{reason}", 0.0) for reason in INTENDED))
-    if broken < max(MAX_DESYNC * total, 1):
-        return
-    reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
-    raise WorldError(
-        f"{broken} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
-        f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
-    )
+class RewardTrackerCallback(FightMetricsCallback):
+    """Logs ``rewards/`` after every roll-out: of each component the count, the total and the mean; the overall total.
+
+    `FightMetricsCallback` logs the same among all else; list one of the two. The total is printed as well.
+    """
+
+    def _on_rollout_start(self) -> None:
+        pass
+
+    def _on_rollout_end(self) -> None:
+        for tag, value in self._summary().items():
+            if tag.startswith("rewards/"):
+                self.logger.record(tag, value, exclude=() if tag == "rewards/overall_total" else TABLES)

@@ -1,28 +1,24 @@
-"""Keeps the league of a run: snapshots of the learner, all matches, and how strong everybody is."""
+"""The league of a run, with snapshots of the learner and all matches, and how strong everybody is (self-play.md §6)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from pydantic import SkipValidation
 from stable_baselines3.common.logger import Figure as LoggedFigure
-from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.callbacks.opponent_plan import player_of_opponent
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 from sb3_pvp.selfplay.players import evenly_spread
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: So many rows of a payoff matrix can still be read.
 MAX_PLAYERS = 24
@@ -43,10 +39,9 @@ METRICS = {
 class LeagueCallback(base.PvpCallback):
     """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
 
-    The folder of the league (`sb3_pvp.selfplay.League`) gets ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``
-    now and then and at the end. The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in
-    which the match ended. Matches are logged in one go at the end of a roll-out, under keys that a run which is
-    killed and goes on from a checkpoint uses again, so that none counts twice.
+    The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in which the match ended. Matches
+    are logged in one go at the end of a roll-out, under keys that a run which is killed and goes on from a checkpoint
+    uses again, so that none counts twice.
 
     List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
     episodes, as `PvpEnv` does.
@@ -54,26 +49,25 @@ class LeagueCallback(base.PvpCallback):
     Args:
         snapshot_every: roll-outs between snapshots, a number or a schedule; the first is taken at once.
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
-        pictures_every: roll-outs between pictures and leaderboards.
+        pictures_every: roll-outs between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; last at the end.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: for impossible values; and at the start of training, if the league is that of another run.
     """
 
+    @checked
     def __init__(
         self,
         snapshot_every: Any = 1,
-        anchors: Mapping[str, float] | None = None,
-        pictures_every: int = 20,
-        directory: str | Path | None = None,
-        verbose: int = 0,
+        anchors: SkipValidation[Mapping[str, float] | None] = None,
+        pictures_every: PositiveInt = 20,
+        directory: OptionalPath = None,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
-        self._snapshot_every, self._directory = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1), directory
-        POSITIVE.check(pictures_every=pictures_every)
-        self._pictures_every = pictures_every
-        self._anchors = check_anchors(anchors or {})
+        self._snapshot_every = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1)
+        self._pictures_every, self._directory = pictures_every, directory
+        self._anchors = check_anchors({} if anchors is None else anchors)
+        if strange := [name for name in anchors or () if not isinstance(name, (str, Player))]:
+            raise ValueError(f"anchors must be ratings by names of players, got one of {strange[0]!r}")
 
     def _init_callback(self) -> None:
         self._league = base.shared_league(self.model, self._directory)
@@ -103,18 +97,28 @@ class LeagueCallback(base.PvpCallback):
         key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
         self._episodes[row] += 1
         name, _ = self._told(info, "opponent"), self._told(info, "outcome")
-        opponent = player_of_opponent(name)
+        opponent = base.player_of_opponent(name)
         if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
             self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
-        league = self._league
-        if league.log.append(self._records) < len(self._records) and not self._warned:
-            self._warn_of_others()
+        league, records = self._league, self._records
+        if (
+            league.log.append(records) < len(records)
+            and not self._warned
+            and (others := league.log.count_others(records))
+        ):
+            self._warned = True
+            warnings.warn(
+                f"{others} fights of roll-out {self._rollout} are in the log of {league.folder} already, but as "
+                "others: this run plays once more, and differently, what was played after its checkpoint. Until it is "
+                "further than that the log keeps the fights that it has; a league of its own keeps them all",
+                stacklevel=2,
+            )
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
-        self.logger.record("league/broken_matches", sum(not each.counted for each in self._records))
+        self.logger.record("league/broken_matches", sum(not each.counted for each in records))
         self._is_published = (self._rollout + 1) % self._pictures_every == 0
         if self._is_published:
             self._publish()
@@ -123,41 +127,29 @@ class LeagueCallback(base.PvpCallback):
         if not self._is_published:
             self._publish()
 
-    def _warn_of_others(self) -> None:
-        others = self._league.log.count_others(self._records)
-        if others:
-            self._warned = True
-            warnings.warn(
-                f"{others} fights of roll-out {self._rollout} are in the log of {self._league.folder} already, but "
-                "as others: this run plays once more, and differently, what was played after its checkpoint. Until it "
-                "is further than that the log keeps the fights that it has; a league of its own keeps them all",
-                stacklevel=2,
-            )
-
     def _publish(self) -> None:
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
-        publish_pictures(league, standings, self.logger)
+        for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
+            with replacing(league.folder / f"{name}.png") as path:
+                figure.savefig(path, dpi=100)
+            self.logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
 
-def publish_pictures(league: League, standings: Sequence[Standing], logger: Logger) -> None:
-    """Writes ``payoff.png`` and ``ratings.png`` into the league's folder, and logs both to TensorBoard."""
-    for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
-        with replacing(league.folder / f"{name}.png") as path:
-            figure.savefig(path, dpi=100)
-        logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
-
-
 def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
-    """The win rates of at most `MAX_PLAYERS` players; white where two have never met."""
-    from matplotlib.figure import Figure
+    """The win rates of at most `MAX_PLAYERS` players; white where two have never met.
 
+    Up to half of the places are for others, the rest for snapshots of the learner, evenly spread over their steps.
+    """
+    everybody = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
+    own, others = ([each for each in everybody if (each.name == LEARNER) == is_own] for is_own in (True, False))
+    players = others[-MAX_PLAYERS // 2 :]
+    players += evenly_spread(own, MAX_PLAYERS - len(players))
     figure = Figure(figsize=(8, 7), layout="constrained")
-    players = shown_players(standings)
     names, axes = [str(player) for player in players], figure.subplots()
     rates = league.ratings().payoff.matrix(players)
     picture = axes.imshow(np.asarray(rates, float), vmin=0, vmax=1, cmap="RdYlGn", interpolation="nearest")
@@ -170,8 +162,6 @@ def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
 
 def draw_ratings(standings: Sequence[Standing]) -> Figure:
     """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     own = of_snapshots(standings, LEARNER)
@@ -186,11 +176,3 @@ def draw_ratings(standings: Sequence[Standing]) -> Figure:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     return figure
-
-
-def shown_players(standings: Sequence[Standing]) -> list[Player]:
-    """Up to half of the places for others, the rest for snapshots of the learner, evenly spread over their steps."""
-    players = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
-    others = [player for player in players if player.name != LEARNER][-MAX_PLAYERS // 2 :]
-    own = [player for player in players if player.name == LEARNER]
-    return [*others, *evenly_spread(own, MAX_PLAYERS - len(others))]

@@ -1,4 +1,4 @@
-"""A bonus for states that are far from the usual (training.md §6.2 a)."""
+"""A bonus for rare states (training.md §6.2 a)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks import base
-from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, PvpCallback, Scheduled, trained_rollouts
+from sb3_pvp.callbacks.observations import current_statistics, newest_frame, normalizer_of, own_part, own_shape
+from sb3_pvp.common.arguments import NUMBER, Flag, checked
 from sb3_pvp.policies.networks import FrameStatistics
 
 METRICS = {
@@ -19,8 +21,8 @@ METRICS = {
 }
 
 
-class NoveltyRewardCallback(base.PvpCallback):
-    """Adds ``scale * novelty`` to the reward of every step.
+class NoveltyRewardCallback(PvpCallback):
+    """Adds ``scale * novelty`` to the reward of every step, with a policy that keeps statistics of observations.
 
     The novelty of a state is the sum, over the features that vary within a fight, of how many standard deviations
     beyond the first a feature is away from its mean, four at most. Mean and deviation are the policy's running
@@ -29,26 +31,24 @@ class NoveltyRewardCallback(base.PvpCallback):
     Args:
         scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).
         histogram: also log the histogram ``rollout/novelty``.
-
-    Raises:
-        ValueError: for a bad schedule; and at the start of training, if the policy keeps no statistics.
     """
 
-    def __init__(self, scale: Any, histogram: bool = False, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, scale: Any, histogram: Flag = False, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
-        self._scale_over_time, self._histogram = base.Scheduled("scale", scale, NUMBER), histogram
+        self._scale_over_time, self._histogram = Scheduled("scale", scale, NUMBER), histogram
 
     def _on_training_start(self) -> None:
-        if base.normalizer_of(self.model) is None:
+        if normalizer_of(self.model) is None:
             raise ValueError(
                 f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
                 f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
             )
-        self._shape, self._varying = base.own_shape(self.model), base.varying_features(self.model)
+        self._shape, self._varying = own_shape(self.model), varying_features(self.model)
 
     def _on_rollout_start(self) -> None:
-        self._scale = self._scale_over_time(base.trained_rollouts(self.model))
-        self._statistics = base.current_statistics(self.model)
+        self._scale = self._scale_over_time(trained_rollouts(self.model))
+        self._statistics = current_statistics(self.model)
         self._novelty: list[NDArray[np.float32]] = []
 
     def _on_step(self) -> bool:
@@ -56,7 +56,7 @@ class NoveltyRewardCallback(base.PvpCallback):
             # In which the action was taken: the algorithm replaces it after this call.
             observations = self.model._last_obs
             assert observations is not None
-            features = base.newest_frame(base.own_part(observations), self._shape)
+            features = newest_frame(own_part(observations), self._shape)
             self._novelty.append(novelty(features, self._statistics, self._varying))
             # In place: the algorithm puts this very array into its buffer.
             self.locals["rewards"] += self._scale * self._novelty[-1]
@@ -70,7 +70,16 @@ class NoveltyRewardCallback(base.PvpCallback):
         for statistic in ("mean", "std", "min", "max"):
             self.logger.record(f"rollout/novelty_{statistic}", float(getattr(values, statistic)()))
         if self._histogram:
-            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=base.ALL_BUT_TENSORBOARD)
+            self.logger.record("rollout/novelty", th.from_numpy(values), exclude=ALL_BUT_TENSORBOARD)
+
+
+def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
+    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
+    varying = np.ones(own_shape(model)[-1], np.float32)
+    if (contract := getattr(model.policy, "contract", None)) is not None:
+        varying[contract.constant_indices] = 0.0
+        varying[contract.num_observations :] = 0.0
+    return varying
 
 
 def novelty(

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sb3_pvp.callbacks.base import PvpCallback, current_statistics, normalizer_of, own_part, own_shape
-from sb3_pvp.common.arguments import NonNegativeInt, Positive, PositiveInt, checked
+from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.observations import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.common.arguments import Flag, NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 METRICS = {
@@ -21,7 +22,6 @@ METRICS = {
     "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
     "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
 }
-_WON = {"won": True, "lost": False}
 
 
 class DecidedFight(NamedTuple):
@@ -48,22 +48,19 @@ class OutcomePredictorCallback(PvpCallback):
         test_size: share of the fights that are kept for the test.
         learning_rate: of its optimiser.
         seed: of its random numbers; a model that has a predictor already goes on with its own.
-
-    Raises:
-        ValueError: for a value out of range; and in training, if model or environment do not fit.
     """
 
     @checked
     def __init__(
         self,
         max_steps_per_episode: PositiveInt | None = 5,
-        balance_outcomes: bool = False,
+        balance_outcomes: Flag = False,
         batch_size: PositiveInt = 64,
         n_epochs: PositiveInt = 1,
         test_size: Annotated[float, Field(gt=0, lt=1)] = 0.1,
         learning_rate: Positive = 1e-3,
         seed: NonNegativeInt = 0,
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         self._max_steps, self._balance = max_steps_per_episode, balance_outcomes
@@ -91,9 +88,8 @@ class OutcomePredictorCallback(PvpCallback):
         return super()._on_step()
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        won = _WON.get(self._told(info, "outcome"))
-        if won is not None:
-            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, won))
+        if (outcome := self._told(info, "outcome")) in ("won", "lost"):
+            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, outcome == "won"))
         self._starts[row] = self._step
 
     def _on_rollout_end(self) -> None:

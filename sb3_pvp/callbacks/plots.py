@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import yaml
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
@@ -20,16 +22,10 @@ from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.selfplay import LEARNER, League
 from sb3_pvp.selfplay.leaderboard import of_snapshots
 
-#: What rl-zoo3 writes into ``<run>/<environment>/``.
-CONFIG, ARGUMENTS = "config.yml", "args.yml"
-#: How deep runs may lie in a folder that is given, as in ``logs/<algorithm>/<run>``.
-_DEPTH = 2
+#: What rl-zoo3 writes into ``<run>/<environment>/``, beside ``args.yml``.
+CONFIG = "config.yml"
 #: Episodes that are averaged in training curves, as in SB3's logs.
 WINDOW = 100
-#: Training curves have so many points at most.
-POINTS = 500
-#: Bootstrap samples of an interval.
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -40,14 +36,6 @@ class Run:
     label: str  #: What was trained how: its own name, or the preset's, or that of algorithm and environment.
     seed: int | None  #: ``None`` if it was trained with a random one.
     hyperparams: str  #: The text of what it was trained with.
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs of the same label and hyperparameters."""
-
-    label: str
-    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
@@ -65,8 +53,7 @@ class Band:
     num_runs: int = 1
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """Something to plot."""
 
     title: str  #: Of the axis; ``{opponent}`` stands for whom the learner fought.
@@ -83,7 +70,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     runs: dict[Path, Run] = {}
     for source in sources:
         label, _, folder = source.rpartition("=")
-        depths = (Path(folder).glob("*/" * (depth + 1) + CONFIG) for depth in range(_DEPTH + 1))
+        depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
             raise ValueError(f"{folder} holds no training run: there is no {CONFIG} as rl-zoo3 writes it")
@@ -91,16 +78,16 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     return list(runs.values())
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Puts runs of one label and the same hyperparameters together; where these differ, the first folder tells."""
     members: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         members.setdefault((run.label, run.hyperparams), []).append(run)
     labels = [label for label, _ in members]
-    return [
-        Group(label if labels.count(label) == 1 else f"{label} ({group[0].folder.name})", tuple(group))
+    return {
+        label if labels.count(label) == 1 else f"{label} ({group[0].folder.name})": group
         for (label, _), group in members.items()
-    ]
+    }
 
 
 def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
@@ -112,9 +99,8 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
         raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
 
 
-def common_metric(runs: Iterable[Run]) -> str:
+def common_metric(runs: Sequence[Run]) -> str:
     """The first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
-    runs = list(runs)
     for metric in METRICS:
         with contextlib.suppress(ValueError):
             for run in runs:
@@ -136,7 +122,7 @@ def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
         raise ValueError("runs to be plotted together have no steps in common")
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
     values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
-    samples = np.random.default_rng(seed).integers(len(curves), size=(RESAMPLES, len(curves)))
+    samples = np.random.default_rng(seed).integers(len(curves), size=(2000, len(curves)))
     low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
 
@@ -146,8 +132,6 @@ def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False)
 
     The ``title`` is that of the vertical axis; with ``share`` the values lie between 0 and 1.
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for number, (label, band) in enumerate(bands.items()):
@@ -171,30 +155,21 @@ def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return middle
 
 
-def _natural(folder: Path) -> tuple[str, int]:
+def _natural(folder: Path) -> list[str | int]:
     """rl-zoo3 numbers runs: ``Game_10`` comes after ``Game_9``."""
-    name, _, number = str(folder).rpartition("_")
-    return (name, int(number)) if number.isdigit() else (str(folder), 0)
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
 
 
 def _read_run(folder: Path, label: str) -> Run:
     config = min(folder.glob(f"*/{CONFIG}"))
-    path = config.with_name(ARGUMENTS)
-    arguments: dict[str, Any] = dict(yaml.load(path.read_text("utf-8"), _PlainLoader)) if path.is_file() else {}
+    path, arguments = config.with_name("args.yml"), dict[str, Any]()
+    if path.is_file():  # a Python object as rl-zoo3 dumps it, of which nothing is made but lists
+        (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
+        arguments |= pairs
     conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
     trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
     label = label or (Path(conf_file).stem if conf_file else trained)
     return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Reads what rl-zoo3 dumps without constructing Python objects."""
-
-
-_PlainLoader.add_constructor(
-    "tag:yaml.org,2002:python/object/apply:collections.OrderedDict",
-    lambda loader, node: loader.construct_sequence(node, deep=True)[0],  # type: ignore[arg-type]
-)
 
 
 def _line(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
@@ -230,28 +205,22 @@ def _episodes(column: str) -> Callable[[Path, str], Band]:
         if episodes.empty:
             raise ValueError(f"no episode has ended in {folder} yet")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
-        shown = np.unique(np.linspace(0, len(means) - 1, POINTS).round().astype(int))
+        shown = np.unique(np.linspace(0, len(means) - 1, 500).round().astype(int))
         return _line(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
 
     return read
 
 
 def _elo(folder: Path, opponent: str) -> Band:
-    ratings = _league(folder).ratings().elo.ratings
+    ratings = League.existing(folder).ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
     return _line(*np.array(own, float).reshape(-1, 2).T)
 
 
 def _rating(folder: Path, opponent: str) -> Band:
-    own = of_snapshots(_league(folder).leaderboard(rollouts=False), LEARNER)
+    own = of_snapshots(League.existing(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
-
-
-def _league(folder: Path) -> League:
-    if not (folder / "league").is_dir():
-        raise FileNotFoundError(str(folder / "league"))
-    return League.existing(folder / "league")
 
 
 METRICS = {

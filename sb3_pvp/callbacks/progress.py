@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import ProgressBarCallback
 
-from sb3_pvp.common.arguments import POSITIVE
+from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.matches.evaluation import FIELDS
 from sb3_pvp.opponents.opponents import SELF_PLAY
-
-_ELO = "rollout/elo/latest"
 
 
 class ProgressCallback(ProgressBarCallback):
@@ -23,14 +21,11 @@ class ProgressCallback(ProgressBarCallback):
 
     Args:
         window: how many episodes the win rate is of.
-
-    Raises:
-        ValueError: for a window without episodes.
     """
 
-    def __init__(self, window: int = 100) -> None:
+    @checked
+    def __init__(self, window: PositiveInt = 100) -> None:
         super().__init__()
-        POSITIVE.check(window=window)
         self._won: deque[bool] = deque(maxlen=window)
         self._elo: float | None = None
 
@@ -41,15 +36,13 @@ class ProgressCallback(ProgressBarCallback):
         return ", ".join([*parts, f"Elo {self._elo:.0f}"] if self._elo is not None else parts)
 
     def _on_step(self) -> bool:
-        finished = np.flatnonzero(self.locals["dones"])
-        for row in finished:
+        for row in np.flatnonzero(self.locals["dones"]):
             self._count(self.locals["infos"][row])
-        if finished.size:
             self.pbar.set_description_str(self.text, refresh=False)
         return super()._on_step()
 
     def _on_rollout_end(self) -> None:
-        self._elo = self.logger.name_to_value.get(_ELO, self._elo)
+        self._elo = self.logger.name_to_value.get("rollout/elo/latest", self._elo)
         self.pbar.set_description_str(self.text)
 
     def _count(self, info: dict[str, Any]) -> None:

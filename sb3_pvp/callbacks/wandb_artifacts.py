@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
-from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.callbacks.evaluations import strongest
+from sb3_pvp.common.arguments import Flag, OptionalPath, checked
 from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
 from sb3_pvp.selfplay.league import LEAGUE
 
-if TYPE_CHECKING:
-    from wandb import Run
-
-#: The file of SB3's ``EvalCallback`` in the folder of the run.
-BEST_MODEL = "best_model.zip"
-
 
 class WandbArtifactsCallback(PvpCallback):
     """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
 
-    At the end of training these are logged:
-
-    * the artifact ``model-ID``, with the W&B run's id, in versions that are called ``final``, ``best`` (the file
-      `BEST_MODEL`, if there is one) and ``strongest`` (of the league). Their metadata are steps and ratings;
-    * the artifact ``leaderboard-ID`` with ``leaderboard.csv``, and the same as a table, ``league/leaderboard``;
-    * the chart ``league/rating_curves``: Elo and Bradley-Terry ratings of the learner's snapshots over their steps, as
-      they are known at the end. As they grow, they are metrics of `EloCallback` and `LeagueCallback`.
+    At the end of training it logs the artifact ``model-ID``, with the W&B run's id, in the versions ``final``, ``best``
+    (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), with steps and ratings as
+    metadata; the artifact ``leaderboard-ID``, and the same as a table, ``league/leaderboard``; and the chart
+    ``league/rating_curves`` of the learner's snapshots over their steps, as they are rated at the end.
 
     Metrics themselves are W&B's business: ``wandb.init(sync_tensorboard=True)``. List this callback last.
 
     Args:
         snapshots: also logs every new snapshot in the league, as a version of ``snapshots-ID`` called ``steps-STEPS``.
         directory: of the league; ``None``: ``league`` in the folder of the run.
-
-    Raises:
-        ValueError: at the start of training, if no W&B run is open.
     """
 
-    def __init__(self, snapshots: bool = False, directory: str | Path | None = None, verbose: int = 0) -> None:
+    @checked
+    def __init__(self, snapshots: Flag = False, directory: OptionalPath = None, verbose: bool | int = 0) -> None:
         super().__init__(verbose)
         self._snapshots, self._directory = snapshots, directory
         self._published_at: int | None = None
@@ -54,23 +45,23 @@ class WandbArtifactsCallback(PvpCallback):
         if model.num_timesteps == self._published_at:
             return
         self._published_at = model.num_timesteps
-        run, league = _open_run(), self._league(model)
+        league = self._league(model)
         standings = [] if league is None else league.leaderboard()
         own = of_snapshots(standings, LEARNER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
-            log_model(run, f"model-{run.id}", path, "final", model.num_timesteps, own[-1][1] if own else None)
-        if (best := _in_run(model, None, BEST_MODEL)) is not None:
-            log_model(run, f"model-{run.id}", best, "best", steps_of(best), None)
+            _log_model("model", path, "final", model.num_timesteps, own[-1][1] if own else None)
+        if (best := _in_run(model, None, "best_model.zip")) is not None:
+            _log_model("model", best, "best", steps_of(best), None)
         if league is not None and (player := strongest(league)) is not None:
             standing = next(each for each in standings if each.player == str(player))
-            log_model(run, f"model-{run.id}", league.path(player), "strongest", player.age, standing)
+            _log_model("model", league.path(player), "strongest", player.age, standing)
         if standings:
-            _log_leaderboard(run, standings)
+            _log_leaderboard(standings)
 
     def _init_callback(self) -> None:
-        _open_run()
+        _wandb()
         self._first_step = self.num_timesteps
 
     def _on_rollout_end(self) -> None:
@@ -79,10 +70,9 @@ class WandbArtifactsCallback(PvpCallback):
             return
         new = [each for each in league.players() if each.name == LEARNER and each.age >= self._first_step]
         standings = {each.player: each for each in league.leaderboard()} if new else {}
-        run = _open_run()
         for player in new:
-            path, alias = league.path(player), f"steps-{player.age}"
-            log_model(run, f"snapshots-{run.id}", path, alias, player.age, standings.get(str(player)))
+            path, standing = league.path(player), standings.get(str(player))
+            _log_model("snapshots", path, f"steps-{player.age}", player.age, standing)
             self._first_step = player.age + 1
 
     def _on_training_end(self) -> None:
@@ -93,44 +83,43 @@ class WandbArtifactsCallback(PvpCallback):
         return shared_league(model, self._directory) if _in_run(model, self._directory, LEAGUE) else None
 
 
-def log_model(run: Run, name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name``."""
-    import wandb
-
+def _log_model(name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
+    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name-ID``."""
     metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
         metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
         metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
-    artifact = wandb.Artifact(name, type="model", metadata=metadata)
+    wandb = _wandb()
+    artifact = wandb.Artifact(f"{name}-{wandb.run.id}", type="model", metadata=metadata)
     artifact.add_file(str(path), name="model.zip", policy="mutable")
-    run.log_artifact(artifact, aliases=[alias])
+    wandb.run.log_artifact(artifact, aliases=[alias])
 
 
-def _log_leaderboard(run: Run, standings: list[Standing]) -> None:
-    import wandb
-
-    artifact = wandb.Artifact(f"leaderboard-{run.id}", type="leaderboard")
+def _log_leaderboard(standings: list[Standing]) -> None:
+    wandb = _wandb()
+    artifact = wandb.Artifact(f"leaderboard-{wandb.run.id}", type="leaderboard")
     with artifact.new_file("leaderboard.csv") as file:
         file.write(FORMATS["csv"](standings))
-    run.log_artifact(artifact)
+    wandb.run.log_artifact(artifact)
     rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
-    run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
+    wandb.run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
     own = of_snapshots(standings, LEARNER)
     curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
     steps, names = [step for step, _ in own], ["Bradley-Terry", "Elo"]
     chart = wandb.plot.line_series(steps, curves, names, "Ratings of the learner's snapshots", "steps")
-    run.log({"league/rating_curves": chart})
+    wandb.run.log({"league/rating_curves": chart})
 
 
-def _open_run() -> Run:
+def _wandb() -> Any:
+    """W&B with an open run."""
     import wandb
 
     if wandb.run is None:
         raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init before")
-    return wandb.run
+    return wandb
 
 
-def _in_run(model: BaseAlgorithm, given: str | Path | None, name: str) -> Path | None:
+def _in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path | None:
     """The path that was given, or else that in the folder of the run, if it is there."""
     with contextlib.suppress(ValueError):  # nobody knows the folder of the run
         path = path_in_run(model, given, name)

@@ -8,19 +8,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sb3_pvp.cli.evaluate import evaluate
+from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
-from sb3_pvp.cli.plot import plot
-from sb3_pvp.cli.quickstart import quickstart
-from sb3_pvp.cli.replay import record, replay
-from sb3_pvp.cli.runs import presets, runs
+from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import OWN_COMMANDS
 
-_GROUP = "sb3_pvp.commands"
 #: For commands whose arguments another parser reads, ``--help`` among them.
 _AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -30,8 +26,8 @@ class _Commands(TyperGroup):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        self._of_games = {name: EntryPoint(name, place, _GROUP) for name, place in OWN_COMMANDS.items()}
-        self._of_games |= {point.name: point for point in entry_points(group=_GROUP)}
+        self._of_games = {name: EntryPoint(name, place, "") for name, place in OWN_COMMANDS.items()}
+        self._of_games |= {point.name: point for point in entry_points(group="sb3_pvp.commands")}
 
     def list_commands(self, context: Any) -> list[str]:
         return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]
@@ -57,11 +53,9 @@ def _zoo(context: typer.Context) -> None:
     COMMANDS[str(context.info_name)](context.args)
 
 
-_TRAIN = "Train a fighter, with the options of rl-zoo3."
-_ENJOY = "Watch a trained fighter, with the options of rl-zoo3."
 app.command()(quickstart)
-app.command("train", help=_TRAIN, context_settings=_AS_THEY_ARE)(_zoo)
-app.command("enjoy", help=_ENJOY, context_settings=_AS_THEY_ARE)(_zoo)
+for _name, _what in (("train", "Train"), ("enjoy", "Watch")):
+    app.command(_name, help=f"{_what} a fighter, with the options of rl-zoo3.", context_settings=_AS_THEY_ARE)(_zoo)
 app.command()(presets)
 app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)

@@ -6,8 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from argparse import ArgumentParser
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,7 @@ from sb3_pvp.cli.usage import AsJson, JobsFolder, progress, table, tell
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
-    from sb3_pvp.zoo.jobs import Job, Jobs, Status
+    from sb3_pvp.zoo.jobs import Jobs
 
 jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
@@ -27,17 +26,14 @@ LAST_LINES = 50
 #: How long `--validate` looks, in seconds.
 VALIDATION_SECONDS = 15.0
 
-_ZOO_COMMANDS = ("train", "enjoy")
-
 Which = Annotated[str, typer.Argument(help="A job's name or number; all: every job.", metavar="NAME|ID")]
 _FOLDER = Path("logs/jobs")
+
+
 # What follows the first word of the command belongs to the command.
-_COMMAND_LAST = {"allow_interspersed_args": False}
-
-
-@jobs.command("start", context_settings=_COMMAND_LAST)
+@jobs.command("start", context_settings={"allow_interspersed_args": False})
 def start(
-    command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="-- COMMAND...")],
+    command: Annotated[list[str], typer.Argument(help="What to run, after --.", metavar="COMMAND")],
     name: Annotated[str | None, typer.Option(help="What it is called; else as its preset, or its program.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and exit code; Ctrl-C stops it.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Show its log until it ends; Ctrl-C leaves it running.")] = False,
@@ -49,29 +45,49 @@ def start(
     It goes on when the terminal is closed. COMMAND is "train" or "enjoy" with the options of rl-zoo3 and --preset,
     or any program with its arguments.
     """
+    from sb3_pvp.presets.presets import find_preset
+    from sb3_pvp.zoo.jobs import last_lines
+
     opened = _jobs(folder)
-    if command[0] in _ZOO_COMMANDS:
-        preset = _preset(command)
-        name = name or preset or command[0]
+    if command[0] in ("train", "enjoy"):
+        parser = ArgumentParser(add_help=False)
+        parser.add_argument("--preset", nargs="?", const="")
+        preset = parser.parse_known_args(command)[0].preset
+        called = command[0] if preset is None else find_preset(preset).name
+        name = name or called
         command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
     job = opened.start(command, name)
     typer.echo(f"job {job.id} ({job.name}) is started; its output is in {job.log}", err=wait or log)
     try:
-        with _interrupted_by_signals():
-            _look_after(opened, job, wait, log, validate)
+        _hear_signals()
+        for chunk in opened.follow(job) if log else ():
+            typer.echo(chunk, nl=False)
+        status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)
     except BaseException as error:
         if wait:  # whatever has happened, nobody else looks after it
             opened.stop([job])
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(130) from error
         raise
+    if status.state in ("running", "finished"):
+        return
+    if not log:
+        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+        head = f"job {job.id} ({job.name}) {status.state}{code}; the last lines of {job.log}:"
+        typer.echo("\n".join([head, *last_lines(Path(job.log), LAST_LINES)]), err=True)
+    raise typer.Exit(1 if status.exit_code is None else status.exit_code)
 
 
 @jobs.command("list")
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
-    """Show all jobs, also those that are over until they are cleaned up."""
+    """Show all jobs, also those that are over."""
     found = _jobs(folder).all()
-    rows = [["id", "name", "state", "exit", "pid", "started", "for", "command"], *map(_row, found)]
+    rows: list[list[object]] = [["id", "name", "state", "exit", "pid", "started", "for", "command"]]
+    for job, state, code, ended_at in found:
+        took = None if state == "lost" else timedelta(seconds=int((ended_at or time.time()) - job.started_at))
+        started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
+        pid = job.pid if state == "running" else None
+        rows.append([job.id, job.name, state, code, pid, started, took, shlex.join(job.command)])
     tell({"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json)
 
 
@@ -94,8 +110,9 @@ def logs(
     for line in last_lines(path, lines):
         typer.echo(line)
     if follow:
-        with _interrupted_by_signals():
-            _print_log(opened, newest.job, size)
+        _hear_signals()
+        for chunk in opened.follow(newest.job, size):
+            typer.echo(chunk, nl=False)
 
 
 @jobs.command("stop")
@@ -114,9 +131,7 @@ def stop(
 
 @jobs.command("cleanup")
 def cleanup(
-    job: Annotated[
-        str | None, typer.Argument(help="Stop and forget this one instead; all: every job.", metavar="[NAME|ID]")
-    ] = None,
+    job: Annotated[str | None, typer.Argument(help="Stop and forget this one; or all.", metavar="NAME|ID")] = None,
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """Forget jobs that are over, and remove their logs."""
@@ -143,12 +158,10 @@ def tensorboard(
     One that shows it already is used, else one is started. It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs
     stop tensorboard ends it.
     """
-    from sb3_pvp.zoo.jobs import ensure_tensorboard
-
     with progress("starting"):
-        found = ensure_tensorboard(_jobs(folder), logdir, port, host)
-    what = "is started" if found.is_new else "runs already"
-    typer.echo(f"TensorBoard {what} as job {found.job.id} and shows {logdir} at {found.url}")
+        job, is_new = _jobs(folder).tensorboard(logdir, port, host)
+    what = "is started" if is_new else "runs already"
+    typer.echo(f"TensorBoard {what} as job {job.id} and shows {logdir} at {job.details['url']}")
 
 
 def _jobs(folder: Path) -> Jobs:
@@ -157,58 +170,7 @@ def _jobs(folder: Path) -> Jobs:
     return Jobs(folder)
 
 
-def _preset(command: Sequence[str]) -> str | None:
-    """The name of the preset that a training is to have; raises `ValueError` for one that there is not."""
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        option, _, value = word.partition("=")
-        if option == "--preset":
-            from sb3_pvp.presets.presets import find_preset
-
-            return find_preset(value or following).name
-    return None
-
-
-def _look_after(opened: Jobs, job: Job, wait: bool, log: bool, validate: bool) -> None:
-    """Does what was asked for after the start; a job that fails meanwhile ends this process with its exit code."""
-    from sb3_pvp.zoo.jobs import last_lines
-
-    if log:
-        _print_log(opened, job, 0)
-    seconds = float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0
-    status = opened.wait(job, seconds)
-    if status.state in ("running", "finished"):
-        return
-    if not log:
-        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-        head = f"job {job.id} ({job.name}) {status.state}{code}; the last lines of {job.log}:"
-        typer.echo("\n".join([head, *last_lines(Path(job.log), LAST_LINES)]), err=True)
-    raise typer.Exit(1 if status.exit_code is None else status.exit_code)
-
-
-def _print_log(opened: Jobs, job: Job, start: int) -> None:
-    from sb3_pvp.zoo.jobs import follow
-
-    for text in follow(Path(job.log), lambda: not opened.is_running(job), start):
-        typer.echo(text, nl=False)
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """All signals that are to end this process are a `KeyboardInterrupt` inside."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _row(status: Status) -> list[str]:
-    job = status.job
-    code = "" if status.exit_code is None else str(status.exit_code)
-    pid = str(job.supervisor.pid) if job.supervisor and status.state == "running" else ""
-    seconds = int((status.ended_at or time.time()) - job.started_at)
-    duration = "" if status.state == "lost" else str(timedelta(seconds=seconds))
-    started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
-    return [str(job.id), job.name, status.state, code, pid, started, duration, shlex.join(job.command)]
+def _hear_signals() -> None:
+    """All signals that are to end this process are a `KeyboardInterrupt` from now on."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)

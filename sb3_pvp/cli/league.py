@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,14 +29,12 @@ from sb3_pvp.game import HOME_GAME, find_game, game_reference
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.rating import Progress
-    from sb3_pvp.selfplay import League, Player
+    from sb3_pvp.selfplay import League
 
 league = typer.Typer(help="Look at a league of self-play, and rate its players.")
 
 Folder = Annotated[Path, typer.Argument(help="The league's folder, or that of its run.", metavar="DIR")]
-Rollouts = Annotated[
-    bool, typer.Option("--rollouts", help="Also the learner between its snapshots, a line for each rollout.")
-]
+Rollouts = Annotated[bool, typer.Option("--rollouts", help="Also the learner at each rollout between its snapshots.")]
 
 
 @league.command("show")
@@ -46,7 +43,7 @@ def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) ->
 
     Everybody has a Bradley-Terry rating with its 95 % interval, and one of Elo and OpenSkill.
     """
-    print_leaderboard(open_league(folder), as_json, rollouts)
+    _print_leaderboard(_open(folder), as_json, rollouts)
 
 
 @league.command("recompute")
@@ -57,7 +54,7 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
     """
     from sb3_pvp.selfplay.league import IDENTICAL, VERDICTS
 
-    opened = open_league(folder)
+    opened = _open(folder)
     kept, ratings = opened.recompute(), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": kept == IDENTICAL, "kept": kept}
     tell(figures, f"{folder}: ratings of {ratings.position} matches computed anew, {VERDICTS[kept]}", as_json)
@@ -70,11 +67,11 @@ def export(
     out: OutFile = None,
     rollouts: Rollouts = False,
 ) -> None:
-    """Write the leaderboard to a file."""
+    """Print the leaderboard, or write it to a file."""
     from sb3_pvp.selfplay.leaderboard import FORMATS
 
     require_known("format", form, FORMATS)
-    write(FORMATS[form](open_league(folder).leaderboard(rollouts)), out)
+    write(FORMATS[form](_open(folder).leaderboard(rollouts)), out)
 
 
 @league.command("play", context_settings=OLDER_NAMES)
@@ -89,43 +86,35 @@ def play(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let two players fight: models in the league, scripts or the baseline.
+    """Let two players fight; the league's log gets the matches.
 
-    The matches are added to the league's log. The game, and how fights start, is as in the league's training if
-    nothing else is said.
+    Players are models in the league, scripts and the baseline. The game, and how fights start, is as in the league's
+    training if nothing else is said.
     """
-    opened = open_league(folder)
-    settings = settings_of(opened, world, game, reset_params)
+    opened = _open(folder)
+    settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches.rating import play_matches
     from sb3_pvp.selfplay import Payoff, Player
 
     pair = Player.parse(a), Player.parse(b)
     with progress(f"{fights} fights"):
         records = play_matches(opened, {pair: fights}, seed, settings)
-    print_fights(opened, settings)
+    _print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
-    figures = {**counts._asdict(), "not_counted": len(records) - counts.games}
-    words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {figures['not_counted']} not counted"
-    tell({"a": a, "b": b, **figures}, f"{a} against {b}: {words}", as_json)
+    broken = len(records) - counts.games
+    words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {broken} not counted"
+    tell({"a": a, "b": b, **counts._asdict(), "not_counted": broken}, f"{a} against {b}: {words}", as_json)
 
 
 @league.command("rate", context_settings=OLDER_NAMES)
 def rate(
     folder: Folder,
     until: Annotated[float, typer.Option(min=1, help="How certain: half the width of 95 % intervals, in Elo points.")],
-    anchor: Annotated[
-        list[str] | None, typer.Option(help="A rating that stays as it is, such as baseline=1500; the league keeps it.")
-    ] = None,
-    player: Annotated[
-        list[str] | None, typer.Option(help="A bot or script that takes part besides models and anchors.")
-    ] = None,
-    max_players: Annotated[
-        int | None, typer.Option(min=1, help="How many models take part at most, evenly spread over the training.")
-    ] = None,
+    anchor: Annotated[list[str] | None, typer.Option(help="A rating that stays, such as baseline=1500.")] = None,
+    player: Annotated[list[str] | None, typer.Option(help="A bot or script that takes part as well.")] = None,
+    max_players: Annotated[int | None, typer.Option(min=1, help="At most so many models, evenly spread.")] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Fights between two looks at the ratings.")] = 256,
-    max_fights: Annotated[
-        int, typer.Option(min=1, help="Stop after so many fights, known well enough or not.")
-    ] = 20_000,
+    max_fights: Annotated[int, typer.Option(min=1, help="Stop after so many fights, certain or not.")] = 20_000,
     world: World = "sim",
     game: GameName = None,
     reset_params: ResetParams = None,
@@ -137,60 +126,46 @@ def rate(
     Those fight whose matches tell most. The exit code is 1 if --max-fights were not enough. The game, and how fights
     start, is as in the league's training if nothing else is said.
     """
-    given, opened = parse_anchors(anchor or []), open_league(folder)
-    settings = settings_of(opened, world, game, reset_params)
+    opened = _open(folder)
+    settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches import rating
-    from sb3_pvp.selfplay import Player
+    from sb3_pvp.selfplay import Player, check_anchors
     from sb3_pvp.selfplay.players import evenly_spread
 
+    with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
+        pairs = (text.partition("=") for text in anchor or [])
+        given = check_anchors({name: float(fixed) for name, _, fixed in pairs})
     models = opened.players()
     models = models if max_players is None else evenly_spread(models, max_players)
-    present = present_anchors(opened, settings)
+    present = []
+    for each in opened.anchors:
+        try:
+            rating.check_players(opened, [each], settings.game)
+            present.append(each)
+        except ValueError as error:  # such as a model that is gone
+            typer.echo(f"without the league's anchor {each}: {error}", err=True)
     candidates = {*models, *present, *given, *map(Player.parse, player or [])}
     opened.anchors.update(given)  # the folder gets them when fights have shown that everything is right
     rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed)
     with progress("fighting"):
         for number, state in enumerate(rounds):
             if number == 0:
-                print_fights(opened, settings)
-            print_progress(state, until)
+                _print_fights(opened, settings)
+            _print_progress(state, until)
     opened.add_anchors(given)
     opened.save_ratings()
-    print_leaderboard(opened, as_json)
+    _print_leaderboard(opened, as_json)
     if max(state.half_widths.values()) > until:
         raise typer.Exit(1)
 
 
-def open_league(folder: Path) -> League:
-    """The league in a folder; raises `ValueError` if there is none."""
+def _open(folder: Path) -> League:
     from sb3_pvp.selfplay import League
 
     return League.existing(folder)
 
 
-def parse_anchors(texts: list[str]) -> dict[Player, float]:
-    """Anchors like ``baseline=1500``; anything else is a `Refusal`."""
-    from sb3_pvp.selfplay import check_anchors
-
-    with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
-        return check_anchors({name: float(rating) for name, _, rating in (text.partition("=") for text in texts)})
-
-
-def present_anchors(opened: League, settings: FightSettings) -> list[Player]:
-    """The league's anchors who can fight; of the others, such as models that are gone, a line tells."""
-    from sb3_pvp.matches.rating import check_players
-
-    present = []
-    for player in opened.anchors:
-        try:
-            check_players(opened, [player], settings.game)
-            present.append(player)
-        except ValueError as error:
-            typer.echo(f"without the league's anchor {player}: {error}", err=True)
-    return present
-
-
-def settings_of(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
+def _settings(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
     """As the options say, and as in the league's training where they say nothing; `ValueError` for wrong ones.
 
     A league that does not tell is asked for what its newest model plays. Whoever calls this is about to fight.
@@ -211,15 +186,13 @@ def settings_of(opened: League, world: str, name: str | None, reset_params: str 
     return FightSettings(game=game, world=world, reset_params=kept["reset_params"] if is_as_kept else given)
 
 
-def print_fights(opened: League, settings: FightSettings) -> None:
-    """One line on standard error: what is fought."""
+def _print_fights(opened: League, settings: FightSettings) -> None:
     unsure = "" if opened.fights else " (the league does not tell what was trained)"
     what = f"{game_reference(settings.game)} with {json.dumps(settings.reset_params)}{unsure}"
     typer.echo(f"fights of {what}", err=True)
 
 
-def print_progress(state: Progress, until: float) -> None:
-    """One line on standard error."""
+def _print_progress(state: Progress, until: float) -> None:
     widths = state.half_widths
     widest = max(widths, key=lambda player: widths[player])
     certain = sum(width <= until for width in widths.values())
@@ -228,12 +201,10 @@ def print_progress(state: Progress, until: float) -> None:
     typer.echo(f"{state.num_fights} fights: {known}{beyond}", err=True)
 
 
-def print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
-    """Prints who is how strong, and of how many matches that is known."""
+def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
     from sb3_pvp.selfplay.leaderboard import as_table
 
     standings, ratings = opened.leaderboard(rollouts), opened.ratings()
-    players = [asdict(standing) for standing in standings]
-    matches = f"{ratings.position} matches, {ratings.broken} of which do not count"
-    figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": players}
-    tell(figures, as_table(standings) + matches, as_json)
+    figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": standings}
+    counts = f"{ratings.position} matches, {ratings.broken} of which do not count"
+    tell(figures, as_table(standings) + counts, as_json)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
 
+import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
@@ -22,26 +22,13 @@ from sb3_pvp.game import WorldError
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-GameName = Annotated[
-    str | None,
-    typer.Option(
-        "--game", help="The game, a name or module:object; usually the model or the league knows.", metavar="GAME"
-    ),
-]
+GameName = Annotated[str | None, typer.Option("--game", help="The game: a name or module:object.", metavar="GAME")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="The folder where jobs are kept.", file_okay=False)]
-NumTimesteps = Annotated[
-    int | None, typer.Option("--n-timesteps", "-n", min=1, help="Length of a run, if not the preset's.")
-]
-Opponent = Annotated[
-    str, typer.Option(help="Whom to fight: baseline, a script's name, a model's zip file or league:DIR.")
-]
-ResetParams = Annotated[
-    str | None, typer.Option(help="How fights start: the game's reset parameters as a JSON object.", metavar="JSON")
-]
-OutFile = Annotated[
-    Path | None, typer.Option("--out", "-o", help="The file to write; standard output if left out.", dir_okay=False)
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the fights and of their players.")]
+NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; else the preset's.")]
+Opponent = Annotated[str, typer.Option(help="Whom to fight: baseline, a script, a model's zip file or league:DIR.")]
+ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
+OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="The file; else standard output.", dir_okay=False)]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim, in this process, or the address of a server.")]
 
 #: For commands that take ``--game``: what it was called before is understood as well.
@@ -58,14 +45,15 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 
 def tell(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
-    """Prints one of the two."""
-    typer.echo(json.dumps(figures) if as_json else text)
+    """Prints one of the two; figures may be arrays and dataclasses."""
+    typer.echo(orjson.dumps(figures, lambda array: array.tolist()) if as_json else text)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned lines, the header first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+def table(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as aligned lines, the header first; nothing stands where ``None`` is."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in texts)
 
 
 def write(text: str, out: Path | None) -> None:
@@ -82,21 +70,15 @@ def write(text: str, out: Path | None) -> None:
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Shows on a terminal how long something takes already, and how far it is: call what this gives as it advances."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), *([TaskProgressColumn()] if total else []))
-    console = Console(stderr=True)
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    columns, console = (
+        ("{task.description}", BarColumn(), TaskProgressColumn(), TimeElapsedColumn()),
+        Console(stderr=True),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def with_or_without(flag: str, context: typer.Context) -> str:
-    """The command line that is running, with this flag, or without it if it has it."""
-    words = list(context.obj["arguments"])
-    return shlex.join(["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])])
 
 
 def use_one_thread() -> None:

@@ -88,6 +88,7 @@ AT_LEAST_1 = Kind[float](Annotated[FiniteFloat, Field(ge=1)], "a number of at le
 ABOVE_0 = Kind[float](Annotated[FiniteFloat, Field(gt=0)], "a positive number")
 FLAG = Kind[bool](bool, "true or false")
 TEXT = Kind[str](str, "a text")
+SEED = Kind[int | None](Annotated[int, Field(ge=0)] | None, "a non-negative integer or None")
 #: These two may be left out.
 PATH = Kind[Any](str | InstanceOf[os.PathLike] | None, "a path")  # type: ignore[type-arg]
 MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[type-arg]
@@ -101,7 +102,7 @@ Positive = Annotated[float, ABOVE_0]
 Flag = Annotated[bool, FLAG]
 OptionalPath = Annotated[str | os.PathLike[str] | None, PATH]
 OptionalMapping = Annotated[Mapping[str, Any] | None, MAPPING]
-Seed = Annotated[int | None, Kind(Annotated[int, Field(ge=0)] | None, "a non-negative integer or None")]
+Seed = Annotated[int | None, SEED]
 
 
 def checked(init: Init) -> Init:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import NonNegativeInt
-
-from sb3_pvp.common.arguments import COUNT, Kind
-
-_SEED = Kind[int | None](NonNegativeInt | None, "a non-negative integer or None")
+from sb3_pvp.common.arguments import COUNT, SEED
 
 
 def check_seed(seed: object) -> int | None:
     """Returns the seed as a Python integer, or ``None``; raises `ValueError` unless it is a non-negative integer."""
-    return _SEED.read("a seed", seed)
+    return SEED.read("a seed", seed)
 
 
 def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
@@ -30,8 +26,3 @@ def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
             f"or a positive number of frames, got {frame_ages!r}"
         )
     return tuple(sorted(int(age) for age in ages))
-
-
-def check_trained_rollouts(trained_rollouts: object) -> int:
-    """Returns the number as a Python integer; raises `ValueError` unless it is a non-negative integer."""
-    return COUNT.read("trained_rollouts", trained_rollouts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_warn_once = cache(warnings.warn)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
@@ -42,9 +44,17 @@ def loadable(kind: str, names: Iterable[str], load: Callable[[str], T]) -> Itera
         try:
             yield load(name)
         except ValueError as error:
-            _warn_once(f"the {kind} {name!r} is left out: {error}")
+            _warn_once(f"the {kind} {name!r} is left out: {error}", stacklevel=2)
 
 
-@cache
-def _warn_once(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+def arguments_of(of: type[Any], without: Iterable[str] = ()) -> set[str] | None:
+    """Names of the arguments of a class, and of its bases where it hands on the rest; ``None``: it takes any name."""
+    names: set[str] = set()
+    for base in of.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        names |= {each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+        if all(each.kind != each.VAR_KEYWORD for each in parameters):
+            return {name for name in names if name != "self" and not name.startswith("_")} - {*without}
+    return None

@@ -1,9 +1,11 @@
 """What a fighter sees and may do: observations, action heads, masks and the rules between heads."""
 
-from sb3_pvp.contract.actions import DependencyTables
-from sb3_pvp.contract.errors import ContractError
-from sb3_pvp.contract.model import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.registry import (
+from sb3_pvp.contract.actions import ContractError, DependencyTables
+from sb3_pvp.contract.model import (
+    Contract,
+    Head,
+    Observation,
+    SubAction,
     add_contract_source,
     load_contract,
     read_contract,

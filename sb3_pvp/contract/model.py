@@ -1,10 +1,12 @@
-"""A contract and its parts, with look-ups by id, so that no other code needs an index number."""
+"""Contracts: by name, in files, and their parts with look-ups by id, so that no other code needs an index number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -12,9 +14,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.names import loadable, unknown_name
+from sb3_pvp.common.plain_values import from_plain
 from sb3_pvp.contract import actions
-from sb3_pvp.contract.errors import ContractError
+from sb3_pvp.contract.actions import ContractError
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,7 @@ class Contract:
     def __post_init__(self) -> None:
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has an empty list: of heads, of their actions or observations")
-        for kind, ids in self._ids.items():
-            if len(self._positions[kind]) < len(ids):
-                twice = next(name for name in ids if ids.count(name) > 1)
-                raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
-        _ = self.dependencies
+        _ = self._positions, self.dependencies
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is cached (modules above all) can be neither pickled nor deep-copied, and need not be.
@@ -75,17 +74,14 @@ class Contract:
 
     @cached_property
     def head_sizes(self) -> tuple[int, ...]:
-        """The number of sub-actions of each head."""
         return tuple(len(head.actions) for head in self.heads)
 
     @cached_property
     def num_heads(self) -> int:
-        """The number of decisions in one action."""
         return len(self.heads)
 
     @cached_property
     def num_observations(self) -> int:
-        """The length of the observation vector."""
         return len(self.observations)
 
     @cached_property
@@ -103,11 +99,9 @@ class Contract:
         return int(self.head_offsets[self.head_index(head) if isinstance(head, str) else range(self.num_heads)[head]])
 
     def observation_index(self, observation_id: str) -> int:
-        """The position of an observation in the vector."""
         return self._position("observation", observation_id)
 
     def head_index(self, head_id: str) -> int:
-        """The position of a head in an action."""
         return self._position("head", head_id)
 
     def action_index(self, sub_action_id: str) -> tuple[int, int]:
@@ -123,7 +117,7 @@ class Contract:
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
         """The observations that the opponent does not know, ascending (contract.md §5)."""
-        return _read_only(np.flatnonzero([observation.partial for observation in self.observations]))
+        return _read_only(np.flatnonzero([each.partial for each in self.observations]))
 
     @cached_property
     def constant_indices(self) -> NDArray[np.int64]:
@@ -151,43 +145,37 @@ class Contract:
 
     @cached_property
     def observation_numbers(self) -> ModuleType:
-        """The position of every observation as an attribute named by its id.
-
-        This and its kin are modules because Numba takes the attributes of a module as compile-time constants.
-        """
+        """Positions as attributes, named by ids, of a module: Numba takes those as compile-time constants."""
         return self._numbers("observation_numbers", self._positions["observation"])
 
     @cached_property
     def head_numbers(self) -> ModuleType:
-        """The position of every head as an attribute named by its id."""
         return self._numbers("head_numbers", self._positions["head"])
 
     @cached_property
     def action_numbers(self) -> ModuleType:
-        """The position of every sub-action in its head as an attribute named by its id."""
         places = {name: self.action_index(name)[1] for name in self._positions["sub-action"]}
         return self._numbers("action_numbers", places)
 
     @cached_property
     def flat_numbers(self) -> ModuleType:
-        """The position of every sub-action in the flat mask as an attribute named by its id."""
         return self._numbers("flat_numbers", self._positions["sub-action"])
 
     def _numbers(self, title: str, positions: Mapping[str, int]) -> ModuleType:
-        module = ModuleType(f"{__name__}.{self.name}.{title}", f"{title} of contract {self.name}")
-        module.__dict__.update(positions)
+        module = ModuleType(f"{__name__}.{self.name}.{title}")
+        vars(module).update(positions)
         return module
 
     @cached_property
-    def _ids(self) -> Mapping[str, Sequence[str]]:
-        """The ids of all heads, sub-actions (in the order of the flat mask) and observations."""
-        actions = [action.id for head in self.heads for action in head.actions]
-        heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
-        return {"head": heads, "sub-action": actions, "observation": observations}
-
-    @cached_property
     def _positions(self) -> Mapping[str, Mapping[str, int]]:
-        return {kind: {name: position for position, name in enumerate(ids)} for kind, ids in self._ids.items()}
+        choices = [action.id for head in self.heads for action in head.actions]
+        heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
+        every = {"head": heads, "sub-action": choices, "observation": observations}
+        for kind, ids in every.items():
+            if len(set(ids)) < len(ids):
+                twice = next(name for name in ids if ids.count(name) > 1)
+                raise ContractError(f"{kind} id {twice!r} is used twice; ids must be unique in the whole contract")
+        return {kind: {name: position for position, name in enumerate(ids)} for kind, ids in every.items()}
 
     def _position(self, kind: str, name: str) -> int:
         if name not in self._positions[kind]:
@@ -198,3 +186,88 @@ class Contract:
 def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
     array.setflags(write=False)
     return array
+
+
+_HEADER = {"format": "sb3_pvp.contract", "version": 1}
+#: What our own format calls otherwise than the original system, whose names the classes of `model` have.
+_NAMES = {"heads": "actions", "about": "description", "choices": "actions"}
+_NAMES |= {rule: f"require_{rule}" for rule in ("all", "any", "none")}
+
+_registered: dict[str, Contract] = {}
+#: Who else knows contracts: the names, and how to get one. The games do, which `sb3_pvp.game` hands in.
+_sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = []
+
+
+def load_contract(name: str | Path | Contract) -> Contract:
+    """The contract of a registered name, always the same object, or that in a file, see `read_contract`.
+
+    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. Else `ContractError`.
+    """
+    if isinstance(name, Contract):
+        return name
+    if not isinstance(name, str | Path):
+        raise ContractError(f"a contract is a name, the path of a file or a Contract, got {name!r:.60}")
+    if isinstance(name, Path) or name.endswith(".json") or "/" in name or "\\" in name:
+        return read_contract(name)
+    if name in _registered:
+        return _registered[name]
+    for names, load in _sources:
+        if name in names():
+            return load(name)
+    raise unknown_name("contract", name, registered_contracts(), ContractError)
+
+
+def loadable_contracts() -> list[Contract]:
+    """All that have a name, without those that cannot be loaded: each of them is told in one warning."""
+    return list(loadable("contract", registered_contracts(), load_contract))
+
+
+def register_contract(name: str, contract: str | Path | Contract) -> None:
+    """Makes ``load_contract(name)`` give this contract, or that of this file; `ContractError` if the name is taken."""
+    if name in registered_contracts():
+        raise ContractError(f"contract {name!r} is registered already; choose another name")
+    _registered[name] = load_contract(contract)
+
+
+def registered_contracts() -> tuple[str, ...]:
+    return (*(name for names, _ in _sources for name in names()), *_registered)
+
+
+def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str], Contract]) -> None:
+    """From now on these are contracts as well; ``load`` must always give the same object for a name."""
+    _sources.append((names, load))
+
+
+@dataclass
+class _Content:
+    name: str  # that of the file, where the original system has none
+    actions: tuple[Head, ...]
+    observations: tuple[Observation, ...]
+
+
+def read_contract(path: str | Path) -> Contract:
+    """The contract in a JSON file of either format; `ContractError`, with file and field, for anything unexpected."""
+    file = Path(path)
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
+        if not isinstance(data, dict):
+            raise ContractError(f"it must be an object, not {data!r:.60}")
+        if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
+            raise ContractError("only format 'sb3_pvp.contract', version 1 can be read")
+        return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
+    except OSError as error:
+        raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise ContractError(f"contract file {file}: {error}") from error
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of either format, under the names of the original one."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ContractError(f"a field is written twice among {', '.join(name for name, _ in pairs)}")
+    if isinstance(fields.get("dependencies"), dict):
+        fields |= fields.pop("dependencies")
+    if isinstance(fields.get("flags"), list):
+        fields |= {str(flag): True for flag in fields.pop("flags")}
+    return {_NAMES.get(name, name): value for name, value in fields.items()}

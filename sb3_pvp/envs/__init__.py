@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.envs.env import PvpEnv
@@ -9,10 +10,13 @@ from sb3_pvp.game import HOME_GAME
 from sb3_pvp.opponents.opponents import OpponentChoice
 
 if TYPE_CHECKING:
-    from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
+    from sb3_pvp.envs.pettingzoo_env import parallel_env as parallel_env
     from sb3_pvp.envs.vec_env import NhVecEnv, PvpVecEnv
 
-__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv", "parallel_env"]
+__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv"]
+
+#: These need SB3, and with it torch, which takes seconds to import, or PettingZoo; PvpEnv does without.
+_LATE = {"NhVecEnv": "vec_env", "PvpVecEnv": "vec_env", "parallel_env": "pettingzoo_env"}
 
 
 class NhEnv(PvpEnv):
@@ -25,20 +29,7 @@ class NhEnv(PvpEnv):
     home = HOME_GAME
 
 
-def parallel_env(**kwargs: Any) -> PvpParallelEnv:
-    """One fight as a PettingZoo ``ParallelEnv``, both seats played by agents; see `PvpParallelEnv` for the arguments.
-
-    Raises `ImportError` with the command to run if PettingZoo is not installed.
-    """
-    from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
-
-    return PvpParallelEnv(**kwargs)
-
-
 def __getattr__(name: str) -> Any:
-    # These need SB3, and with it torch, which takes seconds to import; PvpEnv does without.
-    if name in ("NhVecEnv", "PvpVecEnv"):
-        from sb3_pvp.envs import vec_env
-
-        return getattr(vec_env, name)
+    if name in _LATE:
+        return getattr(import_module(f"sb3_pvp.envs.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,34 +12,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.metrics import Measures, measures_of
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, Viewer, check_render_mode
+from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
+from sb3_pvp.opponents.seat_views import Observation
 
-_ONLY_FIGHT = np.zeros(1, np.int64)
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
 
 
 class FightFace:
     """What an environment offers besides ``reset`` and ``step``, for the fight of one row (``index``).
 
-    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here. ``spec`` is how `gymnasium.make`
-    made the environment, if it did.
+    In a vectorised environment ``get_attr``, ``set_attr`` and ``env_method`` end here.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}
 
-    def __init__(self, fights: Fights, index: int, viewer: Viewer, render_mode: str | None, spec: Any = None) -> None:
+    def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
-        self._viewer = viewer
-        self.contract: Contract = fights.contract
-        self.frame_ages = fights.frame_ages
+        self.contract, self.frame_ages = fights.contract, fights.frame_ages
         self.observation_space, self.action_space = fights.observation_space, fights.action_space
+        # What concerns all fights of an environment alike, see `Fights`.
+        self.set_trained_rollouts, self.reward_weights = fights.set_trained_rollouts, fights.reward_weights
+        self.enable_metrics, self.pop_metrics = fights.enable_metrics, fights.pop_metrics
+        self.measures = fights.measures
 
     @property
     def settings(self) -> FightSettings:
@@ -66,29 +64,9 @@ class FightFace:
         """
         self.fights.set_opponent(self.index, choice)
 
-    def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many rollouts the learner was trained on, the time of all schedules (training.md §9)."""
-        self.fights.set_trained_rollouts(trained_rollouts)
-
-    def enable_metrics(self) -> None:
-        """Begins to measure; from then on a tick costs a little more."""
-        self.fights.enable_metrics()
-
-    def pop_metrics(self) -> NDArray[np.float64]:
-        """See `FightMetrics.pop`; where environments share fights, the first one gets it all, the others zeros."""
-        return self.fights.pop_metrics()
-
-    def measures(self) -> Measures:
-        """What the sums of `pop_metrics` stand for."""
-        return measures_of(self.settings.game)
-
-    def reward_weights(self) -> dict[str, float]:
-        """The weights of the reward at this time, see `sb3_pvp.game.Rewards.figures`."""
-        return dict(self.fights.reward_weights)
-
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` the window shows it."""
-        return self._viewer.frame(self.index, self.render_mode)
+        return self.fights.viewer.frame(self.index, self.render_mode)
 
 
 class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
@@ -106,12 +84,10 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
             extra ``sb3-pvp[render]``. A mode costs nothing until it is used.
         settings: the other fields of `FightSettings`, such as ``game`` and ``reset_params``.
 
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    Raises `ValueError` for an unknown name or a value out of range.
     """
 
-    #: What is played if nobody says it.
-    home: ClassVar[str | None] = None
+    home: ClassVar[str | None] = None  #: What is played if nobody says it.
 
     def __init__(
         self,
@@ -122,8 +98,8 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         check_render_mode(render_mode)
-        fights = Fights(1, FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings}))
-        super().__init__(fights, 0, Viewer(fights), render_mode)
+        own = FightSettings.of(self.home, "render_mode", opponent=opponent, world=world, **settings)
+        super().__init__(Fights(1, own), 0, render_mode)
         self._seeded = self._running = False
 
     def reset(
@@ -141,12 +117,11 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
             The observation, and ``info`` with ``opponent``, ``build`` (if the game has such) and ``seed`` (``None`` if
             the fight goes on with the random numbers of the one before).
         """
-        seed, over = check_seed(seed), seed is not None or bool(options)
+        seed, certain = check_seed(seed), seed is not None or bool(options)
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**32))
-        self.fights.reset(_ONLY_FIGHT, [seed], [options or {}])
-        self._viewer.start_new(over)
+        self.fights.reset([0], [seed], [options or {}], certain)
         self._seeded = self._running = True
         return self._shown(), self.fights.reset_info(0)
 
@@ -166,12 +141,9 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")
-        self._viewer.start_tick()
         self.fights.step(np.asarray(action)[np.newaxis])
         terminated, truncated = bool(self.fights.terminated[0]), bool(self.fights.truncated[0])
         self._running = not (terminated or truncated)
-        if not self._running:
-            self._viewer.see_end([0])
         return self._shown(), float(self.fights.reward[0]), terminated, truncated, self.fights.info(0)
 
     def get_state(self) -> Snapshot:
@@ -180,30 +152,23 @@ class PvpEnv(FightFace, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
         return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`; raises `ValueError` for a snapshot of another kind of environment."""
+        """Goes back to the moment of `get_state`; `ValueError` for a snapshot of another kind of environment."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._viewer.start_new(over=True)
         self._seeded, self._running = state["seeded"], state["running"]
         self.np_random.bit_generator.state = state["np_random"]
 
     def render(self) -> Frame:
-        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already.
-
-        After a `reset` without seed and options it is the end of the last fight if it was not rendered before, though
-        the ticks before it were: ``DummyVecEnv`` and ``SubprocVecEnv`` reset before anybody can see it.
-        """
+        """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already."""
         if self.render_mode is None:
             gym.logger.warn(f"nothing to render: give a render_mode {RENDER_MODES} when the environment is made")
         return None if self.render_mode == "human" else super().render()
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self._viewer.close()
         self.fights.close()
 
     def _shown(self) -> Observation:
-        """The observation; in mode ``"human"`` the window shows the tick."""
         if self.render_mode == "human":
-            self._viewer.show([0])
+            self.fights.viewer.show([0])
         return {key: value[0] for key, value in self.fights.observation().items()}

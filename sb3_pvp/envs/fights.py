@@ -10,26 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
-from sb3_pvp.common.checks import check_trained_rollouts
+from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
-from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics
-from sb3_pvp.envs.observations import Observation, SeatObservations, observation_space
+from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.viewer import Viewer
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
-from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, Seats
+from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, observation_space
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
-
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
-
-#: What ``reset(options=...)`` must not tell a world: the environment does.
-_OWN_OPTIONS = ("seed", "bots")
-
+_OWN_OPTIONS = ("seed", "bots")  #: What ``reset(options=...)`` must not tell a world: the environment does.
 STATE_VERSION = 2
 #: The arrays of `Fights` that later ticks or infos depend on.
 _PER_ROW = ("reward", "episode_return", "length", "terminated", "truncated", "actions")
@@ -41,31 +37,15 @@ class Fights:
 
     A fight is between a row and its opponent, or between the partners of a pair (`Seats`): the seats of the rows change
     with their opponents.
-
-    Args:
-        num_fights: N.
-        settings: how the fights are set up.
-
-    Attributes:
-        tick: what happened to the learner in the last tick; copies, which stay as they are when ended fights are reset.
-        reward: float32 ``(N,)``, of the last tick.
-        episode_return: float64 ``(N,)``, the sum of the rewards in the episode.
-        terminated: bool ``(N,)``: the fight was won, lost or tied in the last tick.
-        truncated: bool ``(N,)``: it broke off or reached the limit of ticks.
-        components: float32 ``(terms, N)``, the parts of `reward`.
-        episode_components: the same, summed over the episode.
-        length: int64 ``(N,)``, ticks that were played in the episode.
-        trained_rollouts: how many rollouts the learner was trained on, the time of all schedules; 0 at first.
-        opponents: who fights the rows that do not fight each other.
-        actions: int64 ``(N, 2, heads)``, what both seats chose last; zeros where the world's bot plays.
     """
 
     def __init__(self, num_fights: int, settings: FightSettings) -> None:
         self.settings = settings
         self.world = settings.make_world(num_fights)
         self.contract = self.world.contract
-        self._seats = Seats(num_fights)
-        self.opponents = OpponentPool(self.world, as_choice(settings.opponent), game=settings.game)
+        self._seats, self._rows = Seats(num_fights), np.arange(num_fights)
+        #: Who fights the rows that do not fight each other.
+        self.opponents = OpponentPool(self.world, as_choice(settings.opponent), settings.game)
         self._seeds: list[int | None] = [None] * num_fights
         #: Seeds for fights that nobody has started since.
         self._unused: dict[int, int] = {}
@@ -75,26 +55,26 @@ class Fights:
         self._pair()
         self._rewards = settings.scoring
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages: tuple[int, ...] = settings.frame_ages  # type: ignore[assignment]  # as they were settled
+        self.frame_ages: tuple[int, ...] = settings.frame_ages
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
-        noise, override = settings.noise, settings.action_mask_override
-        self._noise = None if noise is None else ObservationNoise(noise, self.contract)
-        self._override = None if override is None else ActionMaskOverride(override, self.contract)
-        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, self._noise, self._override)
-        self.trained_rollouts = 0
+        hindrances = settings.noise, settings.action_mask_override
+        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, *hindrances)
+        self.trained_rollouts = 0  #: How many the learner was trained on, the time of all schedules.
         report = self.world.report
         # The same records as lumps of bytes: NumPy copies those ten times as fast as records, field by field.
         self._report = report.view(np.dtype((np.void, report.dtype.itemsize)))
-        self.tick = Transition.nothing(num_fights, report.dtype)
-        self.reward = np.zeros(num_fights, np.float32)
+        self.tick = Transition.nothing(num_fights, report.dtype)  #: What happened to the learner in the last tick.
+        self.reward = np.zeros(num_fights, np.float32)  #: Of the last tick.
         self.episode_return = np.zeros(num_fights, np.float64)
-        self.terminated = np.zeros(num_fights, bool)
-        self.truncated = np.zeros(num_fights, bool)
-        self.components = np.zeros((len(self._rewards.terms), num_fights), np.float32)
-        self.episode_components = np.zeros_like(self.components)
-        self.length = np.zeros(num_fights, np.int64)
+        self.terminated = np.zeros(num_fights, bool)  #: Won, lost or tied in the last tick.
+        self.truncated = np.zeros(num_fights, bool)  #: Broken off, or at the limit of ticks.
+        self.components = np.zeros((len(self._rewards.terms), num_fights), np.float32)  #: The parts of `reward`.
+        self.episode_components = np.zeros_like(self.components)  #: The same, summed over the episode.
+        self.length = np.zeros(num_fights, np.int64)  #: Ticks that were played in the episode.
+        #: What both seats chose last; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        self.viewer = Viewer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -103,12 +83,13 @@ class Fights:
         fights: ArrayLike,
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
+        certain: bool = True,
     ) -> None:
         """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
 
         Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
-        the seed and the options of the first row of the pair. Raises `ValueError` for options that the world does not
-        know and for half a pair; nothing has changed then.
+        the seed and the options of the first row of the pair. Not ``certain``: see `Viewer.start_new`. `ValueError`,
+        and nothing changed, for options that the world does not know and for half a pair.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
@@ -121,6 +102,7 @@ class Fights:
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
+        self.viewer.start_new(certain)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
@@ -129,17 +111,15 @@ class Fights:
         """
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._review()
+        self.viewer.start_tick()
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
         self.opponents.act(self.actions)
         seats = self._seats
         self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
-        if seats.playing is None:
-            self.world.step(self.actions)
-        else:
-            self.world.step(self.actions[seats.playing], seats.playing)
-        self._observations.advance()
+        self.world.step(self.actions if seats.playing is None else self.actions[seats.playing], seats.playing)
+        self._observations.advance(self._rows)
         self.opponents.advance()
         self.length += 1
         self._judge()
@@ -150,6 +130,7 @@ class Fights:
             reasons = np.zeros(len(self.length), np.uint8) if told is None else self._seats.own(told)
             over = self.terminated | self.truncated
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
+        self.viewer.end_tick()
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
@@ -157,32 +138,25 @@ class Fights:
         self._coming = []
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Moves the time of all schedules; raises `ValueError` unless it is a non-negative integer."""
-        trained_rollouts = check_trained_rollouts(trained_rollouts)
+        """Says how many rollouts the learner was trained on, the time of all schedules (training.md §9)."""
+        trained_rollouts = COUNT.read("trained_rollouts", trained_rollouts)
         if trained_rollouts == self.trained_rollouts:
             return  # every row of a vectorised environment is told
         self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
-        for follower in (self._noise, self._override):
-            if follower is not None:
-                follower.set_trained_rollouts(self.trained_rollouts)
+        self._observations.set_trained_rollouts(trained_rollouts)
 
     def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
-        """The learner's observation in these fights, new arrays (see `SeatObservations.stacked`)."""
+        """See `SeatObservations.stacked`."""
         return self._observations.stacked(fights)
-
-    def opponent_name(self, row: int) -> str:
-        """How the opponent of this row is called."""
-        return self.opponents.current[row].name
 
     def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
-        seat, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
+        first, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if opponent.is_self else opponent.name]
         chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
-        first, second = seat, 1 - seat
-        actions = (chosen[first], chosen[second]) if played else (None, None)
-        return int(self._seats.fight[row]), (names[first], names[second]), actions
+        actions = (chosen[first], chosen[1 - first]) if played else (None, None)
+        return int(self._seats.fight[row]), (names[first], names[1 - first]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
         """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
@@ -195,51 +169,51 @@ class Fights:
         return masks
 
     def reset_info(self, fight: int) -> dict[str, Any]:
-        """What is known about an episode from its start: who the opponent is, the seed of the fight (``None`` if it
-        goes on with the random numbers of the one before) and, if the world tells it, the build."""
-        info: dict[str, Any] = {
-            "opponent": self.opponent_name(fight),
-            "seed": self._seeds[int(self._seats.fight[fight])],
-        }
+        """What is known about an episode from its start, see `PvpEnv.reset`."""
+        number = int(self._seats.fight[fight])
+        info: dict[str, Any] = {"opponent": self.opponents.current[fight].name, "seed": self._seeds[number]}
         if (build_name := getattr(self.world, "build_name", None)) is not None:  # `Grouped`, asked in no time
-            info["build"] = build_name(int(self._seats.fight[fight]))
+            info["build"] = build_name(number)
         return info
 
     def info(self, fight: int) -> dict[str, Any]:
         """What happened in the last tick; see `PvpEnv.step` for the keys."""
-        info = self.reset_info(fight)
-        info["outcome"] = self._outcome_name(fight)
+        info, outcome = self.reset_info(fight), Outcome(int(self.tick.outcome[fight]))
+        over = self.terminated[fight] or self.truncated[fight]
+        info["outcome"] = "timeout" if over and outcome == Outcome.RUNNING else outcome.name.lower()
         info["episode_ticks"] = int(self.world.ticks[self._seats.fight[fight]])
         info["rewards"] = named_terms(self._rewards, self.components[:, fight])
-        if self.terminated[fight] or self.truncated[fight]:
+        if over:
             info["episode_rewards"] = named_terms(self._rewards, self.episode_components[:, fight])
             if self._statistics is not None:
-                info["episode_statistics"] = self._statistics.of(fight)
-            if self.tick.outcome[fight] < Outcome.TARGET_LOST:
-                info["is_success"] = bool(self.tick.outcome[fight] == Outcome.WON)
+                info["episode_statistics"] = self._statistics.of_episode(fight)
+            if outcome < Outcome.TARGET_LOST:
+                info["is_success"] = outcome == Outcome.WON
         return info
 
-    @property
-    def reward_weights(self) -> Mapping[str, float]:
-        """What the learner is rewarded for at this time, as numbers, see `sb3_pvp.game.Rewards.figures`."""
-        return self._rewards.figures(self.settings.rewards, self.trained_rollouts)
+    def reward_weights(self) -> dict[str, float]:
+        """The weights of the reward at this time, see `sb3_pvp.game.Rewards.figures`."""
+        return dict(self._rewards.figures(self.settings.rewards, self.trained_rollouts))
 
     def enable_metrics(self) -> None:
-        """Measures every tick from now on."""
+        """Begins to measure; from then on a tick costs a little more."""
         if self._metrics is None:
-            self._metrics = FightMetrics(self.world.num_fights, self.settings.game, self.world.report.dtype)
+            self._metrics = FightMetrics(self.world.num_fights, self.settings.game)
 
     def pop_metrics(self) -> NDArray[np.float64]:
-        """What was measured since the last call, see `FightMetrics.pop`; `RuntimeError` before `enable_metrics`."""
+        """See `FightMetrics.pop`; of environments that share fights the first one gets it all, the others zeros."""
         if self._metrics is None:
             raise RuntimeError("nothing was measured: call enable_metrics() first")
         return self._metrics.pop()
 
-    def get_state(self) -> Snapshot:
-        """A snapshot of the world, the opponents, the histories and the sums: plain values and copied arrays.
+    def measures(self) -> Measures:
+        """What the sums of `pop_metrics` stand for."""
+        return measures_of(self.settings.game)
 
-        `Fights` with the same settings that get it back go on bit for bit. The settings themselves are not in it, nor
-        is what was measured (`enable_metrics`). Raises `NotImplementedError` in a world without ``get_state``.
+    def get_state(self) -> Snapshot:
+        """Plain values and copied arrays, with which `Fights` with the same settings go on bit for bit.
+
+        Without what was measured. Raises `NotImplementedError` in a world without ``get_state``.
         """
         if not isinstance(self.world, Resumable):
             raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")
@@ -253,18 +227,14 @@ class Fights:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`.
-
-        Raises `ValueError` if another version, contract, opponent, number of fights or choice of frames made the
-        snapshot; nothing is changed then.
-        """
+        """Goes back to the moment of `get_state`; `ValueError`, and nothing changed, if other `Fights` made it."""
         snapshots.check_identity(state, self._identity)
         if "meta" in state.get("tick", {}):  # as the first edition called it
             state = {**state, "tick": {**state["tick"], "report": state["tick"]["meta"]}}
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
-        loaded = self.opponents.restored(state["opponents"])
+        loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
         self.opponents.set_state(state["opponents"], loaded)
         self._seeds, self._unused = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
@@ -274,9 +244,11 @@ class Fights:
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
+        self.viewer.start_new()
 
     def close(self) -> None:
-        """Closes the world."""
+        """Closes the window and the world."""
+        self.viewer.close()
         self.world.close()
 
     @property
@@ -297,7 +269,7 @@ class Fights:
             "tick": (self.tick, tuple(field.name for field in fields(Transition))),
             "observations": (self._observations, ("own", "hidden")),
         }
-        if self._noise is not None:
+        if self.settings.noise is not None:
             arrays["noise"] = (self._observations, ("words",))
         if self._statistics is not None:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
@@ -378,7 +350,3 @@ class Fights:
             self.truncated |= ~self.terminated & (self.length >= limit)
         over, joining = self.terminated | self.truncated, self._joining
         self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
-
-    def _outcome_name(self, fight: int) -> str:
-        outcome = Outcome(int(self.tick.outcome[fight]))
-        return "timeout" if outcome == Outcome.RUNNING and self.truncated[fight] else outcome.name.lower()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -13,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
-from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Series, Ticks
+from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
 #: What takes time, in seconds, and what is told of it.
 DURATIONS = ("process_step_times", "time_between_steps")
 DURATION_STATISTICS = ("min", "max", "mean", "std")
-NUM_DURATIONS = len(DURATIONS) * len(DURATION_STATISTICS)
-#: So many ticks of one fight are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
+#: Ticks of fights that are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
 CHUNK = 2048
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _RUNNING, _WON, _LOST, _TIED, _TARGET_LOST, _DESYNC = map(int, Outcome)
@@ -35,8 +35,8 @@ class Measures(NamedTuple):
 
 
 def metrics_of(game: Game) -> tuple[Metric, ...]:
-    """All metrics of a game's fights, in the order of `sb3_pvp.envs.metrics.FightMetrics.pop`."""
-    return (*(game.metrics.table if game.metrics else ()), *_terminal_metrics(), *_time_metrics())
+    """All metrics of a game's fights, in the order of `FightMetrics.pop`."""
+    return (*(game.metrics.table if game.metrics else ()), *_common_metrics())
 
 
 def measures_of(game: Game) -> Measures:
@@ -57,42 +57,31 @@ def summarize(sums: NDArray[np.float64], measures: Measures) -> dict[str, float]
     rewards = sums[len(measures.metrics) :]
     for name, (count, total, _) in zip(measures.terms, rewards.tolist(), strict=True):
         if count:
-            summary |= {
-                f"rewards/{name}_count": count,
-                f"rewards/{name}_total": total,
-                f"rewards/{name}_avg": total / count,
-            }
+            figures = {"count": count, "total": total, "avg": total / count}
+            summary |= {f"rewards/{name}_{statistic}": value for statistic, value in figures.items()}
     return summary | {"rewards/overall_total": float(rewards[:, 1].sum())}
 
 
 class FightMetrics:
-    """Takes in every tick of N fights of a game and keeps, for each metric and term of the reward, three sums.
+    """Takes in every tick of N fights of a game and keeps, for each metric and term of the reward, three sums."""
 
-    ``report`` is the dtype of the game's reports.
-    """
-
-    def __init__(self, num_fights: int, game: Game, report: np.dtype[np.void]) -> None:
-        shape = (max(CHUNK // num_fights, 1), num_fights)
+    def __init__(self, num_fights: int, game: Game) -> None:
         self._table, self._num_terms = metrics_of(game), len(measures_of(game).terms)
-        self._durations = EpisodeDurations(num_fights)
-        # Lumps of bytes, which NumPy copies ten times as fast as records.
-        self._dtype, self._bytes = report, np.dtype((np.void, report.itemsize))
-        self._previous_dtype = np.dtype(
-            [(name, report[name]) for name in (game.metrics.previous if game.metrics else ())]
-        )
-        self._report, self._previous = np.zeros(shape, self._bytes), np.zeros(shape, self._previous_dtype)
-        self._has_previous, self._outcome = np.zeros(shape, bool), np.zeros(shape, np.uint8)
-        self._components = np.zeros((self._num_terms, *shape), np.float32)
+        self._chunk = max(CHUNK // num_fights, 1)
         self._sums = np.zeros((len(self._table) + self._num_terms, 3))
+        #: Of `DURATIONS`; the fights share a clock: a tick takes as long for every one of them.
+        self._durations = RunningStatistics(len(DURATIONS), num_fights)
+        self._started = self._ended = time.perf_counter()
         self._forget()
 
     def begin(self, fights: NDArray[np.int64]) -> None:
-        """New episodes have begun in these fights."""
+        """New episodes have begun in these fights; the learner's time starts."""
         self._durations.begin(fights)
+        self._ended = time.perf_counter()
 
     def start_tick(self) -> None:
-        """A tick begins."""
-        self._durations.start_tick()
+        """The learner has acted; the environment's time starts."""
+        self._started = time.perf_counter()
 
     def end_tick(
         self,
@@ -102,22 +91,26 @@ class FightMetrics:
         length: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Takes in the tick of all fights.
+        """Takes in the tick of all fights, and keeps it.
 
         Rewards ``components`` are ``(terms, N)``; ``over`` says which fights have ended, ``length`` after how many
         ticks, and ``reasons`` (`DesyncReason` numbers) why some broke off, ``(N,)`` each.
         """
-        self._durations.end_tick()
-        row = self._filled
-        self._report[row] = np.ascontiguousarray(tick.report).view(self._bytes)
-        self._has_previous[row], self._outcome[row] = tick.has_previous, tick.outcome
-        for name in self._previous_dtype.names or ():
-            self._previous[name][row] = tick.previous[name]
-        self._components[:, row] = components
+        now = time.perf_counter()
+        self._durations.add(np.array([[now - self._started], [self._started - self._ended]]))
+        self._ended = now
+        self._ticks.append(tick)
+        self._components.append(components.copy())  # a reset overwrites it
         if over.any():
-            self._end(tick, np.flatnonzero(over), length, reasons)
-        self._filled += 1
-        if self._filled == len(self._report):
+            ended = np.flatnonzero(over)
+            outcome = tick.outcome[ended]
+            self._endings.append(np.stack([outcome, reasons[ended]]))
+            decided = ended[(outcome != _RUNNING) & (outcome < _TARGET_LOST)]
+            self._last.append(tick.report[decided])
+            told = self._durations.of((slice(None), decided))
+            durations = np.stack([told[each] for each in DURATION_STATISTICS], axis=1)
+            self._episodes.append(np.vstack([length[decided], *durations]))
+        if len(self._ticks) == self._chunk:
             self._reduce()
 
     def pop(self) -> NDArray[np.float64]:
@@ -125,50 +118,45 @@ class FightMetrics:
 
         The sums of several environments may be added up; `summarize` makes metrics of them.
         """
-        if self._filled:
+        if self._ticks:
             self._reduce()
         sums, self._sums = self._sums, np.zeros_like(self._sums)
         return sums
 
     def _forget(self) -> None:
-        self._filled = 0
+        self._ticks: list[Transition] = []
+        self._components: list[NDArray[np.float32]] = []
         self._endings: list[NDArray[np.uint8]] = [np.zeros((2, 0), np.uint8)]
-        self._last: list[NDArray[np.void]] = [np.zeros(0, self._dtype)]
-        self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + NUM_DURATIONS, 0))]
-
-    def _end(
-        self, tick: Transition, ended: NDArray[np.int64], length: NDArray[np.int64], reasons: NDArray[np.uint8]
-    ) -> None:
-        outcome = tick.outcome[ended]
-        self._endings.append(np.stack([outcome, reasons[ended]]))
-        decided = ended[(outcome != _RUNNING) & (outcome < _TARGET_LOST)]
-        self._last.append(tick.report[decided])
-        self._episodes.append(np.vstack([length[decided], self._durations.of(decided)]))
+        self._last: list[NDArray[np.void]] = []
+        self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + len(DURATIONS) * len(DURATION_STATISTICS), 0))]
 
     def _reduce(self) -> None:
-        ticks, number = self._ticks(), len(self._table)
+        ticks, number = self._joined(), len(self._table)
         for sums, metric in zip(self._sums, self._table, strict=False):
             values = metric.series(ticks).astype(np.float64)
             sums += np.array([len(values), values.sum(), values @ values])
-        components = self._components[:, : self._filled].reshape(self._num_terms, -1)
+        components = np.concatenate(self._components, axis=1)
         self._sums[number:, 0] += np.count_nonzero(components, axis=1)
         self._sums[number:, 1] += components.sum(axis=1, dtype=np.float64)
         self._forget()
 
-    def _ticks(self) -> Ticks:
-        arrays: list[NDArray[Any]] = [self._report.view(self._dtype), self._previous, self._has_previous, self._outcome]
-        report, previous, has_previous, outcome = (array[: self._filled].ravel() for array in arrays)
+    def _joined(self) -> Ticks:
+        columns = [_joined([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
+        intact = columns[-1] < _TARGET_LOST
+        if not intact.all():  # nobody knows what was reported of a fight that broke off (rewards.md §5)
+            columns = [column[intact] for column in columns]
         endings, reasons = np.concatenate(self._endings, axis=1)
         episodes = np.concatenate(self._episodes, axis=1)
-        # Nobody knows what was reported of a fight that broke off (rewards.md §5).
-        intact = slice(None) if (outcome < _TARGET_LOST).all() else outcome < _TARGET_LOST
-        return Ticks(
-            *(report[intact], previous[intact], has_previous[intact], outcome[intact]),
-            *(endings, reasons),
-            np.concatenate(self._last),
-            episodes[0].astype(np.int64),
-            episodes[1:],
-        )
+        last = _joined([columns[0][:0], *self._last])
+        lengths, durations = episodes[0].astype(np.int64), episodes[1:]
+        report, previous, has_previous, outcome = columns
+        return Ticks(report, previous, has_previous, outcome, endings, reasons, last, lengths, durations)
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One after the other: as lumps of bytes, which NumPy copies ten times as fast as records."""
+    lump = np.dtype((np.void, parts[0].itemsize))
+    return np.concatenate([np.ascontiguousarray(part).view(lump) for part in parts]).view(parts[0].dtype)
 
 
 def _summary(statistic: str, count: float, total: float, squares: float) -> float | None:
@@ -180,56 +168,46 @@ def _summary(statistic: str, count: float, total: float, squares: float) -> floa
     return {"mean": total / count, "count": count}.get(statistic, total)
 
 
-def _terminal_metrics() -> Iterator[Metric]:
+def _common_metrics() -> Iterator[Metric]:
+    """Those of all games: how fights end, and what takes time."""
     meaning, aside = "How many fights ended, in whatever way.", "`idle` and `connection_lost` aside"
     yield Metric("terminal/terminal_state_count", "count", lambda ticks: ticks.endings, meaning)
-    for name, (first, last), meaning in (
-        ("win", (_WON, _WON), "that the learner won"),
-        ("lose", (_LOST, _LOST), "that the learner lost"),
-        ("tie", (_TIED, _TIED), "that were tied"),
-        ("timeout", (_RUNNING, _RUNNING), "that reached the limit of ticks"),
-        ("desync", (_TARGET_LOST, _DESYNC), f"that broke off; training stops at 0.05 ({aside})"),
+    for name, outcomes, meaning in (
+        ("win", [_WON], "that the learner won"),
+        ("lose", [_LOST], "that the learner lost"),
+        ("tie", [_TIED], "that were tied"),
+        ("timeout", [_RUNNING], "that reached the limit of ticks"),
+        ("desync", [_TARGET_LOST, _DESYNC], f"that broke off; training stops at 0.05 ({aside})"),
     ):
         share = f"Share of the ended fights {meaning}."
-        yield Metric(f"terminal/{name}_percentage", "mean", _ended_by(first, last), share)
-    for name, series, meaning in (
-        ("target_lost", _ended_by(_TARGET_LOST, _TARGET_LOST), "because the opponent had gone"),
-        ("tick_desync", _broken_by(_TICK), "because the world had played ticks without the learner"),
-        ("time_desync", _broken_by(_TIME), "because the learner took too long between two steps"),
-        ("connection_lost", _broken_by(_CONNECTION), "because the server had closed the connection"),
-        ("idle", _broken_by(_IDLE), "because nobody had played for so long that the agents logged out"),
+        yield Metric(f"terminal/{name}_percentage", "mean", partial(_among, "endings", outcomes), share)
+    for name, kind, number, meaning in (
+        ("target_lost", "endings", _TARGET_LOST, "because the opponent had gone"),
+        ("tick_desync", "reasons", _TICK, "because the world had played ticks without the learner"),
+        ("time_desync", "reasons", _TIME, "because the learner took too long between two steps"),
+        ("connection_lost", "reasons", _CONNECTION, "because the server had closed the connection"),
+        ("idle", "reasons", _IDLE, "because nobody had played for so long that the agents logged out"),
     ):
-        yield Metric(f"terminal/truncate/{name}", "number", series, f"How many fights broke off {meaning}.")
-
-
-def _time_metrics() -> Iterator[Metric]:
+        series, meaning = partial(_among, kind, [number]), f"How many fights broke off {meaning}."
+        yield Metric(f"terminal/truncate/{name}", "number", series, meaning)
     names = {"min": "Shortest", "max": "Longest", "mean": "Mean", "std": "Standard deviation of the"}
     spans = ("time of a tick in the environment", "time that the learner took between two ticks")
     told = product(zip(DURATIONS, spans, strict=True), DURATION_STATISTICS)
     for row, ((duration, span), statistic) in enumerate(told):
         meaning = f"{names[statistic]} {span}, in seconds, within a decided fight, averaged over fights."
-        yield Metric(f"times/{duration}/{statistic}", "mean", partial(_durations, row), meaning)
+        yield Metric(f"times/{duration}/{statistic}", "mean", partial(_duration, row), meaning)
 
 
-def _durations(row: int, ticks: Ticks) -> NDArray[np.float64]:
+def _among(kind: str, numbers: list[int], ticks: Ticks) -> NDArray[np.bool_]:
+    return np.asarray(np.equal.outer(getattr(ticks, kind), numbers).any(axis=-1))
+
+
+def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
     return np.asarray(ticks.durations[row])
 
 
-def _ended_by(first: int, last: int) -> Series:
-    """Which endings are one of these outcomes, or between them."""
-    return lambda ticks: (ticks.endings >= first) & (ticks.endings <= last)
-
-
-def _broken_by(reason: int) -> Series:
-    """Which endings have this `DesyncReason`."""
-    return lambda ticks: ticks.reasons == reason
-
-
 class RunningStatistics:
-    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``.
-
-    ``low`` and ``high`` are infinite where there was no value.
-    """
+    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``."""
 
     ARRAYS = ("count", "total", "squares", "low", "high")
 
@@ -252,10 +230,12 @@ class RunningStatistics:
         self.total += values
         self.squares += values * values
 
-    def moments(self, which: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and standard deviation (that of the population) of a part of the values."""
-        mean = self.total[which] / self.count[which]
-        return mean, np.sqrt(np.maximum(self.squares[which] / self.count[which] - mean * mean, 0.0))
+    def of(self, which: Any) -> dict[str, NDArray[np.float64]]:
+        """`STATISTICS` of a part of the values; the standard deviation is that of the population."""
+        count, total, squares, low, high = (getattr(self, name)[which] for name in self.ARRAYS)
+        mean = total / count
+        deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
+        return dict(zip(STATISTICS, (count, total, mean, low, high, deviation), strict=True))
 
 
 class EpisodeStatistics(RunningStatistics):
@@ -274,59 +254,19 @@ class EpisodeStatistics(RunningStatistics):
             (columns[flag], [columns[name] for name in names if name in columns])
             for flag, names in metrics.optional.items()
         ]
-        self._values = np.zeros((len(self.names), num_fights))
 
     def end_tick(self, tick: Transition, reward: NDArray[np.float32]) -> None:
         """Takes in a tick of all fights; rewards ``(N,)``."""
-        values = self._values
-        for row, name in zip(values, self.names[:-1], strict=False):
-            row[:] = tick.report[name]
-        values[-1] = reward
+        values = np.array([*(tick.report[name] for name in self.names[:-1]), reward], np.float64)
         told = np.broadcast_to(tick.outcome < _TARGET_LOST, values.shape).copy()
         for flag, columns in self._optional:
             told[columns] &= values[flag] != 0
         values[~told] = 0.0
         self.add(values, told)
 
-    def of(self, fight: int) -> dict[str, dict[str, float]]:
+    def of_episode(self, fight: int) -> dict[str, dict[str, float]]:
         """`STATISTICS` of the episode of a fight: of each the values by name, without those that no tick had."""
         told = np.flatnonzero(self.count[:, fight])
-        mean, deviation = self.moments((told, fight))
-        count, total, low, high = (each[told, fight] for each in (self.count, self.total, self.low, self.high))
         names = [self.names[column] for column in told.tolist()]
-        return {
-            statistic: dict(zip(names, column.tolist(), strict=True))
-            for statistic, column in zip(STATISTICS, (count, total, mean, low, high, deviation), strict=True)
-        }
-
-
-class EpisodeDurations(RunningStatistics):
-    """Statistics of `DURATIONS`: how long the ticks of an episode took, and the pauses between them.
-
-    The fights of an environment share its clock: a tick takes as long for every one of them.
-    """
-
-    def __init__(self, num_fights: int) -> None:
-        self._started = 0.0
-        super().__init__(len(DURATIONS), num_fights)
-
-    def begin(self, fights: NDArray[np.int64] | slice) -> None:
-        """New episodes have begun in these fights; the learner's time starts."""
-        super().begin(fights)
-        self._ended = time.perf_counter()
-
-    def start_tick(self) -> None:
-        """The learner has acted; the environment's time starts."""
-        self._started = time.perf_counter()
-
-    def end_tick(self) -> None:
-        """A tick of all fights is over; the learner's time starts."""
-        now = time.perf_counter()
-        self.add(np.array([[now - self._started], [self._started - self._ended]]))
-        self._ended = now
-
-    def of(self, fights: NDArray[np.int64]) -> NDArray[np.float64]:
-        """`DURATION_STATISTICS` of each of `DURATIONS` in the episodes of K fights, ``(8, K)``."""
-        which = (slice(None), fights)
-        statistics = np.stack((self.low[which], self.high[which], *self.moments(which)), axis=1)
-        return statistics.reshape(len(DURATIONS) * len(DURATION_STATISTICS), len(fights))
+        statistics = self.of((told, fight)).items()
+        return {name: dict(zip(names, values.tolist(), strict=True)) for name, values in statistics}

@@ -12,11 +12,11 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.env import FightFace
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Frame, Viewer, check_render_mode
+from sb3_pvp.envs.viewer import Frame, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.opponents.opponents import SELF_PLAY
+from sb3_pvp.opponents.seat_views import Observation
 
 try:
     from pettingzoo import ParallelEnv
@@ -24,7 +24,6 @@ except ImportError as error:
     raise ImportError("parallel_env needs PettingZoo: pip install 'sb3-pvp[pettingzoo]'") from error
 
 AGENTS = ("fighter_0", "fighter_1")
-_ROWS = np.arange(NUM_SEATS)
 
 
 class FlatMaskMultiDiscrete(spaces.MultiDiscrete):
@@ -54,8 +53,10 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     metadata: ClassVar[dict[str, Any]] = {**FightFace.metadata, "name": "nh_v0", "is_parallelizable": True}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        if "opponent" in settings:
+            raise ValueError("parallel_env has no opponent: both seats are agents")
         self.render_mode = check_render_mode(render_mode)
-        self.settings = FightSettings.of(HOME_GAME, {**settings, "opponent": SELF_PLAY})
+        self.settings = FightSettings.of(HOME_GAME, "render_mode", opponent=SELF_PLAY, **settings)
         self.fights = Fights(NUM_SEATS, self.settings)
         self.contract = self.fights.contract
         self.possible_agents = list(AGENTS)
@@ -63,7 +64,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
         self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
         self._seeded = False
-        self._viewer = Viewer(self.fights, AGENTS)
+        self.fights.viewer.names = AGENTS
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of one agent's observations."""
@@ -84,10 +85,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         seed = check_seed(seed)
         if seed is None and not self._seeded:
             seed = int(np.random.default_rng().integers(2**32))
-        self.fights.reset(_ROWS, [seed, None])
-        self._viewer.start_new(over=True)
-        self._seeded = True
-        self.agents = list(AGENTS)
+        self.fights.reset(np.arange(NUM_SEATS), [seed, None])
+        self._seeded, self.agents = True, list(AGENTS)
         return self._shown(), {agent: {} for agent in AGENTS}
 
     def step(
@@ -102,7 +101,6 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         if set(actions) != set(AGENTS):
             raise ValueError(f"actions are needed for {' and '.join(AGENTS)}, got {sorted(actions)}")
         fights = self.fights
-        self._viewer.start_tick()
         fights.step(np.stack([np.asarray(actions[agent]) for agent in AGENTS]))
         # Both leave together, even if only one of the seats saw the fight break off.
         truncated = bool(fights.truncated.any())
@@ -119,16 +117,17 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
     def render(self) -> Frame:
         """The last tick as a text or a picture, see ``render_mode``; in mode ``"human"`` it has been shown already."""
-        return None if self.render_mode == "human" else self._viewer.frame(0, self.render_mode)
+        return None if self.render_mode == "human" else self.fights.viewer.frame(0, self.render_mode)
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self._viewer.close()
         self.fights.close()
 
     def _shown(self) -> dict[str, Observation]:
-        """The observations; in mode ``"human"`` the window shows the tick."""
         if self.render_mode == "human":
-            self._viewer.show([0])
+            self.fights.viewer.show([0])
         stacked = self.fights.observation()
         return {agent: {key: value[row] for key, value in stacked.items()} for row, agent in enumerate(AGENTS)}
+
+
+parallel_env = PvpParallelEnv

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import PositiveInt
+from pydantic import InstanceOf
 
-from sb3_pvp.common.arguments import FLAG, MAPPING, Kind
+from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, PositiveInt, checked
 from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
-from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike, as_choice, make_opponent
+from sb3_pvp.opponents.opponents import OpponentLike, as_choice, make_opponent
 from sb3_pvp.simple_game import OutcomeRewards
 
-#: Real fights end far earlier; two fighters that do nothing never end theirs.
-DEFAULT_MAX_EPISODE_TICKS = 2000
-_LIMIT = Kind[int | None](PositiveInt | None, "a positive integer or None")
+DEFAULT_MAX_EPISODE_TICKS = 2000  #: Real fights end far earlier; two fighters that do nothing never end theirs.
+_CONTRACT = Kind[Any](str | Path | InstanceOf[Contract] | None, "a Contract, its name or file")
 
 
 @dataclass(frozen=True)
@@ -46,37 +45,33 @@ class FightSettings:
         game: what is played: a `sb3_pvp.game.Game`, its name or ``module:object``; here it is the game then.
     """
 
-    opponent: OpponentLike | OpponentChoice = "baseline"
+    opponent: OpponentLike = "baseline"
     world: str | WorldFactory = "sim"
-    reset_params: Mapping[str, Any] | None = field(default_factory=dict)
+    reset_params: OptionalMapping = None
     rewards: Any = None
-    frame_ages: int | Iterable[int] = (0,)
-    death_match: bool = True
-    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
-    noise: Mapping[str, Any] | None = None
+    frame_ages: Any = (0,)
+    death_match: Flag = True
+    max_episode_ticks: PositiveInt | None = DEFAULT_MAX_EPISODE_TICKS
+    noise: OptionalMapping = None
     action_mask_override: Any = None
-    contract: Any = None
-    episode_statistics: bool = False
+    contract: Annotated[Any, _CONTRACT] = None
+    episode_statistics: Flag = False
     game: Any = None
 
     @classmethod
-    def of(cls, home: str | None, arguments: Mapping[str, Any]) -> FightSettings:
-        """Those of an environment; ``home`` is its game if nobody says another one.
-
-        Raises `ValueError` for unknown arguments, and if there is no game, which only a factory of worlds does without.
-        """
-        require_all_known("argument of an environment", arguments, [each.name for each in fields(cls)])
+    def of(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
+        """Those of an environment, which has ``others`` as well; ``home`` is its game if nobody says another one."""
+        require_all_known("argument of an environment", arguments, [*(each.name for each in fields(cls)), *others])
         given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}
         if home is None and not (given["game"] or given.get("contract") or callable(given.get("world"))):
             raise ValueError("which game is played? Say game=, a name or module:object")
         return cls(**given)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.game, str | type | None) and not hasattr(self.game, "make_world"):
+            raise ValueError(f"game must be a sb3_pvp.game.Game, its name or module:object, got {self.game!r}")
         game, contract = game_and_contract(self.game, self.contract)
         vars(self).update(game=game, contract=contract)  # past the lock of a frozen dataclass
-        FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
-        MAPPING.check(reset_params=self.reset_params)
-        _LIMIT.check(max_episode_ticks=self.max_episode_ticks)
         if not callable(self.world):
             game.check_place(self.world)
         make_opponent(as_choice(self.opponent).opponent, self.played, game)
@@ -99,9 +94,9 @@ class FightSettings:
 
     @property
     def kind_of_fights(self) -> dict[str, Any] | None:
-        """What is fought, for more of that elsewhere: the ``game``, see `game_reference`, and ``reset_params``.
-
-        ``None`` if the world is the user's own, of which that says too little.
-        """
+        """What is fought, for more of that elsewhere; ``None`` in a world of the user's own, which says too little."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None
+
+
+FightSettings.__init__ = checked(FightSettings.__init__)  # type: ignore[method-assign]

@@ -22,17 +22,16 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.envs.env import FightFace, PvpEnv
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Viewer, check_render_mode
+from sb3_pvp.envs.viewer import check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
+from sb3_pvp.opponents.seat_views import Observation
 
 _COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}
 #: What SB3's part of the environment remembers: seeds and options of the next reset, infos of the last ones.
 _STATE = ("_started", "_seeds", "_options", "reset_infos")
-
 EnvFunction = Callable[[], gym.Env[Any, Any]]
 
 
@@ -48,11 +47,10 @@ class _Template(NamedTuple):
 class PvpVecEnv(VecEnv):
     """N fights in one world; fights that end are reset at once.
 
-    Fight ``i`` goes the way of a single `PvpEnv` that is reset with ``seed + i`` and gets the same actions.
-
-    While a fight runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends
-    ``info`` has what `PvpEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``),
-    ``terminal_observation`` and ``TimeLimit.truncated``; what `PvpEnv.reset` tells is in ``reset_infos``.
+    Fight ``i`` goes the way of a single `PvpEnv` that is reset with ``seed + i`` and gets the same actions. While it
+    runs its ``info`` is empty (the arrays of all fights are in `fights`). In the step in which it ends ``info`` has
+    what `PvpEnv.step` puts there, ``episode`` (``r``, ``l``, ``t`` as from SB3's ``Monitor``), ``terminal_observation``
+    and ``TimeLimit.truncated``; what `PvpEnv.reset` tells is in ``reset_infos``.
 
     Every row has its own opponent, which ``env_method("set_opponent", choice, indices=[...])`` changes for its next
     episode. Rows ``2j`` and ``2j + 1`` are a pair: with the opponent ``"self"``, which both must be given, they are the
@@ -68,12 +66,10 @@ class PvpVecEnv(VecEnv):
         render_mode: see `PvpEnv`.
         settings: the other fields of `FightSettings`, such as ``game``.
 
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    Raises `ValueError` for an unknown name or a value out of range.
     """
 
-    #: What is played if nobody says it.
-    home: ClassVar[str | None] = None
+    home: ClassVar[str | None] = None  #: What is played if nobody says it.
 
     def __init__(
         self,
@@ -87,14 +83,14 @@ class PvpVecEnv(VecEnv):
         if isinstance(num_envs, (list, tuple)):
             templates = read_env_functions(num_envs)
         else:
-            own = FightSettings.of(self.home, {"opponent": opponent, "world": world, **settings})
+            others = ("num_envs", "seed", "render_mode")
+            own = FightSettings.of(self.home, *others, opponent=opponent, world=world, **settings)
             count = _COUNT.read("num_envs", num_envs)
             templates = [_Template(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
-        self._viewer = Viewer(self.fights)
+        self.set_trained_rollouts = self.fights.set_trained_rollouts
         self._faces = [
-            FightFace(self.fights, row, self._viewer, template.render_mode, template.spec)
-            for row, template in enumerate(templates)
+            FightFace(self.fights, row, template.render_mode, template.spec) for row, template in enumerate(templates)
         ]
         self._monitors = [template.monitor for template in templates]
         self._made_at = time.time()
@@ -110,7 +106,6 @@ class PvpVecEnv(VecEnv):
     def reset(self) -> Observation:
         """Starts new fights everywhere, with the seeds and options set since the last reset."""
         self.fights.reset(np.arange(self.num_envs), self._seeds, self._options)
-        self._viewer.start_new(over=True)
         self._reset_seeds()
         self._reset_options()
         self._started = True
@@ -124,11 +119,7 @@ class PvpVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Plays one tick; returns observations, rewards, dones and infos, all of them new objects.
-
-        Raises `ValueError` for wrong actions and changes nothing.
-        """
-        self._viewer.start_tick()
+        """Plays one tick; returns new objects. Raises `ValueError` for wrong actions and changes nothing."""
         self.fights.step(self._actions)
         rewards = self.fights.reward.copy()
         dones = self.fights.terminated | self.fights.truncated
@@ -142,63 +133,56 @@ class PvpVecEnv(VecEnv):
         """What each head may choose in every fight, bool ``(num_envs, A)``; one array, unlike ``env_method``."""
         return self.fights.action_masks()
 
-    def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many rollouts the learner was trained on: the time of all schedules (training.md §9)."""
-        self.fights.set_trained_rollouts(trained_rollouts)
-
     def get_state(self) -> Snapshot:
         """A snapshot (`Fights.get_state`), with which another process may go on; take it between steps."""
-        own = {name: copy.deepcopy(getattr(self, name)) for name in _STATE}
+        own = copy.deepcopy({name: getattr(self, name) for name in _STATE})
         return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes back to the moment of `get_state` (`Fights.set_state`), whose observations `fights` has then."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        self._viewer.start_new(over=True)
-        for name in _STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
+        vars(self).update(copy.deepcopy({name: state[name] for name in _STATE}))
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """A picture of each fight in mode ``"rgb_array"``, uint8; ``None`` in other modes."""
+        """A picture of each fight in mode ``"rgb_array"``; ``None`` in other modes."""
         return [face.render() if self.render_mode == "rgb_array" else None for face in self._faces]  # type: ignore[misc]
 
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
-        """The last tick of all fights: one picture of all of them side by side in mode ``"rgb_array"``, uint8.
+        """The last tick of all fights (of one that has just ended its end): in mode ``"rgb_array"`` one picture, uint8.
 
         In mode ``"human"``, which an environment of mode ``"rgb_array"`` is capable of as well, a window shows it.
-        Texts are had by ``env_method("render")``. Of a fight that has just ended the end is seen, not the new one.
+        Texts are had by ``env_method("render")``.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
-            self._viewer.show(range(self.num_envs))
+            self.fights.viewer.show(range(self.num_envs))
             return None
         return super().render(mode)
 
     def close(self) -> None:
         """Closes the window, the world and the log files."""
-        self._viewer.close()
         self.fights.close()
-        for monitor in self._monitors:
-            if monitor is not None:
-                monitor.close()
+        for monitor in filter(None, self._monitors):
+            monitor.close()
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """The attribute of each fight's `FightFace`."""
+        """The attribute of each row's `FightFace`."""
         return [getattr(face, attr_name) for face in self._chosen(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Sets the attribute of each fight's `FightFace`; what all fights share cannot be set."""
+        """Sets the attribute of each row's `FightFace`, for whoever reads it there."""
         for face in self._chosen(indices):
             setattr(face, attr_name, value)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Calls the method of each fight's `FightFace`."""
+        """Calls the method of each row's `FightFace`."""
+        faces = self._chosen(indices)
         if method_name == "action_masks":
             masks = self.fights.action_masks()
-            return [masks[index] for index in self._get_indices(indices)]
-        return [getattr(face, method_name)(*method_args, **method_kwargs) for face in self._chosen(indices)]
+            return [masks[face.index] for face in faces]
+        return [getattr(face, method_name)(*method_args, **method_kwargs) for face in faces]
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
@@ -207,30 +191,28 @@ class PvpVecEnv(VecEnv):
         return [issubclass(wrapper_class, Monitor) for _ in self._chosen(indices)]
 
     def _chosen(self, indices: VecEnvIndices) -> list[FightFace]:
-        return [self._faces[index] for index in self._get_indices(indices)]
+        rows = list(self._get_indices(indices))
+        if wrong := [row for row in rows if not -self.num_envs <= row < self.num_envs]:
+            raise IndexError(f"there is no row {wrong[0]}: this environment has the rows 0 to {self.num_envs - 1}")
+        return [self._faces[row] for row in rows]
 
     def _finish(self, finished: NDArray[np.int64], infos: list[dict[str, Any]]) -> None:
-        last = self.fights.observation(finished)
+        fights, last = self.fights, self.fights.observation(finished)
         for row, fight in enumerate(finished.tolist()):
-            info = self.fights.info(fight)
+            info = infos[fight] = fights.info(fight)
             info["terminal_observation"] = {key: value[row] for key, value in last.items()}
-            info["TimeLimit.truncated"] = bool(self.fights.truncated[fight])
-            self._add_episode(fight, info)
-            infos[fight] = info
-        self._viewer.see_end(finished.tolist())
-        self.fights.reset(finished)
+            info["TimeLimit.truncated"] = bool(fights.truncated[fight])
+            # As SB3's `Monitor` does it.
+            told: dict[str, Any] = {"r": round(float(fights.episode_return[fight]), 6), "l": int(fights.length[fight])}
+            told["t"] = round(time.time() - self._made_at, 6)
+            if (monitor := self._monitors[fight]) is not None:
+                told |= {keyword: info[keyword] for keyword in monitor.info_keywords}
+                if monitor.results_writer is not None:
+                    monitor.results_writer.write_row(told)
+            info["episode"] = told
+        fights.reset(finished, certain=False)
         for fight in finished.tolist():
-            self.reset_infos[fight] = self.fights.reset_info(fight)
-
-    def _add_episode(self, row: int, info: dict[str, Any]) -> None:
-        """Adds ``info["episode"]`` as SB3's ``Monitor`` does, and writes the log of the row's monitor."""
-        fights, monitor = self.fights, self._monitors[row]
-        episode = {"r": round(float(fights.episode_return[row]), 6), "l": int(fights.length[row])}
-        info["episode"] = episode | {"t": round(time.time() - self._made_at, 6)}
-        if monitor is not None:
-            info["episode"] |= {keyword: info[keyword] for keyword in monitor.info_keywords}
-            if monitor.results_writer is not None:
-                monitor.results_writer.write_row(info["episode"])
+            self.reset_infos[fight] = fights.reset_info(fight)
 
 
 class NhVecEnv(PvpVecEnv):
@@ -240,21 +222,17 @@ class NhVecEnv(PvpVecEnv):
 
 
 def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
-    """What `PvpVecEnv` takes over from the environments that these functions make.
-
-    Raises `ValueError` unless each is a `PvpEnv` in wrappers that change nothing, and all have the same settings.
-    """
+    """What `PvpVecEnv` takes over of `PvpEnv` environments; `ValueError` for wrappers, and settings that differ."""
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
-    first, *others = templates = [_read(function()) for function in functions]
-    for index, other in enumerate(others, start=1):
-        for field in fields(FightSettings):
-            expected, found = (getattr(each.settings, field.name) for each in (first, other))
-            if expected != found:
-                raise ValueError(
-                    f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} in environment 0 "
-                    f"and {found!r} in environment {index}"
-                )
+    made = {function: _read(function()) for function in dict.fromkeys(functions)}  # one that stands there often: once
+    templates = [made[function] for function in functions]
+    for field in fields(FightSettings):
+        expected, *found = (getattr(each.settings, field.name) for each in templates)
+        if wrong := [each for each in found if each != expected]:
+            raise ValueError(
+                f"the environments of one PvpVecEnv must agree, but {field.name} is {expected!r} and {wrong[0]!r}"
+            )
     return templates
 
 

@@ -12,26 +12,20 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from numpy.typing import NDArray
 
-from sb3_pvp.envs.fights import Fights
 from sb3_pvp.game import Outcome
 
 if TYPE_CHECKING:
+    from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.window import Window
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
-#: Ticks shown per second.
-RENDER_FPS = 2
-
+RENDER_FPS = 2  #: Ticks shown per second.
 #: What `render` returns: a text, a picture uint8 ``(height, width, 3)``, or nothing.
 Frame: TypeAlias = str | NDArray[np.uint8] | None
 
 
 def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the mode, or raises `TypeError` for one that does not exist.
-
-    It is a `TypeError` because SB3's ``make_vec_env`` asks for ``"rgb_array"`` first and, on this error only, tries
-    again without.
-    """
+    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
     return render_mode
@@ -41,12 +35,12 @@ class Viewer:
     """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
 
     It only looks while somebody asks: for a tick that nobody looked at, the next one costs nothing, and of the one
-    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to. ``names``
-    are those of the players; ``None``: those that the fights have.
+    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to.
     """
 
-    def __init__(self, fights: Fights, names: tuple[str, str] | None = None) -> None:
-        self._fights, self._names = fights, names
+    def __init__(self, fights: Fights) -> None:
+        self._fights = fights
+        self.names: tuple[str, str] | None = None  #: Of the players; ``None``: those that the fights have.
         self._window: Window | None = None
         self._no_display = self._started = self._asked = False
         self._masks: NDArray[np.bool_] | None = None
@@ -60,24 +54,23 @@ class Viewer:
         self._masks = self._fights.seat_masks() if self._asked else None
         self._asked = False
 
-    def see_end(self, rows: Iterable[int]) -> None:
-        """Call it after a tick in which the fights of these rows have ended."""
+    def end_tick(self) -> None:
+        """Call it after a tick."""
         if self._masks is not None:
-            self._ends = {row: self._look(row) for row in rows}
+            over = self._fights.terminated | self._fights.truncated
+            self._ends = {row: self._look(row) for row in np.flatnonzero(over).tolist()}
 
-    def start_new(self, over: bool = False) -> None:
-        """Call it when new fights have begun; ``over`` again: nobody shall see the ends of those before."""
+    def start_new(self, certain: bool = True) -> None:
+        """Call it when new fights have begun; ``certain`` ones: nobody shall see the ends of those before."""
         self._started = True
-        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not over}
+        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not certain}
         self._masks = None
 
     def frame(self, row: int, render_mode: str | None) -> Frame:
         """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
 
-        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before.
-
-        Raises `ResetNeeded` before the first fight, `DependencyNotInstalled` if pygame is missing (but for texts), and
-        `ValueError` for a game that nobody knows how to draw.
+        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before:
+        vectorised environments reset before anybody can see it.
         """
         if render_mode == "ansi":
             return self._text(self._scene(row))
@@ -103,7 +96,11 @@ class Viewer:
             for scene in scenes:
                 print(self._text(scene), flush=True)
         elif self._window is not None:
-            self._window.show(_tiled(images))
+            if len(images) > 1:
+                from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
+
+                images = [tile_images(images)]
+            self._window.show(images[0])
 
     def close(self) -> None:
         """Closes the window."""
@@ -130,7 +127,7 @@ class Viewer:
         masks: Sequence[NDArray[np.bool_] | None] = (None, None)
         if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
             masks = self._masks[number]
-        scene = self._looks.scene(fights.world, number, self._names or names, actions, masks)
+        scene = self._looks.scene(fights.world, number, self.names or names, actions, masks)
         timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
         return replace(scene, outcome="timeout") if timeout else scene
 
@@ -145,11 +142,3 @@ class Viewer:
             raise DependencyNotInstalled('pictures of fights need pygame: pip install "sb3-pvp[render]"') from error
         picture: NDArray[np.uint8] = self._looks.picture(scene)
         return picture
-
-
-def _tiled(images: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    if len(images) == 1:
-        return images[0]
-    from stable_baselines3.common.vec_env.base_vec_env import tile_images  # here, because it imports torch
-
-    return tile_images(images)

@@ -8,11 +8,9 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
-#: Around the picture.
-_BACKGROUND = (20, 23, 29)
+_BACKGROUND = (20, 23, 29)  #: Around the picture.
 _HELP = "space: pause, right arrow: one tick, up and down: faster and slower"
-#: What SDL draws on where nobody can see it, unless somebody asked for that.
-_UNSEEN = ("dummy", "offscreen")
+_UNSEEN = ("dummy", "offscreen")  #: What SDL draws on where nobody can see it, unless somebody asked for that.
 _SLOWEST, _FASTEST = 0.25, 256.0
 
 
@@ -44,12 +42,21 @@ class Window:
         """Shows a picture, uint8 ``(rows, columns, 3)``, and returns when it is time for the next one."""
         if self.closed:
             return
-        height, width, _ = image.shape
-        picture = pygame.image.frombytes(image.tobytes(), (width, height), "RGB")
+        picture = pygame.surfarray.make_surface(image.swapaxes(0, 1))
         if self._screen is None or not pygame.display.get_init():  # another window may have taken pygame's with it
-            self._open((width, height))
+            pygame.display.init()
+            pygame.display.set_caption(f"{self._title} ({_HELP})")
+            room = pygame.Rect((0, 0), [round(0.9 * side) for side in pygame.display.get_desktop_sizes()[0]])
+            own = picture.get_rect()
+            self._screen = pygame.display.set_mode(
+                (own if room.contains(own) else own.fit(room)).size, pygame.RESIZABLE
+            )
         self._draw(picture)
-        self._wait(picture)
+        started = pygame.time.get_ticks()
+        while not self.closed and not any(self._obey(event, picture) for event in pygame.event.get()):
+            if not self.paused and pygame.time.get_ticks() - started >= 1000 / self.pace:
+                return
+            self._clock.tick(60)
 
     def close(self) -> None:
         """Closes the window; what other programs do with pygame goes on."""
@@ -58,47 +65,23 @@ class Window:
             self._screen = None
         self.closed = True
 
-    def _open(self, size: tuple[int, int]) -> None:
-        pygame.display.init()
-        pygame.display.set_caption(f"{self._title} ({_HELP})")
-        desktop = pygame.display.get_desktop_sizes()[0]
-        scale = min(1.0, 0.9 * desktop[0] / size[0], 0.9 * desktop[1] / size[1])
-        self._screen = pygame.display.set_mode((round(size[0] * scale), round(size[1] * scale)), pygame.RESIZABLE)
-
     def _draw(self, picture: pygame.Surface) -> None:
         """As large as fits the window, in its middle."""
         assert self._screen is not None
-        (width, height), (own_width, own_height) = self._screen.get_size(), picture.get_size()
-        scale = min(width / own_width, height / own_height)
-        size = (max(round(own_width * scale), 1), max(round(own_height * scale), 1))
-        if size != picture.get_size():
-            picture = pygame.transform.smoothscale(picture, size)
+        place = picture.get_rect().fit(self._screen.get_rect())
         self._screen.fill(_BACKGROUND)
-        self._screen.blit(picture, ((width - size[0]) // 2, (height - size[1]) // 2))
+        self._screen.blit(pygame.transform.smoothscale(picture, place.size), place)
         pygame.display.flip()
-
-    def _wait(self, picture: pygame.Surface) -> None:
-        """Until it is time for the next picture, or somebody who paused wants it; events are obeyed meanwhile."""
-        started = pygame.time.get_ticks()
-        while not self.closed:
-            for event in pygame.event.get():
-                if self._obey(event, picture):
-                    return
-            if not self.paused and pygame.time.get_ticks() - started >= 1000 / self.pace:
-                return
-            self._clock.tick(60)
 
     def _obey(self, event: pygame.event.Event, picture: pygame.Surface) -> bool:
         """Returns whether the next picture is wanted at once."""
         key = event.key if event.type == pygame.KEYDOWN else None
         if event.type == pygame.QUIT or key == pygame.K_ESCAPE:
             self.close()
-        elif event.type == pygame.VIDEORESIZE:
+        elif event.type == pygame.VIDEORESIZE and not self.closed:
             self._draw(picture)
         elif key == pygame.K_SPACE:
             self.paused = not self.paused
-        elif key == pygame.K_UP:
-            self.pace = min(self.pace * 2, _FASTEST)
-        elif key == pygame.K_DOWN:
-            self.pace = max(self.pace / 2, _SLOWEST)
+        elif key in (pygame.K_UP, pygame.K_DOWN):
+            self.pace = min(max(self.pace * (2 if key == pygame.K_UP else 0.5), _SLOWEST), _FASTEST)
         return key == pygame.K_RIGHT

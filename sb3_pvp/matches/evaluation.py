@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -14,16 +15,14 @@ from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
-from sb3_pvp.common.arguments import MAPPING
+from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.ppo.resumable import kept_random_state
 
-#: Fight i of an evaluation starts from this plus i, far from the seeds of training.
-EVALUATION_SEED = 1_000_000_007
-
+EVALUATION_SEED = 1_000_000_007  #: Fight i starts from this plus i, far from the seeds of training.
 # A fight that reaches the limit of ticks is nobody's win; what is not named here is broken.
 FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 
@@ -67,16 +66,9 @@ class Score:
 
     def as_dict(self) -> dict[str, Any]:
         """The figures that ``sb3-pvp evaluate --json`` prints, but for those of groups."""
-        return {
-            "episodes": self.decided,
-            "wins": self.wins,
-            "losses": self.losses,
-            "ties": self.ties,
-            "broken": self.broken,
-            "win_rate": self.win_rate,
-            "ci95": list(wilson_interval(self.wins, self.decided)),
-            "mean_ticks": self.ticks / max(self.decided, 1),
-        }
+        counts = {name: getattr(self, name) for name in ("wins", "losses", "ties", "broken", "win_rate")}
+        interval, ticks = list(wilson_interval(self.wins, self.decided)), self.ticks / max(self.decided, 1)
+        return {"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks}
 
     def __str__(self) -> str:
         low, high = wilson_interval(self.wins, self.decided)
@@ -108,10 +100,10 @@ def evaluate_model(
     Every environment plays its fixed share: counting whichever episodes end first would favour short ones. An episode
     that breaks off is played again. ``advance`` is called with how many more are decided.
 
-    Raises:
-        WorldError: if more break off than all environments at once, or than a tenth of the episodes: what is left
-            would favour those that break off less, such as short ones.
+    Raises `WorldError` if more break off than all environments at once, or than a tenth of the episodes: what is left
+    would favour those that break off less, such as short ones. `ValueError` for no episodes.
     """
+    POSITIVE.check(num_episodes=num_episodes)
     max_broken = max(env.num_envs, num_episodes // 10)
     share = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
     score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
@@ -151,55 +143,49 @@ class Finished(NamedTuple):
 class EvaluationFights:
     """Lets a model fight chosen opponents in an environment of its own, which is made when it is needed.
 
-    Args:
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` has otherwise than the
-            training environment, ``None`` for nothing.
-        num_envs: rows of a new environment, at most.
-
-    Raises:
-        ValueError: for anything else; and when fights begin, if there is no environment and the training environment
-            is none of this package.
+    ``env`` is a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` with at most
+    ``num_envs`` rows has otherwise than the training environment, ``None`` for nothing. Raises `ValueError` for
+    anything else; and when fights begin, if there is no environment and that of the training is none of this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
+        self._num_envs, self._is_own = num_envs, not isinstance(env, VecEnv)
         self._env = env if isinstance(env, VecEnv) else None
-        self._changes = {} if isinstance(env, VecEnv) else dict(MAPPING.read("the env of an evaluation", env) or {})
+        self._changes = {} if isinstance(env, VecEnv) else MAPPING.read("the env of an evaluation", env) or {}
         known = [*(each.name for each in fields(FightSettings)), "render_mode", "seed"]
         require_all_known("argument of the env of an evaluation", self._changes, known)
-        self._num_envs, self._is_own = num_envs, self._env is None
 
     def play(
         self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
     ) -> list[Finished]:
         """One episode for each choice, in no particular order; every row plays a fixed share of them.
 
-        Taking whichever episodes end first would favour short ones. The global random generators are left as they
-        were; the fights follow from the seed, the model and those generators.
+        They follow from the seed, the model and the global random generators, which are left as they were.
         """
+        POSITIVE.read("the number of fights", len(choices))
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
-        rows = [list(choices[row :: env.num_envs]) for row in range(env.num_envs)]
+        coming = [iter(choices[row :: env.num_envs]) for row in range(env.num_envs)]
+        told: list[list[OpponentChoice]] = [[] for _ in coming]
         finished: list[Finished] = []
 
-        def announce(position: int, row: int) -> None:
-            for choice in rows[row][position : position + 1]:
+        def announce(row: int) -> None:
+            for choice in islice(coming[row], 1):
                 env.env_method("set_opponent", choice, indices=[row])
+                told[row].append(choice)
 
         with kept_random_state():
-            # Two are told ahead: the choice of an episode must be known when the one before it ends.
-            running = [0] * env.num_envs
             for row in range(env.num_envs):
-                announce(0, row)
+                announce(row)
             env.seed(seed)
             observations = env.reset()
-            for row in range(env.num_envs):
-                announce(1, row)
+            for row in range(env.num_envs):  # the choice of an episode must be known when the one before it ends
+                announce(row)
             episodes = finished_episodes(model, env, observations, deterministic)
             while len(finished) < len(choices):
                 row, info = next(episodes)
-                if running[row] < len(rows[row]):
-                    finished.append(Finished(rows[row][running[row]], info))
-                running[row] += 1
-                announce(running[row] + 1, row)
+                if told[row]:
+                    finished.append(Finished(told[row].pop(0), info))
+                announce(row)
         return finished
 
     def close(self) -> None:

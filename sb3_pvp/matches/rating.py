@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
 from sb3_pvp.common.names import require_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
@@ -18,16 +19,11 @@ from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponen
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
-#: `rate` chooses pairs for so many fights at a time.
-FIGHTS_OF_A_CHOICE = 16
-#: Fights side by side.
-PARALLEL = 128
-#: Who has won, or lost, so many fights without exception cannot be measured with these partners.
-ONE_SIDED = 200
-#: Random numbers of opponents in the first seat follow from another seed than those of the second seat.
-_FIRST_SEAT = 1 << 32
-#: In a pool: somebody whom nobody asks.
-_NOBODY = OpponentChoice(WORLD_BOT)
+FIGHTS_OF_A_CHOICE = 16  #: `rate` chooses pairs for so many fights at a time.
+PARALLEL = 128  #: Fights side by side.
+ONE_SIDED = 200  #: Who has won, or lost, so many without exception cannot be measured with these partners.
+_FIRST_SEAT = 1 << 32  #: Lies between the seeds of opponents in the second seat and in the first one.
+_NOBODY = OpponentChoice(WORLD_BOT)  #: In a pool: somebody whom nobody asks.
 
 Pair = tuple[Player, Player]
 
@@ -51,9 +47,9 @@ def play_matches(
     sampled on either side. Half of a pair's fights are in either seat; the world's own bot can only sit in the second
     one. The n-th fight has the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
 
-    Raises:
-        ValueError: for unknown players, and pairs that cannot fight each other; nothing was played then.
+    Raises `ValueError` for unknown players, and pairs that cannot fight each other; nothing was played then.
     """
+    POSITIVE.check(parallel_fights=parallel_fights)
     planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, settings.game)]
     records: dict[int, MatchRecord] = {}
     try:
@@ -85,22 +81,20 @@ def rate(
 ) -> Iterator[Progress]:
     """Lets the most informative pairs fight until every candidate is known well enough; yields before each round.
 
-    Nobody waits for those who are out of reach: whoever is uncertain although he has won, or lost, `ONE_SIDED` fights
-    without exception since this began, against partners who were chosen for being near, cannot be measured here. Pairs
-    whose fights do not count, as of two who never attack first, are left alone.
+    Nobody waits for those who are out of reach: who has won, or lost, `ONE_SIDED` fights without exception against
+    partners who were chosen for being near. Pairs whose fights do not count, as of two who never attack first, are
+    left alone.
 
     Args:
-        league: the matches go into its log, and its anchors are the fixed points.
-        candidates: who takes part, two at least.
+        league: gets the matches into its log; its anchors are the fixed points.
         half_width: Elo points; done when no 95 % interval is wider than this on either side.
         settings: where and how, see `play_matches`.
         fights_per_round: the ratings are fitted anew after so many fights.
-        max_fights: give up after so many.
-        seed: of the fights.
 
-    Raises:
-        ValueError: for unknown players, or fewer than two; nothing was played then.
+    Raises `ValueError` for unknown players, or fewer than two; nothing was played then.
     """
+    ABOVE_0.check(half_width=half_width)
+    POSITIVE.check(fights_per_round=fights_per_round, max_fights=max_fights)
     players = tuple(sorted(set(candidates)))
     check_players(league, players, settings.game)
     if len(players) < 2:
@@ -131,6 +125,7 @@ def rate(
 def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
     """The fights of a pair, whoever has the first seat in front."""
     check_players(league, pair, game)
+    POSITIVE.read(f"how often {pair[0]} fights {pair[1]}", num_fights)
     a, b = pair
     seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
     if a == b or not seatings:
@@ -150,16 +145,19 @@ def _play(
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
     rules = {} if settings.death_match else {"death_match": False}
     with closing(settings.make_world(count)) as world:
-        pools = [OpponentPool(world, _NOBODY, seat, settings.game) for seat in range(NUM_SEATS)]
+        pools = [OpponentPool(world, _NOBODY, settings.game, seat) for seat in range(NUM_SEATS)]
         actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
         numbers, ticks, ended = np.arange(-count, 0), np.zeros(count, np.int64), np.arange(count)
         while True:
             numbers[ended] += count
             ticks[ended] = 0
-            following = {row: int(numbers[row]) for row in ended.tolist() if numbers[row] < len(planned)}
-            if following:
-                seated = {row: [choices[player] for player in planned[number]] for row, number in following.items()}
-                _begin(world, pools, seated, [seed + number for number in following.values()], rules)
+            if ended.size:
+                seated = {
+                    row: [choices[player] for player in planned[numbers[row]]]
+                    for row in ended.tolist()
+                    if numbers[row] < len(planned)
+                }
+                _begin(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
             playing = np.flatnonzero(numbers < len(planned))
             if not playing.size:
                 return
@@ -178,31 +176,24 @@ def _play(
                 word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
                 build = world.build_name(row) if isinstance(world, Grouped) else None
                 yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
-            if ended.size:
-                _end(world, pools, ended)
 
 
 def _begin(
     world: World,
     pools: Sequence[OpponentPool],
+    rows: NDArray[np.int64],
     seated: Mapping[int, Sequence[OpponentChoice]],
     seeds: Sequence[int],
     rules: Mapping[str, bool],
 ) -> None:
-    for row, players in seated.items():
-        for pool, player in zip(pools, players, strict=True):
-            pool.choose(row, player)
-    rows, bots = np.array(list(seated)), [second.opponent == WORLD_BOT for _, second in seated.values()]
-    starts = [(None, WORLD_BOT if bot else None) for bot in bots]
-    world.reset(rows, [{"bots": start, **rules, "seed": own} for start, own in zip(starts, seeds, strict=True)])
-    for pool, stream in zip(pools, (_FIRST_SEAT, 0), strict=True):
-        pool.begin(rows, [own + stream for own in seeds])
-
-
-def _end(world: World, pools: Sequence[OpponentPool], rows: NDArray[np.int64]) -> None:
-    for pool in pools:
+    """Fights begin in the rows where somebody is seated; in the others nobody plays any more."""
+    done = np.setdiff1d(rows, list(seated))
+    if done.size and isinstance(world, Leavable):
+        world.leave(done)
+    if seated:
+        bots = {row: (None, WORLD_BOT if second.opponent == WORLD_BOT else None) for row, (_, second) in seated.items()}
+        world.reset(np.array(list(seated)), [{"bots": bots[row], **rules, "seed": seeds[row]} for row in seated])
+    for seat, (pool, stream) in enumerate(zip(pools, (_FIRST_SEAT, 0), strict=True)):
         for row in rows.tolist():
-            pool.choose(row, _NOBODY)
-        pool.begin(rows, [None] * len(rows))
-    if isinstance(world, Leavable):
-        world.leave(rows)
+            pool.choose(row, seated[row][seat] if row in seated else _NOBODY)
+        pool.begin(rows, [seeds[row] + stream if row in seated else None for row in rows.tolist()])

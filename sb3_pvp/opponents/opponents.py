@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
@@ -15,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sb3_pvp.common.arguments import FLAG, MAPPING, SHARE, Kind
+from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.random_words import uniform, uniforms, words_from_seeds
 from sb3_pvp.contract import Contract
-from sb3_pvp.contract.errors import ContractError
-from sb3_pvp.contract.registry import loadable_contracts
-from sb3_pvp.contract.turn import Turn
+from sb3_pvp.contract.actions import ContractError, Turn
+from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.game import Game, game_and_contract
 
 # Environments that nothing learns in do without torch, which takes seconds to import: who needs it here imports it.
@@ -30,19 +28,17 @@ if TYPE_CHECKING:
     from sb3_pvp.policies.model_files import PolicyFile
     from sb3_pvp.selfplay.league import League
 
-#: The opponent that the world itself plays; it is no agent and obeys no masks.
-WORLD_BOT = "baseline"
-#: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
-SELF_PLAY = "self"
-#: Before the folder of a league, or of a run with one: in each episode another of its players, by chance.
-LEAGUE_OF = "league:"
-
-#: So many models in files stay in memory although nobody fights them just now.
-CACHED_MODELS = 64
-
-#: Kinds of opponents that need no actions.
-_UNSEATED = ("bot", "self")
+WORLD_BOT = "baseline"  #: The opponent that the world itself plays; it is no agent and obeys no masks.
+SELF_PLAY = "self"  #: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
+LEAGUE_OF = "league:"  #: Before the folder of a league, or of a run with one: each episode has another player of it.
+CACHED_MODELS = 64  #: So many models in files stay in memory although nobody fights them just now.
+_UNSEATED = ("bot", "self")  #: Kinds of opponents that need no actions.
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
+
+Frames = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+#: Actions, ints ``(N, heads)``, and the next state, if there is such.
+Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 
 
 @runtime_checkable
@@ -53,13 +49,8 @@ class Opponent(Protocol):
         """The state before the first tick, one row ``(N, ...)`` for the seed of each fight."""
 
     def predict(
-        self,
-        observation: NDArray[np.float32],
-        state: NDArray[Any] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        action_masks: NDArray[np.bool_] | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
         """Chooses actions, ints ``(N, heads)``, and returns them with the next state.
 
         Args:
@@ -75,7 +66,6 @@ class Opponent(Protocol):
 #: What ``opponent=`` accepts: one of `known_opponents`, in `PvpVecEnv` also `SELF_PLAY`, the path of a model's zip
 #: file, `LEAGUE_OF` with a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
-#: What that can be: the world's bot, `SELF_PLAY`, the name of a script, a model's file, a league, or an object.
 OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 
 
@@ -83,7 +73,7 @@ OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 class OpponentChoice:
     """An opponent for the next episode of a row, see `PvpEnv.set_opponent`. Raises `ValueError` for impossible values.
 
-    The world's bot and ``"self"`` have no seat of an opponent's own: what describes how one acts is not for them.
+    What says how one acts is not for the world's bot and ``"self"``, which have no seat of an opponent's own.
 
     Attributes:
         opponent: what ``opponent=`` of `PvpEnv` takes; in `PvpVecEnv` also ``"self"``: the learner plays its pair's
@@ -98,18 +88,14 @@ class OpponentChoice:
     """
 
     opponent: OpponentLike
-    name: str | None = None
-    deterministic: bool = False
-    delay_chance: float = 0.0
-    reset_params: Mapping[str, Any] | None = None
-    noise: Mapping[str, Any] | None = None
+    name: Annotated[str | None, _NAME] = None
+    deterministic: Flag = False
+    delay_chance: Share = 0.0
+    reset_params: OptionalMapping = None
+    noise: OptionalMapping = None
     action_mask_override: Any = None
 
     def __post_init__(self) -> None:
-        _NAME.read("the name of an opponent", self.name)
-        FLAG.check(deterministic=self.deterministic)
-        SHARE.check(delay_chance=self.delay_chance)
-        MAPPING.check(reset_params=self.reset_params)
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _UNSEATED and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
@@ -127,6 +113,9 @@ class OpponentChoice:
         return opponent_name(self.opponent) if self.name is None else self.name
 
 
+OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
+
+
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
     """The choice itself, or a plain one of this opponent."""
     return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
@@ -138,10 +127,9 @@ def known_opponents(contract: Contract | None = None, game: Game | None = None) 
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
-    """The opponent that is meant; ``None`` for the world's own bot, which needs no actions, and for `SELF_PLAY`.
+    """The opponent that is meant, of a league the first player; ``None`` for the world's own bot and `SELF_PLAY`.
 
-    Of a league it is the first player. Raises `ValueError` unless ``opponent`` is an `OpponentLike` that can play this
-    contract, and `FileNotFoundError` for a file that does not exist.
+    Raises `ValueError` for what cannot play this contract, and `FileNotFoundError` for a file that does not exist.
     """
     kind = kind_of(opponent)
     if kind in _UNSEATED:
@@ -182,10 +170,7 @@ def opponent_name(opponent: OpponentLike) -> str:
 
 
 def league_players(opponent: str) -> dict[str, str]:
-    """The players of a league (`LEAGUE_OF`): the paths of their models by name, in order of their steps.
-
-    Raises `ValueError` if there is no league, or nobody in it.
-    """
+    """The players of a league (`LEAGUE_OF`), one at least: paths of their models by name, in order of their steps."""
     league = _league(opponent.removeprefix(LEAGUE_OF))
     players = {str(player): str(league.path(player)) for player in league.players()}
     if not players:
@@ -200,98 +185,69 @@ def _league(folder: str) -> League:
     return League.existing(folder)
 
 
-class RandomOpponent:
-    """An opponent that remembers nothing but its random numbers, one word for each fight, of a stream of its own."""
-
-    def __init__(self, stream: int, num_choices: int) -> None:
-        self._stream, self._num_choices = stream, num_choices
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Random state, uint64 ``(N,)``."""
-        return words_from_seeds(seeds, self._stream)
-
-    def predict(
-        self,
-        observation: NDArray[np.float32],
-        state: NDArray[Any] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = False,
-        action_masks: NDArray[np.bool_] | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See `Opponent.predict`; without masks everything is allowed."""
-        if state is None:
-            state = self.initial_state([secrets.randbits(64) for _ in observation])
-        if action_masks is None:
-            action_masks = np.ones((len(observation), self._num_choices), bool)
-        return self._choose(observation, state, deterministic, action_masks)
-
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        raise NotImplementedError
-
-
-class ScriptedOpponent(RandomOpponent):
+class ScriptedOpponent:
     """An opponent that follows a script of a game (``None``: that with this contract).
 
     Raises `ValueError` if the contract has not all ids that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
-        super().__init__(1, contract.num_flat_actions)
         self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
+        self.initial_state = partial(words_from_seeds, stream=1)  #: Random numbers, one word for each fight.
         try:  # a turn touches all ids, whatever it sees
-            self.predict(np.zeros((1, contract.num_observations), np.float32), np.zeros(1, np.uint64))
+            masks = np.ones((1, contract.num_flat_actions), bool)
+            self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
         except ContractError as error:
             raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
 
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """See `Opponent.predict`."""
         chance, state = uniform(state)
-        turn = Turn(self.contract, observation, masks, np.zeros_like(chance) if deterministic else chance)
+        turn = Turn(self.contract, observation, action_masks, np.zeros_like(chance) if deterministic else chance)
         self._script(turn)
         return turn.actions(), state
 
 
-class ModelOpponent(RandomOpponent):
+class ModelOpponent:
     """A frozen policy that sits in the other seat; equal ones have the same ``content_hash``.
 
     ``frame_ages``: the frames that it sees. ``game``: what it was trained to play, if that is known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
-        super().__init__(3, sum(actor.head_sizes))
         self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
+        self.initial_state = partial(words_from_seeds, stream=3)  #: Random numbers, one word for each fight.
 
     def check(self, contract: Contract) -> None:
         """Raises `ValueError` unless the model was trained in that contract's fights."""
         own = self.actor.frame_shape[1], self.actor.head_sizes
         asked = contract.num_observations, contract.head_sizes
         if own != asked:
-            known = loadable_contracts()
-            fitting = [each.name for each in known if (each.num_observations, each.head_sizes) == own]
+            fitting = [each.name for each in loadable_contracts() if (each.num_observations, each.head_sizes) == own]
             game = self.game or " or ".join(fitting) or "which nobody knows here"
             raise ValueError(
                 f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
                 f"but {contract.name} has {asked[0]} and {asked[1]}"
             )
 
-    def _choose(
-        self, observation: NDArray[np.float32], state: NDArray[Any], deterministic: bool, masks: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """See `Opponent.predict`."""
         flags = np.full(len(observation), deterministic)
-        return self.predict_together([self], [observation], state, None, flags, masks)
+        return self.predict_together([self], [observation], state, episode_start, flags, action_masks)
 
     @staticmethod
     def predict_together(
         opponents: Sequence[ModelOpponent],
-        observations: Sequence[NDArray[np.float32]],
+        observations: Sequence[Frames],
         state: NDArray[np.uint64],
-        episode_start: NDArray[np.bool_] | None,
-        deterministic: NDArray[np.bool_],
-        action_masks: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        episode_start: Flags,
+        deterministic: Flags,
+        action_masks: Flags,
+    ) -> Decision:
         """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
         import torch as th
 
@@ -313,11 +269,10 @@ _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 
 
 def load_opponent(path: str | Path) -> ModelOpponent:
-    """The model in that file as an opponent; only its weights are read, and the global random generators left alone.
+    """The model in that file as an opponent; the global random generators are left alone.
 
-    Files with the same policy share one copy; a file is read again only if it has changed. A model of `PvpPPO` tells
-    which frames it was trained with; of another one it is assumed that it saw the newest ones. Raises
-    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
+    Files with the same policy share one copy; a file is read again only if it has changed. Raises `FileNotFoundError`,
+    and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
     """
     from sb3_pvp.policies.model_files import find_model
 
@@ -334,10 +289,7 @@ def _read_opponent(path: Path, *version: int) -> ModelOpponent:
 
 
 def model_opponent(model: Any) -> ModelOpponent:
-    """A model as an opponent, as it is now: what it learns later changes nothing.
-
-    Raises `ValueError` unless it is a model of MaskablePPO that sees frames of features.
-    """
+    """A model of MaskablePPO as an opponent, as it is now: what it learns later changes nothing."""
     from stable_baselines3.common.base_class import BaseAlgorithm
 
     from sb3_pvp.policies.model_files import PolicyFile
@@ -352,6 +304,7 @@ def _opponent_of(file: PolicyFile) -> ModelOpponent:
     if known is None:
         try:
             actor = file.actor()
+            # A model of `PvpPPO` tells its frames; of another one it is assumed that it saw the newest ones.
             ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
             if len(ages) != actor.frame_shape[0]:
                 raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
@@ -361,11 +314,7 @@ def _opponent_of(file: PolicyFile) -> ModelOpponent:
     return known
 
 
-def _noop(turn: Turn) -> None:
-    """Never acts."""
-
-
 def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
     if game is None:
         game, _ = game_and_contract(None, None if contract is None else contract.name)
-    return {"noop": _noop, **game.scripts}
+    return {"noop": lambda turn: None, **game.scripts}

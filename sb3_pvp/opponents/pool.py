@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import fspath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +14,24 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import Game, World
-from sb3_pvp.opponents.opponents import WORLD_BOT, Opponent, OpponentChoice, league_players, make_opponent
+from sb3_pvp.opponents.opponents import WORLD_BOT, Decision, Opponent, OpponentChoice, league_players, make_opponent
 from sb3_pvp.opponents.seat_views import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
 
 _DELAYS, _NOISE, _CHANGES, _DRAWS = 4, 5, 6, 7  # streams of a fight's seed
 
-Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 T = TypeVar("T")
+#: Who is asked in one call: `Opponent.predict` of several, with lists of them and of their frames, and else the rows of
+#: one after the other; each of them with its fights; and their states in all fights.
+_Group = tuple[Callable[..., Decision], list[tuple[Opponent, NDArray[np.int64]]], NDArray[Any]]
 
 
 @dataclass(eq=False)
 class LoadedOpponent:
-    """An `OpponentChoice` with all that it stands for.
-
-    Attributes:
-        name: what it is called in ``info``.
-        opponent: who acts, of a league the player of this episode; ``None`` for the world's bot and in self-play.
-        noise, override: of what it sees, and may do.
-    """
+    """An `OpponentChoice` with all that it stands for."""
 
     choice: OpponentChoice
-    name: str
-    opponent: Opponent | None
+    name: str  #: What it is called in ``info``.
+    opponent: Opponent | None  #: Of a league the player of this episode; ``None``: the world's bot, or self-play.
     noise: ObservationNoise | None
     override: ActionMaskOverride | None
 
@@ -48,33 +44,14 @@ class LoadedOpponent:
         """Plain values, of which `OpponentPool` makes it again; an object among opponents is only told by its name."""
         plain: Snapshot = {field.name: getattr(self.choice, field.name) for field in fields(OpponentChoice)}
         plain["opponent"] = None if self.choice.kind == "object" else fspath(self.choice.opponent)
-        plain |= {"label": self.choice.label, "player": self.name if self.is_drawn else None}
-        return {**plain, "content_hash": getattr(self.opponent, "content_hash", None)}
-
-
-class _Group(NamedTuple):
-    """Opponents who are asked in one call, each with its fights, and their states in all fights.
-
-    ``ask`` is `Opponent.predict` of several opponents: with lists of them and of the frames of each; all other arrays
-    hold the rows of one opponent after the other.
-    """
-
-    ask: Callable[..., Decision]
-    asked: list[tuple[Opponent, NDArray[np.int64]]]
-    states: NDArray[Any]
+        player, content = self.name if self.is_drawn else None, getattr(self.opponent, "content_hash", None)
+        return {**plain, "label": self.choice.label, "player": player, "content_hash": content}
 
 
 class OpponentPool:
-    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``.
+    """Who sits in one seat (0 or 1) of each fight, and what they decide; at first everybody has the same ``choice``."""
 
-    ``game`` is what is played; ``None``: the game with the world's contract.
-
-    Attributes:
-        current: who is there in each fight.
-        following: who comes in its next episode; ``None``: the same.
-    """
-
-    def __init__(self, world: World, choice: OpponentChoice, seat: int = 1, game: Game | None = None) -> None:
+    def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1) -> None:
         count = world.num_fights
         self._world, self._seat, self._game, seats = world, seat, game, Seats(count)
         seats.seat[:] = seat
@@ -88,8 +65,8 @@ class OpponentPool:
         self._starts = np.ones(count, bool)
         #: Of each layout that states of opponents have, the states in all fights.
         self._states: dict[str, NDArray[Any]] = {}
-        self.current = [self._load(choice)] * count
-        self.following: list[LoadedOpponent | None] = [None] * count
+        self.current = [self._load(choice)] * count  #: Who is there in each fight.
+        self.following: list[LoadedOpponent | None] = [None] * count  #: Who comes next; ``None``: the same.
         self._divide()
 
     def expected(self) -> list[LoadedOpponent]:
@@ -147,14 +124,26 @@ class OpponentPool:
         for override, fights in self._restricted:
             masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0
-        for group in self._groups:
-            self._decide(group, masks, late, actions)
+        for ask, asked, states in self._groups:
+            if late.any():
+                asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
+                if not asked:
+                    continue
+            frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
+            opponents, rows = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
+            actions[rows, self._seat], following = ask(
+                opponents, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
+            )
+            if following is not None:
+                states[rows] = following
+            self._starts[rows] = False
         self._stale = late
 
     def get_state(self) -> Snapshot:
         """A snapshot, plain values and copied arrays; of opponents that are objects it has the names only."""
         loaded = list(dict.fromkeys(self._present))
         sight = {"own": self._seen.own, "kept": self._kept, "stale": self._stale}
+        sight |= {"delay_words": self._delay_words, "noise_words": self._seen.words}
         state = {
             "rivals": [each.get_state() for each in loaded],
             "current": [loaded.index(each) for each in self.current],
@@ -162,16 +151,12 @@ class OpponentPool:
             "seeds": self._seeds,
             "starts": self._starts,
             "states": self._states,
-            "sight": {**sight, "delay_words": self._delay_words, "noise_words": self._seen.words},
+            "sight": sight,
         }
         return copy.deepcopy(state)
 
-    def restored(self, state: Mapping[str, Any]) -> list[LoadedOpponent]:
-        """The opponents of a snapshot, for `set_state`; `ValueError`, and nothing changed, if one is not to be had."""
-        return [self._restored(each) for each in state["rivals"]]
-
     def set_state(self, state: Mapping[str, Any], loaded: Sequence[LoadedOpponent]) -> None:
-        """Goes back to the moment of `get_state`, with the opponents that `restored` gave."""
+        """Goes back to the moment of `get_state`, with its ``"rivals"`` as `restored` gave them."""
         self.current = [loaded[index] for index in state["current"]]
         self.following = [None if index is None else loaded[index] for index in state["following"]]
         own = copy.deepcopy({name: state[name] for name in ("seeds", "starts", "states", "sight")})
@@ -208,8 +193,8 @@ class OpponentPool:
             self._made[key] = make(config, *more)
         return self._made.get(key)
 
-    def _restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
-        """The opponent whose state it is; an object must be that of somebody who is present."""
+    def restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
+        """One of the ``"rivals"`` of a snapshot; `ValueError` if it is not to be had. Of objects only those present."""
         given = {field.name: state[field.name] for field in fields(OpponentChoice)}
         if given["opponent"] is None:
             objects = [each.choice.opponent for each in self._present if each.choice.kind == "object"]
@@ -229,16 +214,20 @@ class OpponentPool:
 
     def _divide(self) -> None:
         """Finds out who can be asked together, and what each of them sees and may do."""
+        self._deterministic = np.array([each.choice.deterministic for each in self.current])
         groups: dict[object, _Group] = {}
         for opponent, fights in _users([each.opponent for each in self.current]):
-            ask = getattr(opponent, "predict_together", None)
-            new = _Group(ask or _ask_alone, [], self._states_like(np.asarray(opponent.initial_state([0]))))
-            groups.setdefault(ask or id(opponent), new).asked.append((opponent, fights))
+            states = self._states_like(np.asarray(opponent.initial_state([0])))
+            if (ask := getattr(opponent, "predict_together", None)) is not None:
+                groups.setdefault(ask, (ask, [], states))[1].append((opponent, fights))
+                continue
+            for flag in (False, True):  # two calls, where some act by chance and others do not
+                if (alike := fights[self._deterministic[fights] == flag]).size:
+                    groups[id(opponent), flag] = (_ask_alone, [(opponent, alike)], states)
         self._groups = list(groups.values())
         self._agents = np.flatnonzero([each.opponent is not None for each in self.current])
         self._seen.noises = _users([each.noise for each in self.current])
         self._restricted = _users([each.override for each in self.current])
-        self._deterministic = np.array([each.choice.deterministic for each in self.current])
         self._chances = np.array([each.choice.delay_chance for each in self.current], np.float64)
         self._slow = np.flatnonzero(self._chances)
         missing = 1 + max(max(each.frame_ages) for each in self.current) - self._kept.shape[1]
@@ -271,46 +260,21 @@ class OpponentPool:
             frames[stale] = self._kept[rows[stale], which]
         return frames
 
-    def _decide(
-        self, group: _Group, masks: NDArray[np.bool_], late: NDArray[np.bool_], actions: NDArray[np.int64]
-    ) -> None:
-        asked = group.asked
-        if late.any():
-            asked = [(opponent, left) for opponent, fights in asked if (left := fights[~late[fights]]).size]
-        if not asked:
-            return
-        frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in asked]
-        opponents, fights = [opponent for opponent, _ in asked], np.concatenate([fights for _, fights in asked])
-        actions[fights, self._seat], states = group.ask(
-            opponents, frames, group.states[fights], self._starts[fights], self._deterministic[fights], masks[fights]
-        )
-        if states is not None:
-            group.states[fights] = states
-        self._starts[fights] = False
-
 
 def _ask_alone(
     opponents: Sequence[Opponent],
     frames: Sequence[NDArray[np.float32]],
     states: NDArray[Any],
-    starts: NDArray[np.bool_],
-    deterministic: NDArray[np.bool_],
-    masks: NDArray[np.bool_],
+    *flags: NDArray[np.bool_],
 ) -> Decision:
-    """One opponent on its own; those fights in which it acts by chance, and the others, are two calls."""
-    (opponent,), (seen,) = opponents, frames
+    """One opponent on its own, all of whose fights are as deterministic."""
+    (opponent,), (seen,), (starts, deterministic, masks) = opponents, frames, flags
     if not hasattr(opponent, "frame_ages"):
         seen = seen[:, 0]
-    chosen, following = [], states.copy()
-    calls = [(flag, rows) for flag in (False, True) if (rows := np.flatnonzero(deterministic == flag)).size]
-    for flag, rows in calls:
-        actions, told = opponent.predict(seen[rows], states[rows], starts[rows], flag, masks[rows])
-        chosen.append(actions)
-        if told is not None:
-            following[rows] = told
-    joint = np.concatenate(chosen)
-    joint[np.concatenate([rows for _, rows in calls])] = joint.copy()
-    return joint, following
+    actions, following = opponent.predict(seen, states, starts, bool(deterministic[0]), masks)
+    if np.asarray(actions).dtype.kind not in "iu":
+        raise ValueError(f"actions of an opponent must be integers, got {actions!r:.60} from {opponent!r:.60}")
+    return actions, following
 
 
 def _users(owners: Sequence[T | None]) -> list[tuple[T, NDArray[np.int64]]]:

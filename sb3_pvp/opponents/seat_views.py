@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
@@ -17,6 +18,8 @@ from sb3_pvp.game import World
 from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
 
 Selection = NDArray[np.int64] | slice
+Observation = dict[str, NDArray[Any]]
+_LEARNERS_NOISE = 2  # stream of a fight's seed
 _RANGE = re.compile(r"(\d+):(\d+)")
 
 
@@ -103,9 +106,6 @@ class ActionMaskOverride:
     ``config`` is a schedule of arrays with one boolean per sub-action, such as an ``npboolarray`` or a ``jump`` of
     them. Ids of sub-actions may stand for their positions, ``size`` may be left out, and ``{"forbid": [ids]}`` is short
     for an ``npboolarray`` with these ``false-indices``. Raises `ValueError` for anything else, and for unknown ids.
-
-    Attributes:
-        allowed: bool ``(A,)``, what the schedule gives at its present time.
     """
 
     def __init__(self, config: Any, contract: Contract) -> None:
@@ -152,25 +152,19 @@ class Seats:
 
     Rows ``2j`` and ``2j + 1`` are a pair. When they play each other, they have seats 0 and 1 of fight ``2j``, and fight
     ``2j + 1`` is idle. Any other row ``r`` has seat 0 of fight ``r``.
-
-    Attributes:
-        fight, seat: int64 ``(N,)``, the fight of each row, and its seat there.
-        paired, partner: int64, the rows that play their partner, and the partners of these.
-        playing: int64, the fights that are played; ``None``: all of them.
     """
 
     def __init__(self, num_rows: int) -> None:
-        self.fight, self.seat = np.arange(num_rows), np.zeros(num_rows, np.int64)
         self.pair(np.zeros(num_rows, bool))
 
     def pair(self, paired: NDArray[np.bool_]) -> None:
         """Says which rows play their partner, bool ``(N,)``, equal for the rows of a pair."""
         rows = np.arange(len(paired))
-        self.fight[:] = np.where(paired, rows & ~1, rows)
-        self.seat[:] = np.where(paired, rows & 1, 0)
-        self.paired = np.flatnonzero(paired)
+        self.fight = np.where(paired, rows & ~1, rows)  #: Of each row, int64 ``(N,)``; and its seat there.
+        self.seat = np.where(paired, rows & 1, 0)
+        self.paired = np.flatnonzero(paired)  #: The rows that play their partner; and the partners of these.
         self.partner = self.paired ^ 1
-        self.playing = np.unique(self.fight) if self.paired.size else None
+        self.playing = np.unique(self.fight) if self.paired.size else None  #: Fights; ``None``: all of them.
 
     def own(self, array: NDArray[Any], rows: Selection | int = slice(None)) -> NDArray[Any]:
         """What an array ``(N, 2, ...)`` holds of the rows' seats."""
@@ -181,20 +175,20 @@ class Seats:
 class SeatHistory:
     """What N rows saw of late from their seats, with noise: so many frames as ``depth`` says, which may be none.
 
-    After `Seats.pair` the rows concerned begin anew. ``stream``: of a fight's seed, for the noise.
-
-    Attributes:
-        own: float32 ``(N, depth, D)``, newest first; zeros stand for what was before the start of the episode
-            (contract.md §5).
-        words: uint64 ``(N,)``, the random numbers of noise.
-        noises: each noise with the rows that it is for.
+    After `Seats.pair` the rows concerned begin anew. ``stream``: of a fight's seed, for the noise. ``hidden``: which
+    observations of the other seat are taken up as well.
     """
 
-    def __init__(self, world: World, seats: Seats, depth: int, stream: int) -> None:
-        self._world, self._seats, self._stream = world, seats, stream
+    def __init__(
+        self, world: World, seats: Seats, depth: int, stream: int, hidden: NDArray[np.int64] | tuple[()] = ()
+    ) -> None:
+        self._world, self._seats, self._stream, self._hidden = world, seats, stream, np.asarray(hidden, np.int64)
         shape = (world.num_fights, depth) if depth else (0, 1)  # as snapshots have it
+        #: Float32 ``(N, depth, D)``, newest first; zero before the start of the episode (contract.md §5).
         self.own = np.zeros((*shape, world.contract.num_observations), np.float32)
-        self.words = words_from_seeds(range(world.num_fights), stream)
+        self.hidden = np.zeros((*shape, len(hidden)), np.float32)  #: What the other seat saw at the same time.
+        self.words = words_from_seeds(range(world.num_fights), stream)  #: Random numbers of the noise, uint64 ``(N,)``.
+        #: Each noise with the rows that it is for.
         self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
@@ -205,16 +199,83 @@ class SeatHistory:
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if seed is not None:
                 self.words[row] = words_from_seeds([seed], self._stream)[0]
-        self.own[rows] = 0.0
-        self._take_up(rows)
+        if len(self.own):
+            self.own[rows] = self.hidden[rows] = 0.0
+            self._take_up(rows)
 
     def advance(self, rows: NDArray[np.int64]) -> None:
         """Takes up the observations of these rows after a tick; nobody asks for those of the others."""
-        self.own[:, 1:] = self.own[:, :-1]
-        self._take_up(rows)
+        if len(self.own):
+            self.own[:, 1:] = self.own[:, :-1]
+            self.hidden[:, 1:] = self.hidden[:, :-1]
+            self._take_up(rows)
 
     def _take_up(self, rows: NDArray[np.int64]) -> None:
         self.own[rows, 0] = self._seats.own(self._world.obs, rows)
         for noise, users in self.noises:
             noisy = np.intersect1d(users, rows)
             self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
+        if self._hidden.size:
+            self.hidden[rows, 0] = self._fresh_hidden(rows)
+
+    def _fresh_hidden(self, rows: Selection) -> NDArray[np.float32]:
+        facing = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
+        hidden: NDArray[np.float32] = facing.take(self._hidden, axis=-1)
+        return hidden
+
+
+def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
+    """The space of `SeatObservations.stacked` for one fight; without a privileged part where nothing is hidden.
+
+    The mask is a `Box`, not a `MultiBinary`, because SB3's ``VecNormalize`` accepts nothing else.
+    """
+    sizes = {"observation": contract.num_observations, "privileged": len(contract.partial_indices)}
+    parts: dict[str, spaces.Space[Any]] = {
+        name: spaces.Box(-np.inf, np.inf, (num_frames, size), np.float32) for name, size in sizes.items() if size
+    }
+    return spaces.Dict({**parts, "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8)})
+
+
+class SeatObservations(SeatHistory):
+    """What the learner sees in each row of an environment; its history is empty if the newest frame is enough.
+
+    Frames of ``frame_ages`` (ascending, in ticks before the newest one) are shown; ``noise`` and ``override`` are
+    configurations of `ObservationNoise` and `ActionMaskOverride`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        seats: Seats,
+        frame_ages: tuple[int, ...],
+        noise: Mapping[str, Any] | None = None,
+        override: Any = None,
+    ) -> None:
+        contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
+        super().__init__(world, seats, depth, _LEARNERS_NOISE, contract.partial_indices)
+        if noise is not None:
+            self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
+        self._override = None if override is None else ActionMaskOverride(override, contract)
+        self._ages = list(frame_ages)
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Moves the time of schedules."""
+        for follower in (self._override, *(noise for noise, _ in self.noises)):
+            if follower is not None:
+                follower.set_trained_rollouts(trained_rollouts)
+
+    def stacked(self, rows: Selection = slice(None)) -> Observation:
+        """New arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)`` (what the
+        opponent sees and this seat does not, if there is such) and ``action_mask`` int8 ``(N, A)``."""
+        if len(self.own):
+            own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
+        else:
+            own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
+            hidden = self._fresh_hidden(rows)[:, np.newaxis]
+        privileged = {"privileged": hidden} if self._hidden.size else {}
+        return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
+
+    def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
+        """The seat's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
+        masks = self._seats.own(self._world.masks, rows)
+        return masks.copy() if self._override is None else self._override.applied(masks)

@@ -31,15 +31,12 @@ DENSE_SHARE = 0.75
 
 @dataclass(frozen=True)
 class _FirstLayer:
-    """The first layer of one head, or of all heads without hidden layers: ``latent @ weight + bias + ...``.
+    """The first layer of one head, or of all heads without hidden layers; matrices are ``(inputs, outputs)``."""
 
-    Matrices are ``(inputs, outputs)``; ``choices`` takes the one-hot encodings of all heads, ``masks`` the masks.
-    """
-
-    weight: th.Tensor
+    weight: th.Tensor  #: For the trunk's output.
     bias: th.Tensor
-    choices: th.Tensor | None
-    masks: th.Tensor | None
+    choices: th.Tensor | None  #: For the one-hot encodings of all heads.
+    masks: th.Tensor | None  #: For the masks.
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
@@ -111,7 +108,6 @@ class HeadTables:
         permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
-        has_networks: whether any head has hidden layers.
     """
 
     @th.no_grad()

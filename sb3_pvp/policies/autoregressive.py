@@ -18,7 +18,7 @@ from torch import nn
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.contract.registry import loadable_contracts
+from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.policies.actors import AutoregressiveDistribution
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
@@ -157,9 +157,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     @property
     def head_ids(self) -> list[str]:
         """Names of the heads: those of the contract, or their numbers."""
-        if self.contract is not None:
-            return [head.id for head in self.contract.heads]
-        return [str(head) for head in range(len(self.head_sizes))]
+        numbers = [*map(str, range(len(self.head_sizes)))]
+        return [head.id for head in self.contract.heads] if self.contract else numbers
 
     @property
     def observation_normalizer(self) -> RunningNormalizer:
@@ -305,8 +304,6 @@ def find_contract(
 
     A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
     """
-    if name is None:
-        return None
     if name == AUTO:
         seen = head_sizes, features.num_public // features.num_frames
         fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
@@ -314,8 +311,8 @@ def find_contract(
             names = ", ".join(each.name for each in fitting)
             raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
         return fitting[0] if fitting else None
-    contract = name if isinstance(name, Contract) else load_contract(name)
-    if contract.head_sizes != head_sizes:
+    contract = name if name is None or isinstance(name, Contract) else load_contract(name)
+    if contract is not None and contract.head_sizes != head_sizes:
         raise ValueError(
             f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
             f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"

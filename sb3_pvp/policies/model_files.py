@@ -23,7 +23,7 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, NormalizedFeatures
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -109,7 +109,11 @@ class PolicyFile:
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
         if not isinstance(self.action_space, spaces.MultiDiscrete):
             raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
-        frame_shape, head_sizes = _frame_shape(self.observation_space), tuple(self.action_space.nvec.tolist())
+        seen = NormalizedFeatures(self.observation_space)
+        if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
+            raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
+        frame_shape = seen.num_frames, seen.num_public // seen.num_frames
+        head_sizes = tuple(self.action_space.nvec.tolist())
         with _reading(self.name):
             weights = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
             if issubclass(self.policy_class, AutoregressivePolicy):
@@ -119,16 +123,6 @@ class PolicyFile:
             policy.load_state_dict(weights)
         policy.set_training_mode(False)
         return PlainActor(policy, frame_shape, head_sizes)
-
-
-def _frame_shape(space: Space[Any]) -> tuple[int, int]:
-    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    own = parts.pop(OBSERVATION, None)
-    shape = getattr(own, "shape", None) or ()
-    if parts.keys() - {PRIVILEGED, ACTION_MASK} or len(shape) not in (1, 2):
-        raise ValueError(f"the model sees {space}, not frames of features under the key {OBSERVATION!r}")
-    frames, features = shape if len(shape) == 2 else (1, *shape)
-    return int(frames), int(features)
 
 
 def find_model(path: str | Path) -> Path:

@@ -19,7 +19,6 @@ Activation = Literal["relu", "tanh", "gelu"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 #: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
 Architecture = Sequence[int] | Mapping[str, Any]
-DEFAULT_ARCHITECTURE = (64, 64)
 
 
 class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -38,8 +37,7 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation``, one of `ACTIVATIONS`, follows every size of the short form. Raises
-    `ValueError` for anything else.
+    architecture is the identity. ``activation`` follows every size of the short form. `ValueError` for anything else.
     """
     items: Any = architecture
     if isinstance(architecture, Mapping):
@@ -63,7 +61,7 @@ def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layer
     Raises `ValueError` for what is wrong in one, and if they are not as many as there are networks.
     """
     activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
-    net_arch = DEFAULT_ARCHITECTURE if net_arch is None else net_arch
+    net_arch = (64, 64) if net_arch is None else net_arch
     if not isinstance(net_arch, Mapping) or "layers" in net_arch:
         net_arch = {"pi": net_arch, "vf": net_arch}
     if set(net_arch) != {"pi", "vf"}:

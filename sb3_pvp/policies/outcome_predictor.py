@@ -17,7 +17,6 @@ from torch.utils.data import default_convert
 from sb3_pvp.policies.features import OBSERVATION
 from sb3_pvp.policies.networks import FrameStatistics
 
-HIDDEN_SIZES = (64, 64)
 #: The outputs of the network.
 LOST, WON = range(2)
 _PLAIN = ("shape", "learning_rate", "rng")
@@ -78,7 +77,7 @@ class OutcomePredictor:
         return logits
 
     def _build(self, seed: int) -> None:
-        sizes = (int(np.prod(self.shape)), *HIDDEN_SIZES)
+        sizes = (int(np.prod(self.shape)), 64, 64)
         # The random numbers of whoever trains with torch's global generator stay what they are.
         with th.random.fork_rng(devices=[]):
             th.manual_seed(seed)

@@ -27,8 +27,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
@@ -114,8 +113,10 @@ class PvpPPO(MaskablePPO):
         self.reset_params: dict[str, Any] | None = None
         #: The running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``.
-        self.resumable_parts: dict[str, resumable.ResumablePart] = {}
+        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``. Their
+        #: ``get_state()`` gives copies that can be pickled, and ``set_state(state, same_episodes)`` goes back there;
+        #: ``same_episodes``: so did the environments, in their episodes.
+        self.resumable_parts: dict[str, Any] = {}
         if _init_setup_model:  # what is loaded has the rules that it was trained with
             self._take_contract()
             self._setup_model()

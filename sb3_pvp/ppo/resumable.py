@@ -9,7 +9,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch as th
@@ -24,16 +24,6 @@ VERSION = 1
 _CHANGING = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
 # What wrappers of SB3 remember from step to step consists of these; the rest of them is how they were set up.
 _WRAPPER_DATA = (np.ndarray, RunningMeanStd, StackedObservations)
-
-
-class ResumablePart(Protocol):
-    """Something besides the learner and its environments that an exact resume must put back, such as a callback."""
-
-    def get_state(self) -> State:
-        """Where it stands between two roll-outs: copies that can be pickled."""
-
-    def set_state(self, state: State, same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`; ``same_episodes``: so did the environments, in their episodes."""
 
 
 def current_state(model: Any, env: VecEnv) -> State:

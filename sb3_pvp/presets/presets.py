@@ -25,13 +25,12 @@ import gymnasium
 import yaml
 
 from sb3_pvp.common.names import unknown_name
+from sb3_pvp.game import HOME_GAME
 
 #: The algorithm of all presets; the environments in its file are presets of that name.
 ALGO = "maskable_ppo"
-#: The key whose value names the presets to begin with.
-IMPORT = "import"
-#: Whose hyperparameters an environment has that is not in a file.
-DEFAULT = "default"
+#: The key whose value names the presets to begin with, and whose hyperparameters an unnamed environment has.
+IMPORT, DEFAULT = "import", "default"
 #: Dotted names of earlier versions, which stand in users' files, and what is called so today.
 RENAMED = {"sb3_pvp.callbacks.ExploiterCallback": "sb3_pvp.exploiters.ExploiterCallback"}
 
@@ -49,12 +48,8 @@ class Preset:
     env_id: str
 
     def hyperparams(self) -> dict[str, Any]:
-        """What the file says for the environment, with all that it imports: a new dict each time.
-
-        Raises `ValueError` if they are no mapping, and for an import of a preset that is unknown, for another
-        environment, or imports this one.
-        """
-        return _resolved(_block(_read(self.path), self.path, self.env_id), self.env_id, (self.name,))
+        """What the file says for the environment, as `hyperparams_in` tells it: a new dict each time."""
+        return _resolved(_read(self.path), self.path, self.env_id, (self.name,))
 
 
 def is_ours(env_id: str) -> bool:
@@ -69,8 +64,8 @@ def hyperparams_folder() -> Path:
 
 def hyperparams_path(name: str) -> Path | None:
     """The yaml file of this rl-zoo3 algorithm or preset, or ``None`` if this package has no such file."""
-    files = (folder / f"{name}.yml" for folder in _FOLDERS)
-    return next((file for file in files if file.is_file()), None)
+    path = hyperparams_folder() / f"{name}.yml"
+    return path if path.is_file() else None
 
 
 def presets() -> dict[str, Preset]:
@@ -86,12 +81,12 @@ def presets() -> dict[str, Preset]:
 def find_preset(name: str) -> Preset:
     """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
 
-    That of a file is for the first environment in it; with nothing but ``default``, for the first of ``ALGO``'s file.
+    That of a file is for the first environment in it; with nothing but ``default``, for the home game.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES and path.is_file():
         named = [env_id for env_id in _read(path) if env_id != DEFAULT]
-        return Preset(path.stem, path, (named or [*_read(hyperparams_folder() / f"{ALGO}.yml")])[0])
+        return Preset(path.stem, path, (named or [HOME_GAME])[0])
     known = presets()
     if name not in known:
         raise unknown_name("preset", name, known)
@@ -110,10 +105,11 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
     else:
         try:
             python = runpy.run_path(config) if path.suffix == ".py" else vars(importlib.import_module(config))
-            content = copy.deepcopy(python["hyperparams"])
-        except (ImportError, KeyError) as error:
-            raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {error}") from error
-    return _resolved(_block(content, config, env_id), env_id, ())
+            content = _checked(copy.deepcopy(python["hyperparams"]), config)
+        except Exception as error:  # whatever a program may raise
+            what = f"{type(error).__name__}: {error}"
+            raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {what}") from error
+    return _resolved(content, config, env_id)
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,27 +147,27 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(path: Path, modified: int) -> dict[str, Any]:
     """What is in a file that was last changed then."""
     try:
-        content = yaml.safe_load(renamed(path.read_text()))
-    except yaml.YAMLError as error:
+        content = yaml.safe_load(renamed(path.read_text("utf-8")))
+    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: no text, or an impossible date
         raise ValueError(f"{path} is not YAML: {error}") from error
+    return _checked(content, path)
+
+
+def _checked(content: Any, source: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
-        raise ValueError(f"{path} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
+        raise ValueError(f"{source} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
     return content
 
 
-def _block(content: Mapping[str, Any], source: str | Path, env_id: str) -> dict[str, Any]:
-    """What stands in a configuration for the environment."""
+def _resolved(
+    content: Mapping[str, Any], source: str | Path, env_id: str, importers: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """What stands in a configuration for the environment, with all imports; importers: presets, outermost first."""
     if not {env_id, DEFAULT} & content.keys():
         raise ValueError(f"there are no hyperparameters for {env_id} in {source}")
-    block = content.get(env_id, content.get(DEFAULT))
-    if not isinstance(block, dict):
-        raise ValueError(f"{source}: the hyperparameters for {env_id} must be a mapping, got {block!r}")
-    return block
-
-
-def _resolved(block: dict[str, Any], env_id: str, importers: tuple[str, ...]) -> dict[str, Any]:
-    """A block with what it imports; importers: presets that are being resolved, outermost first."""
-    own = dict(block)
+    own = content.get(env_id, content.get(DEFAULT))
+    if not isinstance(own, dict) or not all(isinstance(name, str) for name in own):
+        raise ValueError(f"{source}: the hyperparameters for {env_id} must map names to values, got {own!r:.80}")
     names = own.pop(IMPORT, [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -182,9 +178,6 @@ def _resolved(block: dict[str, Any], env_id: str, importers: tuple[str, ...]) ->
             raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
         preset = find_preset(name)
         if preset.env_id != env_id:
-            raise ValueError(
-                f"hyperparameters for {env_id} cannot import the preset {name}, which is for {preset.env_id}"
-            )
-        imported = _block(_read(preset.path), preset.path, env_id)
-        resolved |= _resolved(imported, env_id, (*importers, name))
+            raise ValueError(f"hyperparameters for {env_id} cannot import {name}, a preset for {preset.env_id}")
+        resolved |= _resolved(_read(preset.path), preset.path, env_id, (*importers, name))
     return resolved | own

@@ -10,7 +10,7 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import torch
@@ -18,31 +18,25 @@ from rl_zoo3 import exp_manager
 from rl_zoo3.utils import get_class_by_name, get_wrapper_class
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE
-from sb3_pvp.common.names import require_all_known, require_known
-from sb3_pvp.common.signatures import arguments_of
+from sb3_pvp.common.arguments import AT_LEAST_1, MAPPING, POSITIVE
+from sb3_pvp.common.names import arguments_of, require_all_known, require_known
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.vec_env import read_env_functions
+from sb3_pvp.envs.viewer import RENDER_MODES
+from sb3_pvp.opponents.seat_views import observation_space
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.model_files import PolicyFile
 from sb3_pvp.ppo.hyperparameters import RANGES, value_at
 
-if TYPE_CHECKING:
-    from sb3_pvp.envs.settings import FightSettings
-
 #: What may change the spaces of an environment.
 _WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
-#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm.
-ZOO_KEYS = (
-    *("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy"),
-    *_WRAPPERS,
-)
-#: Arguments of the algorithm that rl-zoo3 gives itself, from options of its own.
+#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm, but for those that it gives itself.
+_ZOO = ("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy", *_WRAPPERS)
 _GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
 #: A rate of rl-zoo3 that falls to zero.
 _LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
 #: Where callbacks of this package are; only named, because they are made of what stands above presets.
 _CALLBACKS = ("sb3_pvp.callbacks", "sb3_pvp.exploiters")
-#: Arguments of a policy that the algorithm gives.
-_SPACES = ("observation_space", "action_space", "lr_schedule")
 
 
 def check_hyperparams(
@@ -78,7 +72,7 @@ def check_hyperparams(
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
     """Raises `ValueError` for a hyperparameter that neither rl-zoo3 nor the algorithm knows."""
     arguments = arguments_of(algorithm, without=_GIVEN)
-    require_all_known("hyperparameter", hyperparams, arguments and arguments.union(ZOO_KEYS))
+    require_all_known("hyperparameter", hyperparams, arguments and arguments.union(_ZOO))
 
 
 def check_settings(hyperparams: Mapping[str, Any]) -> None:
@@ -92,7 +86,7 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
     POSITIVE.check(**{name: hyperparams[name] for name in ("n_envs", "n_steps") if name in hyperparams})
     policy_class, policy_kwargs = _policy_class(hyperparams.get("policy")), policy_kwargs_in(hyperparams)
     if policy_class is not None:
-        known = arguments_of(policy_class, without=_SPACES)
+        known = arguments_of(policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {policy_class.__name__}", policy_kwargs, known)
     given = hyperparams.get("callback") or []
     for callback in given if isinstance(given, list) else [given]:
@@ -104,11 +98,7 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
     Raises `ValueError` for what is wrong in them.
     """
-    from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.envs.viewer import RENDER_MODES
-
-    if not isinstance(env_kwargs, Mapping):
-        raise ValueError(f"env_kwargs must map names of arguments of {env_id} to values, got {env_kwargs!r}")
+    MAPPING.check(env_kwargs=env_kwargs)
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
     require_all_known(f"argument of {env_id}", env_kwargs, known)
     arguments = {**gymnasium.spec(env_id).kwargs, **env_kwargs}
@@ -121,16 +111,12 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
 
 
 def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any] | None, one_world: bool) -> None:
-    """Whether they exist, and can be put around an environment."""
-    from sb3_pvp.envs.vec_env import read_env_functions
-
     try:
         get_wrapper_class({**hyperparams}, "vec_env_wrapper")
         wrap = get_wrapper_class({**hyperparams})
-        if wrap and env is not None:
-            wrapped = wrap(env)
-            if one_world:
-                read_env_functions([lambda: wrapped])
+        wrapped = wrap(env) if wrap and env is not None else None
+        if wrapped is not None and one_world:
+            read_env_functions([lambda: wrapped])
     except (ImportError, AttributeError, AssertionError, TypeError, ValueError) as error:
         raise ValueError(f"impossible env_wrapper or vec_env_wrapper: {error}") from error
 
@@ -152,23 +138,18 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
         value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given  # as rl-zoo3 does it
         return dict(value)
     except Exception as error:  # whatever Python says about it
-        wrong = f"policy_kwargs must be a mapping, or Python that makes one, got {given!r}: {error}"
-        raise ValueError(wrong) from error
+        raise ValueError(f"policy_kwargs must be a mapping, or Python for one, got {given!r}: {error}") from error
 
 
 def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    """Whether the model that the training begins with can be made, and fits an environment with these settings."""
-    from sb3_pvp.envs.observations import observation_space
-
-    observations = observation_space(settings.played, len(tuple(settings.frame_ages)))  # type: ignore[arg-type]
+    observations = observation_space(settings.played, len(settings.frame_ages))
     actions = settings.played.action_space
     if trained_agent:
         file = PolicyFile(trained_agent)
-        spaces = ("Observation", file.observation_space, observations), ("Action", file.action_space, actions)
-        for kind, found, needed in spaces:
-            if found != needed:
+        for kind, needed in (("Observation", observations), ("Action", actions)):
+            if (found := getattr(file, f"{kind.lower()}_space")) != needed:
                 raise ValueError(f"{kind} spaces do not match: {found} in {trained_agent}, {needed} in the environment")
         return
     policy_class = _policy_class(hyperparams["policy"])
@@ -185,23 +166,18 @@ def _check_model(
 
 def _check_callback(callback: Any) -> None:
     """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
-    name: Any = callback
-    arguments: Any = {}
-    if isinstance(callback, Mapping):
-        if len(callback) != 1:
-            raise ValueError(
-                f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}"
-            )
-        ((name, arguments),) = callback.items()
+    if isinstance(callback, Mapping) and len(callback) != 1:
+        raise ValueError(f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}")
+    ((name, arguments),) = callback.items() if isinstance(callback, Mapping) else ((callback, {}),)
     if not isinstance(name, str):  # the object itself, from a configuration in Python
         return
     if not isinstance(arguments, Mapping):
         raise ValueError(f"the arguments of {name} must be a mapping, got {arguments!r}")
-    module, _, class_name = name.rpartition(".")
     try:
-        callback_class = getattr(importlib.import_module(module), class_name)
+        callback_class = get_class_by_name(name)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
         known = {each: f"{ours}.{each}" for ours in _CALLBACKS for each in importlib.import_module(ours).__all__}
+        module, _, class_name = name.rpartition(".")
         close = difflib.get_close_matches(class_name, known, n=1) if module in ("", *_CALLBACKS) else []
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ValueError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error

@@ -15,34 +15,28 @@ from typing import Any
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.replay.recording import Recording, recording_to_plain, viewer_of
 
-#: They run one after the other, as one script; that of the game, which completes what the first ones begin, between.
-_FIRST_SCRIPTS = ("dom.js", "fight.js")
-_LAST_SCRIPTS = ("choices.js", "charts.js", "story.js", "player.js")
 #: Data is no script to a browser unless it can end its element, or begin a comment in it.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def write_replay_page(recording: Recording, path: str | Path) -> None:
-    """Writes the page, atomically."""
     write_atomically(Path(path), replay_page(recording))
 
 
 def replay_page(recording: Recording) -> str:
-    """The page as text.
-
-    Its ``Content-Security-Policy`` lets nothing run, and nothing be loaded, but its own script and style.
-    """
+    """The page as text; its ``Content-Security-Policy`` lets nothing run or be loaded but its own script and style."""
     own = viewer_of(recording.game or recording.contract).page()
     style = _data("page.css") + own["style"]
-    script = "\n".join([*map(_data, _FIRST_SCRIPTS), own["script"], *map(_data, _LAST_SCRIPTS)])
+    # One script: that of the game completes what those before it begin.
+    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
+    script = "\n".join([*map(_data, first), own["script"], *map(_data, last)])
     content = {
         "recording": recording_to_plain(recording),
         "events": events_of(recording),
         "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
     }
-    title = " against ".join(player.name for player in recording.players)
     return Template(_data("page.html")).substitute(
-        title=html.escape(title),
+        title=html.escape(" against ".join(player.name for player in recording.players)),
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
         style=style,
@@ -73,10 +67,7 @@ _NOBODY_WINS = {
 
 
 def short_labels(ids: Sequence[str], head: str) -> list[str]:
-    """Names of a head's entries that fit into a few letters: without words of its id, or that several entries have.
-
-    Entries that do nothing are called ``"none"``.
-    """
+    """Names of a head's entries without words of its id, or that several entries have; "none" for doing nothing."""
     words = [each.split("_") for each in ids]
     common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}
     kept = [" ".join(word for word in own if word not in common) or " ".join(own) for own in words]
@@ -88,5 +79,4 @@ def _data(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a policy names the text of an inline element."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,14 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.observations import Observation
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
-from sb3_pvp.opponents.opponents import (
-    SELF_PLAY,
-    WORLD_BOT,
-    Opponent,
-    OpponentLike,
-    is_path,
-    make_opponent,
-    opponent_name,
-)
+from sb3_pvp.opponents import opponents
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
+from sb3_pvp.opponents.seat_views import Observation
 from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.model_files import find_model, game_of, load
 from sb3_pvp.replay import recording
-
-#: The agents' random numbers come from other seeds than the fight's.
-_AGENT_SEEDS = 1 << 32
-_MIRRORED = {"won": "lost", "lost": "won"}
-#: What is less likely is left out.
-NEXT_TO_NOTHING = 5e-5
 
 
 def record_fight(
@@ -63,10 +51,7 @@ def record_fight(
         game: what is played; ``None``: what the first model was trained in, else what environments play.
         settings: other `FightSettings`, such as ``reset_params``, ``rewards`` or ``max_episode_ticks``.
 
-    Raises:
-        ValueError: for unknown names, values out of range, models of another game and games that nobody can draw.
-        FileNotFoundError: for a model's file that does not exist.
-        WorldError: if a server cannot be reached, or breaks its word.
+    Raises `ValueError` for what is impossible, `FileNotFoundError`, and `WorldError` if a server breaks its word.
     """
     seed = check_seed(seed) or 0
     players = first, first if isinstance(second, str) and second == SELF_PLAY else second
@@ -76,25 +61,20 @@ def record_fight(
     fought = FightSettings(world=world, game=game, **settings)
     viewer, reference, contract = recording.viewer_of(fought.game), game_reference(fought.game), fought.played
     fighters = _make_fighters(players, models, contract, fought.game)
-    fought = replace(
-        fought,
-        opponent=WORLD_BOT if fighters[1].opponent is None else SELF_PLAY,
-        frame_ages=sorted({age for fighter in fighters for age in fighter.frame_ages}),
-    )
     agents = [fighter for fighter in fighters if fighter.opponent is not None]
+    ages = sorted({age for fighter in fighters for age in fighter.frame_ages})
+    fought = replace(fought, opponent=SELF_PLAY if len(agents) > 1 else WORLD_BOT, frame_ages=ages)
     # Two agents are the two rows of a pair, so that both see and are rewarded like learners.
     with closing(Fights(len(agents), fought)) as fights:
-        names = [fighter.player.name for fighter in fighters]
-        scenes = _play(fights, viewer, agents, names, seed, deterministic)
+        scenes = _play(fights, viewer, agents, [each.player.name for each in fighters], seed, deterministic)
         told, outcome = fights.reset_info(0), str(fights.info(0)["outcome"])
-    heads = recording.heads_of(contract)
-    columns = zip(*(fighter.told(heads, len(scenes) - 1) for fighter in fighters), strict=True)
+    columns = zip(*(fighter.told(contract, len(scenes) - 1) for fighter in fighters), strict=True)
     pairs = (zip(*column, strict=True) for column in columns)
     return recording.Recording(
         contract=contract.name,
-        heads=heads,
+        heads=recording.heads_of(contract),
         players=(fighters[0].player, fighters[1].player),
-        outcomes=(outcome, _MIRRORED.get(outcome, outcome)),
+        outcomes=(outcome, {"won": "lost", "lost": "won"}.get(outcome, outcome)),
         moments=tuple(map(recording.Moment, scenes, *pairs)),
         seed=seed,
         deterministic=deterministic,
@@ -109,7 +89,6 @@ def record_fight(
 def _play(
     fights: Fights, viewer: Any, agents: list[Fighter], names: list[str], seed: int, deterministic: bool
 ) -> list[Any]:
-    """Plays to the end: the scenes, the start first."""
     fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
     scenes = [viewer.scene(fights.world, 0, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
@@ -118,7 +97,8 @@ def _play(
             stacked = fights.observation(np.array([row]))
             own = [fights.frame_ages.index(age) for age in agent.frame_ages]
             seen = {key: part[0] if key == "action_mask" else part[0][own] for key, part in stacked.items()}
-            actions.append(agent.act(seen, fights.action_masks(row), deterministic, _AGENT_SEEDS * (row + 1) + seed))
+            own_seed = ((row + 1) << 32) + seed  # other random numbers than those of the fight
+            actions.append(agent.act(seen, fights.action_masks(row), deterministic, own_seed))
         fights.step(np.stack(actions))
         for row, agent in enumerate(agents):
             agent.rewards.append(float(fights.reward[row]))
@@ -131,48 +111,45 @@ class Fighter:
     """A player with all that it stands for, and what it saw, might do and did in every tick."""
 
     player: recording.Player  #: What the recording says of it.
-    opponent: Opponent | None  #: Who acts; ``None`` for the world's bot, of whom nothing is known.
+    opponent: opponents.Opponent | None  #: Who acts; ``None`` for the world's bot, of whom nothing is known.
     model: MaskablePPO | None  #: Who thinks, if it is a model.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
-    _seen: list[Observation] = field(default_factory=list)
-    _masks: list[NDArray[np.bool_]] = field(default_factory=list)
-    _actions: list[NDArray[np.int64]] = field(default_factory=list)
+    _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
 
     @property
     def frame_ages(self) -> tuple[int, ...]:
-        """The frames that it sees."""
         return tuple(getattr(self.opponent, "frame_ages", (0,)))
 
     def act(self, seen: Observation, mask: NDArray[np.bool_], deterministic: bool, seed: int) -> NDArray[np.int64]:
         """Its actions ``(heads,)`` for what it sees in its own frames; ``seed`` is that of its random numbers."""
         assert self.opponent is not None
-        starts = np.array([not self._actions])
-        if starts[0]:
+        if not self._ticks:
             self._state = self.opponent.initial_state([seed])
         frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
         actions, self._state = self.opponent.predict(
-            frames[np.newaxis], self._state, starts, deterministic, mask[np.newaxis]
+            frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
-        self._seen.append(seen)
-        self._masks.append(mask)
-        self._actions.append(actions[0])
-        return self._actions[-1]
+        self._ticks.append((seen, mask, actions[0]))
+        return self._ticks[-1][-1]
 
-    def told(self, heads: Sequence[recording.HeadChoices], ticks: int) -> tuple[Sequence[Any], ...]:
+    def told(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """The `Moment`'s decisions, outlooks and rewards of this player, from the start to tick ``ticks``."""
-        nothing = [None] * (ticks + 1)
+        nothing: list[Any] = [None] * (ticks + 1)
+        likely = outlooks = nothing
         if self.opponent is None:
             return nothing, nothing, nothing
-        rewards, actions, masks = [None, *self.rewards], np.stack(self._actions), np.stack(self._masks)
-        if self.model is None:
-            return [None, *_decisions(heads, actions, masks, nothing[1:])], nothing, rewards
-        observations = {key: np.stack([each[key] for each in self._seen]) for key in self._seen[0]}
-        drawn, values = probabilities_and_values(self.model.policy, observations, actions, masks)
-        predictor = getattr(self.model, "outcome_predictor", None)
-        wins = nothing[1:] if predictor is None else predictor.predict(observations)["WIN"].tolist()
-        decisions = _decisions(heads, actions, masks, [_likely(heads, row) for row in drawn])
-        return [None, *decisions], [*map(recording.Outlook, values.tolist(), wins), None], rewards
+        seen, masks, actions = zip(*self._ticks, strict=True)
+        if self.model is not None:
+            observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
+            chosen = np.stack(actions), np.stack(masks)
+            drawn, values = probabilities_and_values(self.model.policy, observations, *chosen)
+            likely = [_likely(contract, row) for row in drawn]
+            predictor = getattr(self.model, "outcome_predictor", None)
+            wins = nothing if predictor is None else predictor.predict(observations)["WIN"].tolist()
+            outlooks = [*map(recording.Outlook, values.tolist(), wins), None]
+        decisions = map(recording.decision_of, repeat(contract), actions, masks, likely)
+        return [None, *decisions], outlooks, [None, *self.rewards]
 
 
 def _model_of(player: OpponentLike) -> MaskablePPO | None:
@@ -184,33 +161,29 @@ def _model_of(player: OpponentLike) -> MaskablePPO | None:
 def _make_fighters(
     players: Sequence[OpponentLike], models: Sequence[MaskablePPO | None], contract: Contract, game: Game
 ) -> list[Fighter]:
-    """Both fighters; raises `ValueError` for names that nobody knows, and for models of another game."""
-    opponents = [make_opponent(player, contract, game) for player in players]
-    if opponents[0] is None:
+    acting = [opponents.make_opponent(player, contract, game) for player in players]
+    if acting[0] is None:
         raise ValueError("the world's bot can only sit in the second seat: let it be the opponent")
     names = [_name_of(player, game) for player in players]
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     fighters = []
-    for name, opponent, model in zip(names, opponents, models, strict=True):
+    for name, opponent, model in zip(names, acting, models, strict=True):
         kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
         fighters.append(Fighter(recording.Player(name, kind, getattr(opponent, "content_hash", "")), opponent, model))
     return fighters
 
 
-def _decisions(heads: Sequence[recording.HeadChoices], *columns: Any) -> list[recording.Decision]:
-    return [recording.decision_of(heads, chosen.tolist(), *rest) for chosen, *rest in zip(*columns, strict=True)]
-
-
-def _likely(heads: Sequence[recording.HeadChoices], probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
-    shares = zip(heads, recording.per_head(probabilities.tolist(), heads), strict=True)
-    pairs = (zip(head.choices, own, strict=True) for head, own in shares)
-    return tuple({choice.id: each for choice, each in part if each >= NEXT_TO_NOTHING} for part in pairs)
+def _likely(contract: Contract, probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
+    """By head and entry, without what is next to impossible."""
+    parts = zip(contract.heads, np.split(probabilities, contract.head_offsets[1:-1]), strict=True)
+    pairs = (zip(head.actions, own.tolist(), strict=True) for head, own in parts)
+    return tuple({entry.id: share for entry, share in part if share >= 5e-5} for part in pairs)
 
 
 def _name_of(player: OpponentLike, game: Game) -> str:
     if isinstance(player, BaseAlgorithm):
         return type(player).__name__
-    name = opponent_name(player)
+    name = opponents.opponent_name(player)
     # rl-zoo3 calls the last model of every run like the game; its folder says more.
     return Path(str(player)).absolute().parent.name if is_path(player) and name == game.name else name

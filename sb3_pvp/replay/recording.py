@@ -5,24 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import loadable
 from sb3_pvp.common.plain_values import from_plain, to_plain
 from sb3_pvp.contract import Contract
-from sb3_pvp.game import Game, find_game, loadable_games
+from sb3_pvp.game import Game, find_game, game_names
 
-FORMAT = "sb3_pvp fight"
-VERSION = 1
-#: Bytes that a file may unpack to; a fight of 2,000 ticks has a tenth of it.
-MAX_SIZE = 100_000_000
+FORMAT, VERSION = "sb3_pvp fight", 1
+MAX_SIZE = 100_000_000  #: Bytes that a file may unpack to; a fight of 2,000 ticks has a tenth of it.
 
 
 @dataclass(frozen=True)
@@ -106,25 +104,14 @@ def viewer_of(game: str | Game) -> Any:
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
-    """The decisions of a contract."""
-    return tuple(
-        HeadChoices(head.id, head.description, tuple(Choice(each.id, each.description) for each in head.actions))
-        for head in contract.heads
-    )
+    choices = (tuple(Choice(each.id, each.description) for each in head.actions) for head in contract.heads)
+    return tuple(HeadChoices(head.id, head.description, own) for head, own in zip(contract.heads, choices, strict=True))
 
 
-def decision_of(
-    heads: Sequence[HeadChoices], chosen: Sequence[int], mask: NDArray[np.bool_], probabilities: Any = None
-) -> Decision:
+def decision_of(contract: Contract, chosen: ArrayLike, mask: NDArray[np.bool_], probabilities: Any = None) -> Decision:
     """What was chosen, an entry of each head, and from what, bool ``(A,)``."""
-    bits = "".join("01"[bit] for bit in mask.astype(int).tolist())
-    return Decision(tuple(chosen), tuple(per_head(bits, heads)), probabilities)
-
-
-def per_head(row: Any, heads: Sequence[HeadChoices]) -> list[Any]:
-    """The parts of all heads in something flat."""
-    ends = list(accumulate(len(head.choices) for head in heads))
-    return [row[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    opened = ("".join("01"[bit] for bit in part.tolist()) for part in contract.split_mask(mask))
+    return Decision(tuple(np.asarray(chosen).tolist()), tuple(opened), probabilities)
 
 
 def save_fight(recording: Recording, path: str | Path) -> None:
@@ -142,12 +129,10 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
         number: which of the fights in a recording of a game, from 0 on.
         game: what was played, ``module:object``, if it is not installed: files are not trusted to say what to import.
 
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if it is no such file, of another version, or has something that does not belong there.
+    Raises `FileNotFoundError`, and `ValueError` for another file, another version and what does not belong there.
     """
-    viewers: list[Any] = [game.viewer for game in loadable_games()]
-    for viewer in viewers:
+    for known in loadable("game", game_names(), find_game):
+        viewer: Any = known.viewer
         if str(path).endswith(getattr(viewer, "recordings", ())):
             return _told(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
@@ -163,7 +148,6 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
 
 
 def recording_to_plain(recording: Recording) -> dict[str, Any]:
-    """The recording as JSON values."""
     return {"format": FORMAT, "version": VERSION, **to_plain(recording)}
 
 
@@ -192,20 +176,16 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
 
 
 def _told(fight: Any, world: str) -> Recording:
-    """What a game's viewer read of a fight, in which nobody tells what they thought."""
-    heads = heads_of(fight.contract)
     first, second = map(Player, fight.names, fight.kinds)
     moments = []
     for scene, *choices in fight.moments:
-        one, other = (None if choice is None else decision_of(heads, *choice) for choice in choices)
+        one, other = (None if choice is None else decision_of(fight.contract, *choice) for choice in choices)
         moments.append(Moment(scene, (one, other)))
-    players, reset_params = (first, second), fight.reset_params
-    name, outcomes = fight.contract.name, fight.outcomes
-    return Recording(name, heads, players, outcomes, tuple(moments), world=world, reset_params=reset_params)
+    told = fight.contract.name, heads_of(fight.contract), (first, second), fight.outcomes, tuple(moments)
+    return Recording(*told, world=world, reset_params=fight.reset_params)
 
 
 def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: str) -> None:
-    """Raises `ValueError` unless it is one of these heads."""
     for name in ("chosen", "open", "probabilities"):
         given = getattr(decision, name)
         if given is not None and len(given) != len(heads):
@@ -213,7 +193,5 @@ def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: s
     opened = decision.open or ["1" * len(head.choices) for head in heads]
     for head, chosen, bits in zip(heads, decision.chosen, opened, strict=True):
         size = len(head.choices)
-        if not 0 <= chosen < size:
-            raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries")
-        if len(bits) != size or set(bits) - {"0", "1"}:
-            raise ValueError(f"{place} says {bits!r:.60} of {head.id}, which has {size} entries")
+        if not 0 <= chosen < size or len(bits) != size or set(bits) - {"0", "1"}:
+            raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries, from {bits!r:.60}")

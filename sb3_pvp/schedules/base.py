@@ -13,8 +13,7 @@ import numpy as np
 
 from sb3_pvp.common.names import require_all_known, require_known
 
-#: The schedules that have a JSON form, by their ``type``.
-KINDS: dict[str, type[Schedule]] = {}
+KINDS: dict[str, type[Schedule]] = {}  #: Those that have a JSON form, by their ``type``.
 
 
 class Schedule(ABC):
@@ -26,8 +25,7 @@ class Schedule(ABC):
 
     _kind: ClassVar[str]
 
-    def __init_subclass__(cls, kind: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, kind: str = "") -> None:
         cls._kind = kind
         if kind:
             KINDS[kind] = cls
@@ -41,10 +39,6 @@ class Schedule(ABC):
     @abstractmethod
     def __call__(self, t: float, **variables: Any) -> Any:
         """The value after ``t`` roll-outs; only an `Expression` looks at the variables."""
-
-    def check(self, variables: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if there is no value at t = 0, given sample values of the variables."""
-        self(0, **variables)
 
 
 @dataclass(frozen=True)
@@ -70,13 +64,11 @@ class Function(Schedule):
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
     """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0; `ValueError` if that is impossible.
 
-    Args:
-        value: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
-        variables: sample values of what the schedule will be called with, for that evaluation. An expression whose
-            variables are neither here nor in its ``defaults`` is refused.
+    ``value``: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
+    ``variables``: sample values for the evaluation of expressions, besides their ``defaults``.
     """
     schedule = as_schedule(value)
-    schedule.check(variables or {})
+    schedule(0, **(variables or {}))
     return schedule
 
 

@@ -39,20 +39,12 @@ class Linear(Schedule, kind="linear"):
 
 @dataclass(frozen=True)
 class Log(Schedule, kind="log"):
-    """Like `Linear`, but the logarithm changes linearly; both values are positive.
-
-    The ``base`` of the logarithm is part of the grammar and has no effect.
-    """
+    """Like `Linear`, but the logarithm changes linearly; its ``base`` is part of the grammar and has no effect."""
 
     initial_value: Annotated[float, ABOVE_0]
     final_value: Annotated[float, ABOVE_0]
     change_over_time_steps: Annotated[float, ABOVE_0]
     base: Annotated[float, ABOVE_0] = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base == 1:
-            raise ValueError("base of a log schedule must be another number than 1")
 
     def __call__(self, t: float, **variables: Any) -> float:
         fraction = min(t / self.change_over_time_steps, 1)
@@ -64,32 +56,27 @@ class Log(Schedule, kind="log"):
 class Jump(Schedule, kind="jump"):
     """Follows one schedule after another: from each threshold on, the one that is listed with it.
 
-    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes. They are looked through in the listed
-    order, up to the first threshold above ``t``. The schedules get the same ``t``, not the time since the jump, and no
-    variables. Calling raises `ValueError` for a ``t`` below the first threshold.
+    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes; they count in the listed order, up to the
+    first one above ``t``. Schedules get the same ``t`` and no variables. Before the first threshold is a `ValueError`.
     """
 
     jumps: tuple[tuple[int, Schedule], ...]
 
     def __post_init__(self) -> None:
-        jumps = self.jumps.items() if isinstance(self.jumps, Mapping) else self.jumps
-        if not isinstance(jumps, (tuple, type({}.items()))) or not jumps:
+        jumps = tuple(self.jumps.items()) if isinstance(self.jumps, Mapping) else self.jumps
+        if not isinstance(jumps, tuple) or not jumps:
             expected = 'an object {"threshold": schedule, ...} with one entry at least'
             raise ValueError(f"jumps of a jump schedule must be {expected}, got {self.jumps!r}")
         parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
         object.__setattr__(self, "jumps", parsed)
+        for threshold, schedule in parsed:
+            schedule(threshold)  # which must have a value there
 
     def __call__(self, t: float, **variables: Any) -> Any:
         reached = [*takewhile(lambda jump: jump[0] <= t, self.jumps)]
         if not reached:
             raise ValueError(f"a jump schedule that starts at {self.jumps[0][0]} has no value at t = {t}")
         return reached[-1][1](t)
-
-    def check(self, variables: Mapping[str, Any]) -> None:
-        """Raises `ValueError` if there is no value at t = 0, or if a schedule has none at its threshold."""
-        super().check(variables)
-        for threshold, schedule in self.jumps:
-            schedule(threshold)
 
 
 @dataclass(frozen=True)
@@ -112,7 +99,6 @@ class BooleanArray(Schedule, kind="npboolarray"):
             object.__setattr__(self, name, tuple(indices.read(f"{name} of an npboolarray", getattr(self, name))))
 
     def __call__(self, t: float, **variables: Any) -> NDArray[np.bool_]:
-        """A new array ``(size,)``."""
         array = np.full(self.size, self.default_value)
         array[list(self.true_indices)] = True
         array[list(self.false_indices)] = False

@@ -1,10 +1,7 @@
-"""Whom to fight, and how strong everybody is: the parts of self-play that know no game (self-play.md §4, §6).
+"""Whom to fight, and how strong everybody is (self-play.md §4, §6): without PyTorch, games and worlds."""
 
-Nothing here needs PyTorch, Stable-Baselines3 or a world.
-"""
-
-from sb3_pvp.selfplay.bradley_terry import BradleyTerry, Interval, fit_bradley_terry, informative_pairs
-from sb3_pvp.selfplay.leaderboard import Standing, leaderboard
+from sb3_pvp.selfplay.bradley_terry import BradleyTerry, fit_bradley_terry, informative_pairs
+from sb3_pvp.selfplay.leaderboard import Standing
 from sb3_pvp.selfplay.league import League, check_anchors
 from sb3_pvp.selfplay.match_log import Counts, MatchLog, MatchRecord, Payoff
 from sb3_pvp.selfplay.match_makers import (
@@ -16,14 +13,13 @@ from sb3_pvp.selfplay.match_makers import (
     match_maker,
 )
 from sb3_pvp.selfplay.players import LEARNER, Player, file_name, player_of_file
-from sb3_pvp.selfplay.ratings import Elo, OpenSkill, Ratings, Skill, expected_score
+from sb3_pvp.selfplay.ratings import Elo, OpenSkill, Ratings, expected_score
 
 __all__ = [
     "LEARNER",
     "BradleyTerry",
     "Counts",
     "Elo",
-    "Interval",
     "League",
     "MatchLog",
     "MatchMaker",
@@ -34,7 +30,6 @@ __all__ = [
     "Prioritised",
     "PrioritisedFictitious",
     "Ratings",
-    "Skill",
     "Standing",
     "Uniform",
     "WindowLatest",
@@ -43,7 +38,6 @@ __all__ = [
     "file_name",
     "fit_bradley_terry",
     "informative_pairs",
-    "leaderboard",
     "match_maker",
     "player_of_file",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
@@ -53,7 +53,6 @@ def of_snapshots(standings: Sequence[Standing], name: str) -> list[tuple[int, St
 
 
 def as_json(standings: Sequence[Standing]) -> str:
-    """A JSON list with an object for each line, full precision."""
     return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"
 
 
@@ -65,26 +64,18 @@ def as_csv(standings: Sequence[Standing]) -> str:
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
-    """A table in Markdown, rounded for people."""
     header, *lines = _cells(standings)
     rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def as_table(standings: Sequence[Standing]) -> str:
-    """The same as columns for a terminal."""
     rows = _cells(standings)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
 
 
-#: How a leaderboard may be written, by name.
-FORMATS: dict[str, Callable[[Sequence[Standing]], str]] = {
-    "json": as_json,
-    "csv": as_csv,
-    "markdown": as_markdown,
-    "table": as_table,
-}
+FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}  #: By name.
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:

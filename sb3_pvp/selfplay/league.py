@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from sb3_pvp.common.arguments import Kind, first_error
 from sb3_pvp.common.atomic_files import replacing, write_atomically
@@ -20,11 +20,10 @@ from sb3_pvp.selfplay.players import Player, file_name, player_of_file
 from sb3_pvp.selfplay.ratings import Ratings
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
-#: The folder of a run's league inside the folder of the run.
-LEAGUE = "league"
+LEAGUE = "league"  #: The folder of a run's league inside the folder of the run.
 
-#: What `League.recompute` finds out about the ratings that were kept.
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
+#: What `League.recompute` finds out about the ratings that were kept.
 VERDICTS = {
     IDENTICAL: "identical to the kept ones",
     DIFFERENT: "NOT those that were kept",
@@ -34,60 +33,37 @@ VERDICTS = {
 }
 
 #: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
-MAX_ANCHOR = 10_000.0
-_RATING = Kind[float](
-    Annotated[float, Field(ge=-MAX_ANCHOR, le=MAX_ANCHOR)], f"a number from {-MAX_ANCHOR:g} to {MAX_ANCHOR:g}"
-)
+_RATING = Kind[float](Annotated[float, Field(ge=-10_000, le=10_000)], "a number from -10000 to 10000")
 
 
 def check_anchors(anchors: object) -> dict[Player, float]:
-    """Anchors by player, from a mapping by player or by name.
-
-    Raises `ValueError` for anything else, and for ratings that are no numbers from -`MAX_ANCHOR` to `MAX_ANCHOR`.
-    """
+    """Anchors by player, from a mapping by player or by name; raises `ValueError` for anything else."""
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
-    ratings = {name: _RATING.read(f"the anchor of {name}", rating) for name, rating in anchors.items()}
-    return {Player.parse(str(name)): rating for name, rating in ratings.items()}
-
-
-def _by_name(anchors: Mapping[Player, float]) -> dict[str, float]:
-    """Anchors as files have them."""
-    return {str(player): rating for player, rating in sorted(check_anchors(anchors).items())}
+    return {Player.parse(str(name)): _RATING.read(f"the anchor of {name}", each) for name, each in anchors.items()}
 
 
 class _Fights(BaseModel):
     """What is fought: a game as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
 
     model_config = ConfigDict(extra="forbid")
-    #: In files of the first edition, ``contract``.
-    game: str = Field(validation_alias=AliasChoices("game", "contract"))
+    game: str = Field(validation_alias=AliasChoices("game", "contract"))  #: In the first edition, ``contract``.
     reset_params: dict[str, Any]
 
 
 class _Settings(BaseModel):
-    """The content of ``league.json``; what other versions may have added to it stays there."""
+    """The content of ``league.json``."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")  # what other versions may have added stays there
     kind: Literal["league"]
     version: Literal[1]
-    #: Ratings by ``str(player)``.
-    anchors: Annotated[dict[str, Any], AfterValidator(_by_name)]
-    #: The state of the match maker.
-    match_maker: dict[str, Any] | None
-    #: Files of earlier versions do not tell.
-    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}
-
-
-def _read_settings(path: Path) -> _Settings:
-    """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
-    try:
-        if not path.exists():
-            return _Settings(kind="league", version=1, anchors={}, match_maker=None)
-        return _Settings.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        reason = first_error(error, of=_Settings)
-        raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
+    anchors: Annotated[
+        dict[Player, float],
+        PlainValidator(check_anchors),
+        PlainSerializer(lambda anchors: {str(player): rating for player, rating in sorted(anchors.items())}),
+    ]
+    match_maker: dict[str, Any] | None  #: Its state.
+    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Files of earlier versions do not tell.
 
 
 class League:
@@ -104,17 +80,16 @@ class League:
         match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
         anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
 
-    Raises:
-        ValueError: if the folder's files are something else, damaged or of another version, if another kind of match
-            maker left its state there, or for anchors that are none (`check_anchors`).
+    Raises `ValueError` for files that are something else, for anchors that are none, and if another kind of match maker
+    left its state there.
     """
 
     def __init__(
         self, folder: str | Path, match_maker: MatchMaker | None = None, anchors: Mapping[Player, float] | None = None
     ) -> None:
         self.folder = Path(folder)
-        stored = _read_settings(self.folder / SETTINGS)
-        self.anchors = check_anchors(stored.anchors if anchors is None else anchors)
+        stored = self._settings()
+        self.anchors = stored.anchors if anchors is None else check_anchors(anchors)
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
@@ -126,28 +101,24 @@ class League:
         self.log = MatchLog(self.folder / MATCHES)
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or _by_name(self.anchors) != stored.anchors:
-            self._change_settings(anchors=_by_name(self.anchors))
+        if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
+            self._change_settings(anchors=self.anchors)
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
-        """The league in a folder, or in the folder of a run, for looking at it and for more matches.
-
-        Raises `ValueError` if there is none, or if its match log is gone.
-        """
-        candidates = (Path(folder), Path(folder) / LEAGUE)
-        found = next((each for each in candidates if (each / SETTINGS).is_file()), None)
-        if found is None:
-            raise ValueError(f"{folder} holds no league: there is no {SETTINGS}")
-        log = found / MATCHES
-        if not log.is_file() or log.stat().st_size == 0:
-            raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
-        return cls(found, anchors=anchors)
+        """The league in a folder, or in that of a run; `ValueError` if there is none, or its matches are gone."""
+        for found in (Path(folder), Path(folder) / LEAGUE):
+            if (found / SETTINGS).is_file():
+                log = found / MATCHES
+                if not log.is_file() or log.stat().st_size == 0:
+                    raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
+                return cls(found, anchors=anchors)
+        raise ValueError(f"{folder} holds no league: there is no {SETTINGS}")
 
     @property
     def fights(self) -> dict[str, Any]:
         """What is fought here, a ``game`` (`sb3_pvp.game.find_game`) and ``reset_params``; ``{}`` if nobody said."""
-        return dict(_read_settings(self.folder / SETTINGS).fights)
+        return dict(self._settings().fights)
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
         """Writes down what is fought here, so that more matches can be of the same kind."""
@@ -158,8 +129,7 @@ class League:
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
         """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
-        stored = _read_settings(self.folder / SETTINGS).anchors
-        self._change_settings(anchors={**stored, **_by_name(anchors)})
+        self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
 
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
@@ -171,12 +141,9 @@ class League:
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
-        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is.
-
-        A player who is there already stays as he is, as when a resumed run repeats its last roll-out.
-        """
+        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is."""
         path = self.path(player)
-        if not path.is_file():
+        if not path.is_file():  # who is there stays as he is, as when a resumed run repeats its last roll-out
             with replacing(path) as partial:
                 save(partial)
         return path
@@ -195,16 +162,13 @@ class League:
         return sorted(found, key=lambda player: (player.age, player))
 
     def choose(self, rng: np.random.Generator) -> Player:
-        """Draws whom to fight next; players whose model is gone leave the league now, with a warning.
-
-        Raises `ValueError` if nobody is left. Whoever has no step needs no model: he may be a bot or a plug-in.
-        """
+        """Draws whom to fight next; players whose models are gone leave now. `ValueError` if nobody is left."""
         maker = self.match_maker
         if maker is None:
             raise ValueError(f"the league in {self.folder} was opened without a match maker: give it one")
         while True:
             player = maker.choose(rng)
-            if player.step is None or self.path(player).is_file():
+            if player.step is None or self.path(player).is_file():  # bots and plug-ins have neither step nor model
                 return player
             warnings.warn(f"{player} leaves the league: {self.path(player)} is gone", stacklevel=2)
             maker.remove(player)
@@ -218,11 +182,7 @@ class League:
         return self._ratings
 
     def recompute(self) -> str:
-        """Computes all ratings from the log alone, and keeps them; tells what the folder had until now.
-
-        `IDENTICAL` ones, bit for bit, or `DIFFERENT` ones; none at all (`ABSENT`); a file that is `UNREADABLE`; or
-        those of another log, other anchors or another version (`OF_OTHERS`).
-        """
+        """Computes all ratings from the log alone, and keeps them; one of `VERDICTS` on those that were kept."""
         (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
         now.update(self.log)
         if before is not None:
@@ -233,20 +193,13 @@ class League:
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
-        """Everybody who has played or has a model here, the strongest first.
-
-        Without ``rollouts`` those are left out who are known from single roll-outs only: the learner between two
-        snapshots, of whom there is no model to fight.
-        """
+        """Who has played or has a model, the strongest first; ``rollouts``: also the learner between its snapshots."""
         players = self.players()
         standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
-        """Writes down what the match maker has learned, and the ratings.
-
-        Anchors that another process has set in the meantime stay there, and count from now on.
-        """
+        """Writes down what the match maker has learned, and the ratings."""
         self._change_settings(**({"match_maker": self.match_maker.get_state()} if self.match_maker else {}))
         self.save_ratings()
 
@@ -255,12 +208,22 @@ class League:
         write_atomically(self.folder / RATINGS, orjson.dumps(self.ratings().get_state()).decode() + "\n")
 
     def _change_settings(self, **changes: Any) -> None:
-        """Writes some keys of the settings; of the others, what another process has written is kept and used."""
-        settings = _read_settings(self.folder / SETTINGS).model_copy(update=changes)
+        """Writes some keys of the settings; of the others, such as anchors, what another process has written counts."""
+        settings = self._settings().model_copy(update=changes)
         write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
-        anchors = check_anchors(settings.anchors)
-        if anchors != self.anchors:
-            self.anchors, self._ratings = anchors, None
+        if settings.anchors != self.anchors:
+            self.anchors, self._ratings = settings.anchors, None
+
+    def _settings(self) -> _Settings:
+        """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
+        path = self.folder / SETTINGS
+        try:
+            if path.exists():
+                return _Settings.model_validate_json(path.read_bytes())
+            return _Settings(kind="league", version=1, anchors={}, match_maker=None)
+        except ValidationError as error:
+            reason = first_error(error, of=_Settings)
+            raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
 
     def _stored_ratings(self) -> tuple[Ratings | None, str]:
         """Ratings from the folder, or ``None`` and why there are none that fit: they are only a cache."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from math import nan
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,44 +20,23 @@ from numpy.typing import NDArray
 from sb3_pvp.common.names import require_known
 from sb3_pvp.selfplay.players import Player
 
-#: Outcomes that say something about the players, as seen by the first of them, and his score.
+#: Outcomes that say something about the players, as seen by the first of them, and his score; in the order of `Counts`.
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
-#: Outcomes of fights that broke off. They are kept, but never count.
-BROKEN = ("timeout", "target_lost", "desync")
+BROKEN = ("timeout", "target_lost", "desync")  #: Those of fights that broke off; they are kept, but never count.
 
-#: "sb3p": marks SQLite files that are match logs.
-APPLICATION_ID = 0x73623370
-SCHEMA_VERSION = 1
-#: Seconds to wait for another process that is writing.
-_PATIENCE = 60
-
+APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: "sb3p" marks SQLite files that are match logs.
 # The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
 _SCHEMA = (
     """CREATE TABLE matches (
-        number INTEGER PRIMARY KEY,
-        append_number INTEGER NOT NULL,
-        key TEXT NOT NULL UNIQUE,
-        player_a TEXT NOT NULL,
-        player_b TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        seed INTEGER,
-        build TEXT,
-        ticks INTEGER NOT NULL,
-        counted INTEGER NOT NULL,
-        finished_at REAL NOT NULL
+        number INTEGER PRIMARY KEY, append_number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,
+        player_a TEXT NOT NULL, player_b TEXT NOT NULL, outcome TEXT NOT NULL, seed INTEGER, build TEXT,
+        ticks INTEGER NOT NULL, counted INTEGER NOT NULL, finished_at REAL NOT NULL
     )""",
-    """CREATE TRIGGER no_update BEFORE UPDATE ON matches
-    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
-    """CREATE TRIGGER no_delete BEFORE DELETE ON matches
-    BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END""",
+    "CREATE TRIGGER no_update BEFORE UPDATE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
+    "CREATE TRIGGER no_delete BEFORE DELETE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_FIELDS = "player_a, player_b, outcome, seed, build, ticks, counted, finished_at, key"
-_LAST_APPEND = "COALESCE((SELECT append_number FROM matches ORDER BY number DESC LIMIT 1), 0)"
-_INSERT = f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING"
-_SELECT_KNOWN = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?"
-_SELECT = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
 
 
 @dataclass(frozen=True)
@@ -65,9 +45,7 @@ class MatchRecord:
 
     player_a: Player
     player_b: Player
-    outcome: (
-        str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why the fight broke off, one of `BROKEN`.
-    )
+    outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why it broke off, one of `BROKEN`.
     seed: int | None  #: Of the fight, if it is known.
     build: str | None  #: Of which kind the fight was, if there are several.
     ticks: int  #: How long the fight lasted.
@@ -100,62 +78,66 @@ class MatchRecord:
         return SCORES[self.outcome]
 
 
-class MatchLog:
-    """The matches of one or several training runs; processes may read and append at the same time.
+_FIELDS = ", ".join(MatchRecord.__dataclass_fields__)
 
-    Nothing stays open between calls, so a log may be used in any thread and process, and pickled. A process that is
-    killed while it appends leaves all records of that call or none. The file is made if it is missing; `ValueError` if
-    it is something else or of another version, `OSError` if it cannot be read or written.
+
+class MatchLog:
+    """The matches of one or several training runs, for any threads and processes at the same time; may be pickled.
+
+    A process that is killed while it appends leaves all records of that call or none. The file is made if it is
+    missing; `ValueError` if it is something else or of another version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._connection() as connection:
-            if not _is_log(connection, self.path):
+            if not self._is_log(connection):
                 connection.execute("PRAGMA journal_mode = WAL")
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
                     # Another process may have been quicker.
-                    for statement in () if _is_log(connection, self.path) else _SCHEMA:
+                    for statement in () if self._is_log(connection) else _SCHEMA:
                         connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
-        """Adds the records whose key is new, all at once, and returns how many these are.
-
-        A record with a known key is left out: a resumed run that plays its last roll-out again counts nothing twice.
-        """
-        rows = [_row(record) for record in records]
+        """Adds the records whose key is new, all at once, and returns how many: a resumed run counts nothing twice."""
+        rows = [[_plain(value) for value in vars(record).values()] for record in records]
         if not rows:
             return 0
         with self._connection() as connection, connection:
             connection.execute("BEGIN IMMEDIATE")  # from now on nobody else writes
-            number = 1 + int(connection.execute(f"SELECT {_LAST_APPEND}").fetchone()[0])
+            query = "SELECT append_number FROM matches ORDER BY number DESC LIMIT 1"
+            (last,) = connection.execute(query).fetchone() or (0,)
             before = connection.total_changes
-            connection.executemany(_INSERT, [(number, *row) for row in rows])
+            connection.executemany(
+                f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING",
+                [(last + 1, *row) for row in rows],
+            )
             return connection.total_changes - before
 
     def count_others(self, records: Iterable[MatchRecord]) -> int:
         """How many of the records have the key of one in the log that tells of another fight, whatever its seed."""
-        given = [(each.key, (str(each.player_a), str(each.player_b), each.outcome, each.ticks)) for each in records]
+        query, others = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?", 0
         with self._connection() as connection:
-            known = [connection.execute(_SELECT_KNOWN, (key,)).fetchone() for key, _ in given]
-        return sum(before not in (None, told) for before, (_, told) in zip(known, given, strict=True))
+            for each in records:
+                told = str(each.player_a), str(each.player_b), each.outcome, each.ticks
+                others += connection.execute(query, (each.key,)).fetchone() not in (None, told)
+        return others
 
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
         """The records in the order in which they were added, without the ``after`` first ones of all."""
-        chosen = (record for records in self.appended(after) for record in records)
-        return [record for record in chosen if record.counted or not counted_only]
+        return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
 
     def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
-        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run.
-
-        Reads one state of the log, whatever is added in the meantime.
-        """
+        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run."""
+        query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
-            rows = connection.execute(_SELECT, (after,))
-            for _, group in groupby(rows, key=lambda row: row[0]):
-                yield [_record(row[1:]) for row in group]
+            for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
+                yield [
+                    MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), at, key)
+                    for _, a, b, outcome, seed, build, ticks, counted, at, key in rows
+                ]
 
     def key(self, number: int) -> str | None:
         """The key of the ``number``-th record, counted from 1; ``None`` if there are fewer."""
@@ -164,51 +146,37 @@ class MatchLog:
         return None if row is None else str(row[0])
 
     def __len__(self) -> int:
-        """The number of records, broken fights among them."""
         with self._connection() as connection:
             return int(connection.execute("SELECT COALESCE(MAX(number), 0) FROM matches").fetchone()[0])
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        connection = None
         try:
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-            connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
-            yield connection
+            # A minute of patience with others that are writing.
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
+                yield connection
         except sqlite3.OperationalError as error:
             raise OSError(f"cannot use the match log {self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is not a match log: {error}") from error
-        finally:
-            if connection is not None:
-                connection.close()
+
+    def _is_log(self, connection: sqlite3.Connection) -> bool:
+        """True for a log, false for an empty file; raises `ValueError` for anything else."""
+        queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
+        kind, version, tables = (connection.execute(query).fetchone()[0] for query in queries)
+        if (kind, version, tables) == (0, 0, 0):
+            return False
+        if kind != APPLICATION_ID:
+            raise ValueError(f"{self.path} is an SQLite file, but not a match log: give the log a file of its own")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
+        return True
 
 
-def _is_log(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for a log, false for an empty file; raises `ValueError` for anything else."""
-    kind, version, tables = (
-        connection.execute(query).fetchone()[0]
-        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
-    )
-    if (kind, version, tables) == (0, 0, 0):
-        return False
-    if kind != APPLICATION_ID:
-        raise ValueError(f"{path} is an SQLite file, but not a match log: give the log a file of its own")
-    if version != SCHEMA_VERSION:
-        raise ValueError(f"{path} is a match log of version {version}: use the version of sb3_pvp that wrote it")
-    return True
-
-
-def _row(record: MatchRecord) -> tuple[object, ...]:
-    """Plain values in the order of `_FIELDS`; SQLite would store NumPy's as lumps of bytes."""
-    seed = None if record.seed is None else int(record.seed)
-    fight = (str(record.player_a), str(record.player_b), record.outcome, seed, record.build, int(record.ticks))
-    return (*fight, int(record.counted), float(record.finished_at), record.key)
-
-
-def _record(row: Sequence[Any]) -> MatchRecord:
-    a, b, outcome, seed, build, ticks, counted, *rest = row
-    return MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), *rest)
+def _plain(value: Any) -> Any:
+    """For a column; SQLite would store NumPy's numbers as lumps of bytes."""
+    return str(value) if isinstance(value, Player) else value.item() if isinstance(value, np.generic) else value
 
 
 class Counts(NamedTuple):
@@ -220,7 +188,6 @@ class Counts(NamedTuple):
 
     @property
     def games(self) -> int:
-        """All of them."""
         return sum(self)
 
     @property
@@ -229,27 +196,24 @@ class Counts(NamedTuple):
         return (self.wins + self.ties / 2) / self.games if self.games else nan
 
     def reversed(self) -> Counts:
-        """The same as the other side sees it."""
         return Counts(self.losses, self.ties, self.wins)
 
     def plus(self, other: Counts) -> Counts:
-        """The sum."""
-        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
+        return Counts(*map(add, self, other))
 
 
 class Payoff:
     """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
 
     def __init__(self, records: Iterable[MatchRecord] = ()) -> None:
-        # Under both orders of a pair, so that nobody has to ask who comes first.
-        self._counts: dict[Player, dict[Player, Counts]] = {}
+        self._counts: dict[Player, dict[Player, Counts]] = {}  # under both orders of a pair
         self.update(records)
 
     def update(self, records: Iterable[MatchRecord]) -> None:
         """Adds matches; those that are not counted are left out."""
         for record in records:
             if record.counted:
-                result = Counts(*(int(record.score == score) for score in (1, 0.5, 0)))
+                result = Counts(*(int(record.outcome == each) for each in SCORES))
                 self.add(record.player_a, record.player_b, result)
 
     def add(self, a: Player, b: Player, result: Counts) -> None:
@@ -260,7 +224,6 @@ class Payoff:
 
     @property
     def players(self) -> list[Player]:
-        """All who have played, in order."""
         return sorted(self._counts)
 
     def pairs(self) -> list[tuple[Player, Player, Counts]]:
@@ -272,13 +235,8 @@ class Payoff:
         return self._counts.get(a, {}).get(b, Counts())
 
     def total(self, player: Player) -> Counts:
-        """All games of a player."""
         return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
-
-    def win_rate(self, a: Player, b: Player) -> float:
-        """How often ``a`` wins against ``b``, ties as half wins; NaN if they have not played."""
-        return self.counts(a, b).win_rate
 
     def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:
         """Win rates ``(n, n)`` of the row's player against the column's; NaN where they have not played."""
-        return np.array([[self.win_rate(a, b) for b in players] for a in players]).reshape(len(players), len(players))
+        return np.array([[self.counts(a, b).win_rate for b in players] for a in players]).reshape(2 * (len(players),))

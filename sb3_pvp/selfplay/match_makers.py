@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, SHARE
+from sb3_pvp.common.arguments import AT_LEAST_0, NonNegative, PositiveInt, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.schedules import Schedule, parse_schedule
+from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 from sb3_pvp.selfplay.players import Player
 
-_VERSION = 1
-#: The match makers by name.
-MATCH_MAKERS: dict[str, type[MatchMaker]] = {}
+MATCH_MAKERS: dict[str, type[MatchMaker]] = {}  #: By name.
 
 
-class MatchMaker(ABC):
+class MatchMaker:
     """Chooses opponents with probabilities that may depend on how the learner did against them."""
 
     kind: str
 
-    def __init_subclass__(cls, kind: str, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls, kind: str) -> None:
         cls.kind = kind
         MATCH_MAKERS[kind] = cls
 
+    @checked
     def __init__(self) -> None:
-        #: What is known of each player (`_newcomer`), in the order in which they were added.
-        self._known: dict[Player, list[float]] = {}
-        #: How many roll-outs the learner was trained on, the time of all schedules; the owner sets it.
-        self.trained_rollouts = 0
+        self._known: dict[Player, list[float]] = {}  #: What is known of each player (`_newcomer`), as they were added.
+        self.trained_rollouts = 0  #: Of the learner, the time of all schedules; the owner sets it.
 
     @property
     def players(self) -> tuple[Player, ...]:
@@ -52,7 +48,6 @@ class MatchMaker(ABC):
         self._known.pop(player, None)
 
     def probabilities(self) -> dict[Player, float]:
-        """How likely each player is to be chosen next; they sum to 1."""
         return dict(zip(self._known, self._distribution().tolist(), strict=True))
 
     def choose(self, rng: np.random.Generator) -> Player:
@@ -65,10 +60,10 @@ class MatchMaker(ABC):
         return self.players[int(index)]
 
     def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
-        """Takes note of how the learner's fight against ``player`` ended: ``won``, ``lost`` or ``tied``.
+        """Takes note of how the learner's fight against ``player``, chosen with this ``probability``, ended.
 
-        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes.
-        ``probability``: with which he was chosen; ``None``: that of now.
+        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes
+        than those of `MatchRecord`. ``None``: the probability of now.
         """
         require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
         if learner_outcome in SCORES and player in self._known:
@@ -76,37 +71,28 @@ class MatchMaker(ABC):
 
     def get_state(self) -> Snapshot:
         """All that was learned, as values that JSON can hold; settings are not in it."""
-        return {**self._identity, "players": {str(player): list(known) for player, known in self._known.items()}}
+        known = {str(player): list(figures) for player, figures in self._known.items()}
+        return {"kind": self.kind, "version": 1, "players": known}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
-        check_identity(state, self._identity)
+        check_identity(state, {"kind": self.kind, "version": 1})
         self._known = {Player.parse(text): list(map(float, known)) for text, known in state["players"].items()}
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {"kind": self.kind, "version": _VERSION}
 
     def _newcomer(self) -> list[float]:
         """What is known of a player who has just been added."""
         return []
 
-    def _learn(self, player: Player, score: float, probability: float | None) -> None:  # noqa: B027
+    def _learn(self, player: Player, score: float, probability: float | None) -> None:
         """Takes note of the learner's score, 0, 0.5 or 1, against a known player; most match makers need none."""
 
-    @abstractmethod
     def _distribution(self) -> NDArray[np.float64]:
         """Probabilities in the order of `players`; they sum to 1 up to rounding."""
-
-    def _column(self, index: int) -> NDArray[np.float64]:
-        return np.array([known[index] for known in self._known.values()], np.float64)
+        return np.full(len(self._known), 1 / max(len(self._known), 1))
 
 
 class Uniform(MatchMaker, kind="uniform"):
     """Everybody alike."""
-
-    def _distribution(self) -> NDArray[np.float64]:
-        return np.full(len(self._known), 1 / max(len(self._known), 1))
 
 
 class Prioritised(MatchMaker, kind="prioritised"):
@@ -120,7 +106,8 @@ class Prioritised(MatchMaker, kind="prioritised"):
     ``learning_rate``: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
     """
 
-    def __init__(self, learning_rate: float | Schedule | Mapping[str, Any] = 0.01) -> None:
+    @checked
+    def __init__(self, learning_rate: Any = 0.01) -> None:
         super().__init__()
         self._learning_rate = parse_schedule(learning_rate)
         self.learning_rate()
@@ -130,7 +117,6 @@ class Prioritised(MatchMaker, kind="prioritised"):
         return AT_LEAST_0.read("learning_rate", self._learning_rate(self.trained_rollouts))
 
     def qualities(self) -> dict[Player, float]:
-        """The quality of every player."""
         return {player: quality for player, (quality,) in self._known.items()}
 
     def _newcomer(self) -> list[float]:
@@ -144,7 +130,7 @@ class Prioritised(MatchMaker, kind="prioritised"):
             self._known[player][0] -= self.learning_rate() / (len(self._known) * probability)
 
     def _distribution(self) -> NDArray[np.float64]:
-        qualities = self._column(0)
+        qualities = np.array([*self.qualities().values()], np.float64)
         weights = np.exp(qualities - qualities.max(initial=-np.inf))
         return np.asarray(weights / weights.sum())
 
@@ -165,24 +151,23 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
     multiplied by ``decay`` whenever the learner has met him, since the learner that met him long ago was another one.
     Without prior games a single win would rule an opponent out for good; with none and no games the rate is one half.
 
-    Args:
-        weighting: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"``, or ``"variance"`` (who is as
-            good as the learner).
-        decay: above 0 and at most 1.
-        prior_games: at least 0.
+    ``weighting``: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"`` or ``"variance"`` (who is as
+    good as the learner).
     """
 
-    def __init__(self, weighting: str = "hard", decay: float = 0.99, prior_games: float = 1.0) -> None:
+    @checked
+    def __init__(
+        self, weighting: str = "hard", decay: Annotated[float, Field(gt=0, le=1)] = 0.99, prior_games: NonNegative = 1.0
+    ) -> None:
         super().__init__()
         require_known("weighting", weighting, WEIGHTINGS)
-        if not 0 < decay <= 1:
-            raise ValueError(f"decay must be above 0 and at most 1, got {decay!r}")
-        AT_LEAST_0.check(prior_games=prior_games)
         self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
 
     def win_rates(self) -> dict[Player, float]:
-        """The learner's win rate against every player, as explained above."""
-        return dict(zip(self._known, self._rates().tolist(), strict=True))
+        points, games = np.array([*self._known.values()], np.float64).reshape(-1, 2).T
+        games += self.prior_games
+        rates = np.divide(points + self.prior_games / 2, games, out=np.full(len(games), 0.5), where=games > 0)
+        return dict(zip(self._known, rates.tolist(), strict=True))
 
     def _newcomer(self) -> list[float]:
         return [0.0, 0.0]  # points and games of the learner
@@ -191,28 +176,21 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         points, games = self._known[player]
         self._known[player] = [points * self.decay + score, games * self.decay + 1]
 
-    def _rates(self) -> NDArray[np.float64]:
-        points, games = self._column(0) + self.prior_games / 2, self._column(1) + self.prior_games
-        return np.asarray(np.divide(points, games, out=np.full(len(games), 0.5), where=games > 0))
-
     def _distribution(self) -> NDArray[np.float64]:
-        weights = WEIGHTINGS[self.weighting](self._rates())
+        weights = WEIGHTINGS[self.weighting](np.array([*self.win_rates().values()]))
         total = float(weights.sum())
-        return weights / total if total > 0 else np.full(len(weights), 1 / max(len(weights), 1))
+        return weights / total if total > 0 else super()._distribution()
 
 
 class WindowLatest(MatchMaker, kind="window_latest"):
-    """The newest players only, as in ml-agents: the latest with a probability of its own, else one of the window.
+    """The newest players only, as in ml-agents: the latest with probability ``latest_ratio``, else one of the window.
 
-    Args:
-        window: how many of the newest players may be chosen, the latest among them.
-        latest_ratio: probability of taking the latest without drawing among the window, 0 to 1.
+    ``window``: how many of the newest players may be chosen, the latest among them.
     """
 
-    def __init__(self, window: int = 10, latest_ratio: float = 0.5) -> None:
+    @checked
+    def __init__(self, window: PositiveInt = 10, latest_ratio: Share = 0.5) -> None:
         super().__init__()
-        POSITIVE.check(window=window)
-        SHARE.check(latest_ratio=latest_ratio)
         self.window, self.latest_ratio = window, latest_ratio
 
     def _distribution(self) -> NDArray[np.float64]:
@@ -226,7 +204,4 @@ class WindowLatest(MatchMaker, kind="window_latest"):
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
     """One of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
     require_known("match maker", kind, MATCH_MAKERS)
-    try:
-        return MATCH_MAKERS[kind](**settings)
-    except TypeError as error:
-        raise ValueError(f"the match maker {kind!r} cannot be set up with {settings}: {error}") from error
+    return MATCH_MAKERS[kind](**settings)

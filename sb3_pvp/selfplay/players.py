@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-#: The name under which a training run's own learner and its snapshots play.
-LEARNER = "main"
+LEARNER = "main"  #: The name under which a training run's own learner and its snapshots play.
 
 _NAME = re.compile(r"\w[\w.+-]*")
-#: How SB3's ``CheckpointCallback`` calls its files.
-_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")
+_TEXT = re.compile(r"([^@]*)(?:@([0-9]+))?")
+_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # as SB3's ``CheckpointCallback`` calls its files
 
 
 @total_ordering
@@ -23,8 +22,8 @@ _CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")
 class Player:
     """A model at a training step, such as ``main@1048576``, or somebody who has no steps, such as ``baseline``.
 
-    Players are ordered by name, then by step; whoever has no step comes first. Raises `ValueError` for a name that is
-    none, or ends like the file of a checkpoint, and for a negative step.
+    Players are ordered by name, then by step, if any. Raises `ValueError` for a name that is none, or ends like the
+    file of a checkpoint, and for a negative step.
     """
 
     name: str
@@ -41,19 +40,17 @@ class Player:
     @lru_cache(maxsize=10_000)
     def parse(text: str) -> Player:
         """The player with this ``str()``; raises `ValueError` for any other text."""
-        name, at, step = text.partition("@")
-        if at and not (step.isascii() and step.isdigit()):
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
-        return Player(name, int(step) if at else None)
+        return Player(match[1], None if match[2] is None else int(match[2]))
 
     @property
     def age(self) -> int:
         """The step; -1 if there is none."""
         return -1 if self.step is None else self.step
 
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, Player):
-            return NotImplemented
+    def __lt__(self, other: Player) -> bool:
         return (self.name, self.age) < (other.name, other.age)
 
     def __str__(self) -> str:
@@ -73,15 +70,12 @@ def player_of_file(path: str | Path) -> Player:
 
 
 def predecessor(player: Player, known: Collection[Player]) -> Player | None:
-    """Whose ratings a new ``player`` starts with: the newest of the ``known`` ones with his name that is not older.
+    """Whose ratings a new snapshot of the learner starts with (self-play.md §6): the newest ``known`` one before it.
 
-    A known player without a step, who is the name's present model, comes before all others. ``None`` if there is
-    nobody, and for players who are no snapshots of the run's own learner (self-play.md §6).
+    One without a step, who is the present model, comes before all others. ``None`` for all other players.
     """
-    if player.name != LEARNER:
-        return None
-    own = [one for one in known if one.name == player.name and one < player]
-    present = Player(player.name)
+    own = [one for one in known if player.name == one.name == LEARNER and one < player]
+    present = Player(LEARNER)
     return present if present in own else max(own, default=None)
 
 

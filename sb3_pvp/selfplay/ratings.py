@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -24,26 +25,16 @@ def expected_score(own: float, other: float) -> float:
 
 
 def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
-    """The counted records in an order that depends on their keys only, and not on the one in which fights ended.
-
-    Short fights end first; ratings that are moved in batches should not see the fast ones in one lump.
-    """
+    """The counted records in an order of their keys: short fights end first, and should not be seen in one lump."""
     counted = (record for record in records if record.counted)
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
 
 class _Moving(ABC, Generic[Rating]):
-    """Ratings that every fight moves a little.
+    """Ratings that every fight moves a little."""
 
-    Attributes:
-        ratings: of all players who have fought.
-    """
-
-    #: So many outcomes are applied at the same time.
-    batch_size = 1
-
-    def __init__(self, ratings: Mapping[Player, Rating]) -> None:
-        self.ratings = dict(ratings)
+    batch_size = 1  #: So many outcomes are applied at the same time.
+    ratings: dict[Player, Rating]  #: Of all players who have fought.
 
     def rating(self, player: Player) -> Rating:
         """The rating; for an unknown player the one that he would enter with."""
@@ -53,10 +44,7 @@ class _Moving(ABC, Generic[Rating]):
         return self._newcomer(None if before is None else self.ratings[before])
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rates the matches of one roll-out, which is what one `MatchLog.append` has added.
-
-        New players enter first. Then the counted matches are shuffled, and applied in batches.
-        """
+        """Rates the matches of one roll-out (one `MatchLog.append`): new players enter first; then come batches."""
         matches = shuffled(records)
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
@@ -65,7 +53,7 @@ class _Moving(ABC, Generic[Rating]):
 
     @abstractmethod
     def _newcomer(self, predecessor: Rating | None) -> Rating:
-        """What a player enters with, given the rating of his predecessor (`sb3_pvp.selfplay.players`) if he has one."""
+        """What a player enters with, given the rating of his `predecessor` if he has one."""
 
     @abstractmethod
     def apply(self, batch: Sequence[MatchRecord]) -> None:
@@ -73,33 +61,26 @@ class _Moving(ABC, Generic[Rating]):
 
 
 class Elo(_Moving[float]):
-    """Elo ratings; those of a batch move by sums that do not depend on its order.
-
-    Args:
-        k: how far a single fight moves a rating at most.
-        initial: rating of a new player without predecessor.
-        anchors: ratings that stay as they are; they are among the ``ratings`` from the start.
-    """
+    """Elo ratings, which a fight moves by ``k`` at most; ``anchors`` stay, ``initial`` is that of a new player."""
 
     batch_size = 10
 
     def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
         self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
-        super().__init__({player: float(rating) for player, rating in self.anchors.items()})
+        self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _newcomer(self, predecessor: float | None) -> float:
         return self.initial if predecessor is None else predecessor
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
-        """See `update`."""
-        changes: dict[Player, list[float]] = {}
+        changes = defaultdict[Player, list[float]](list)
         for match in batch:
             a, b = match.player_a, match.player_b
             change = self.k * (match.score - expected_score(self.ratings[a], self.ratings[b]))
-            changes.setdefault(a, []).append(change)
-            changes.setdefault(b, []).append(-change)
+            changes[a].append(change)
+            changes[b].append(-change)
         for player in changes.keys() - self.anchors.keys():
-            self.ratings[player] += fsum(changes[player])
+            self.ratings[player] += fsum(changes[player])  # which does not depend on their order
 
 
 class Skill(NamedTuple):
@@ -121,14 +102,12 @@ class OpenSkill(_Moving[Skill]):
     """
 
     def __init__(self) -> None:
-        super().__init__({})
-        self._model = PlackettLuce()
+        self.ratings, self._model = {}, PlackettLuce()
 
     def _newcomer(self, predecessor: Skill | None) -> Skill:
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
-        """See `update`; one fight after the other."""
         for match in batch:
             players = (match.player_a, match.player_b)
             teams = [[self._model.rating(*self.ratings[player])] for player in players]
@@ -138,16 +117,14 @@ class OpenSkill(_Moving[Skill]):
 
 
 class Ratings:
-    """Elo, OpenSkill and the payoff, kept up to date with a match log.
+    """Elo, OpenSkill and the payoff, kept up to date with a match log; ``anchors`` count for Bradley-Terry alike.
 
-    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process. The arguments are
-    those of `Elo`; they count for Bradley-Terry ratings alike, whose mean is ``initial`` if there are no anchors.
+    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process.
     """
 
-    def __init__(self, anchors: Mapping[Player, float] | None = None, k: float = 16, initial: float = 1500) -> None:
-        self.elo, self.open_skill, self.payoff = Elo(k, initial, anchors), OpenSkill(), Payoff()
-        #: How many records of the log were read, how many of them do not count, and the key of the last one.
-        self.position, self.broken = 0, 0
+    def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:
+        self.elo, self.open_skill, self.payoff = Elo(anchors=anchors), OpenSkill(), Payoff()
+        self.position, self.broken = 0, 0  #: How many records of the log were read, and how many of them do not count.
         self.last_key: str | None = None
 
     def update(self, log: MatchLog) -> None:
@@ -171,9 +148,7 @@ class Ratings:
         """All that was computed, as values that JSON holds without loss."""
         return {
             **self.identity,
-            "position": self.position,
-            "broken": self.broken,
-            "last_key": self.last_key,
+            **{name: getattr(self, name) for name in ("position", "broken", "last_key")},
             "elo": {str(player): rating for player, rating in self.elo.ratings.items()},
             "open_skill": {str(player): list(skill) for player, skill in self.open_skill.ratings.items()},
             "payoff": [[str(a), str(b), *counts] for a, b, counts in self.payoff.pairs()],

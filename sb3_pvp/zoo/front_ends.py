@@ -7,7 +7,7 @@ import multiprocessing
 import runpy
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import gymnasium
+from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
@@ -28,6 +29,12 @@ _LEAST = {
     **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "max_total_trials", "n_evaluations"), 1),
     "n_startup_trials": 0,
     "reference_fights": 1,
+}
+#: What is otherwise with our environments than rl-zoo3's help says.
+_HELP = {
+    "eval_episodes": "Fights of an evaluation (64 in an embedded world, else 5)",
+    "n_eval_envs": "Environments for evaluation (as many as fights in an embedded world, else 1)",
+    "num_threads": "Threads for PyTorch; learning takes one while no layer is wider than 256, more would slow it down",
 }
 _NAMED_VALUES = (
     "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a VALUE in Python, where text is in quotes "
@@ -179,6 +186,8 @@ def _command(
         if args is not None:  # a parser of somebody else
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
+        parser.formatter_class = _HelpFormatter
+        parser.set_defaults(folder="logs")  # where `train` writes to
         if name in _OURS:
             parser.prog, parser.epilog = f"sb3-pvp {name}", _EPILOG
             parser.set_defaults(algo=ALGO, env=HOME_GAME)
@@ -189,9 +198,9 @@ def _command(
         install()
         ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
         yield given
-    except (Refusal, TrainingInterrupted) as error:
+    except (Refusal, TrainingInterrupted, DependencyNotInstalled) as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, Refusal) else 1)
+        sys.exit(1 if isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
         text, *options = error.args or ("stopped",)
         command = f": {shlex.join(['sb3-pvp', name, *given, *options])}" if options else ""
@@ -199,6 +208,12 @@ def _command(
         sys.exit(130)
     finally:
         ArgumentParser.parse_args = before  # type: ignore[method-assign]
+
+
+class _HelpFormatter(ArgumentDefaultsHelpFormatter):
+    def _get_help_string(self, action: Action) -> str | None:
+        says_nothing = action.default in (None, "", False, -1, [])
+        return action.help if says_nothing else super()._get_help_string(action)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -226,8 +241,10 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     )
     add_options(parser)
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager knows what they cost
+    for action in parser._actions:
+        action.help = _HELP.get(action.dest, action.help)
     given = _parsed(parser, arguments)
-    if given.preset:
+    if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
@@ -250,8 +267,9 @@ def _checked(given: Namespace) -> Namespace:
     with refusals(ImportError, about="--gym-packages takes names of Python packages"):
         for package in getattr(given, "gym_packages", ()):
             importlib.import_module(package)
-    try:
-        torch.zeros(1, device=get_device(device := getattr(given, "device", "cpu")))
+    device = getattr(given, "device", "cpu")
+    try:  # get_device would silently take the CPU for one that is not there
+        torch.zeros(1, device=get_device() if device == "auto" else device).item()
     except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
         raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
     trained_agent = getattr(given, "trained_agent", "")

@@ -58,9 +58,9 @@ def test_ends_when_the_condition_holds(condition: Any, rollouts: int) -> None:
 
 
 def test_asks_in_the_order_of_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(EarlyStoppingCallback, "_ask", lambda self, phase: asked.append(phase))
-    new_model().learn(2 * ROLLOUT, callback=EarlyStoppingCallback("0"))
+    callback, asked = EarlyStoppingCallback("0"), list[str]()
+    monkeypatch.setattr(callback, "_condition", lambda rollouts, **variables: asked.append(variables["phase"]))
+    new_model().learn(2 * ROLLOUT, callback=callback)
     assert asked == [PHASES[0], *PHASES[1:5], *PHASES[1:5], PHASES[5]]
 
 
@@ -81,6 +81,15 @@ def test_a_resumed_run_stops_again(tmp_path: Path) -> None:
     assert (resumed.trained_rollouts, resumed.num_timesteps) == (3, 3 * ROLLOUT)
 
 
-def test_refuses_what_is_no_condition() -> None:
-    with pytest.raises(ValueError, match="not a formula"):
-        EarlyStoppingCallback("win rate > 3")
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("win rate > 3", "not a formula"),
+        (None, "condition must be a formula or a schedule, got None"),
+        (3, "condition must be a formula or a schedule, got 3"),
+        ({"type": "expresion"}, "did you mean 'expression'"),
+    ],
+)
+def test_refuses_what_is_no_condition(condition: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EarlyStoppingCallback(condition)

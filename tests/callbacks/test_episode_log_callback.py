@@ -98,6 +98,10 @@ def test_a_resumed_run_has_the_file_of_one_that_nobody_stopped(tmp_path: Path) -
     assert read(killed) == read(whole)
 
 
-def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"statistic.*'median'"):
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown statistic 'median'"):
         EpisodeLogCallback(statistics=["median"])
+    with pytest.raises(ValueError, match=r"statistics .* got 'median'"):
+        EpisodeLogCallback(statistics="median")
+    with pytest.raises(ValueError, match="path must be a path, got 3"):
+        EpisodeLogCallback(path=3)  # type: ignore[arg-type]

@@ -48,7 +48,15 @@ def test_worker_processes_can_tell_it() -> None:
     assert pickle.loads(pickle.dumps(env.kind_of_fights)) == {"game": "NhEnv", "reset_params": ZERKER}
 
 
-@pytest.mark.parametrize("rating", [float("nan"), float("inf"), "high"])
-def test_anchors_that_are_no_numbers(rating: Any) -> None:
-    with pytest.raises(ValueError, match="the anchor of baseline"):
-        LeagueCallback(anchors={"baseline": rating})
+@pytest.mark.parametrize(
+    ("anchors", "message"),
+    [
+        *[({"baseline": rating}, "the anchor of baseline") for rating in (float("nan"), float("inf"), "high", None)],
+        ({3: 1500}, "anchors must be ratings by names of players, got one of 3"),
+        ({"main@x": 1500}, "a player is a name"),
+        (0, "anchors must be a mapping"),
+    ],
+)
+def test_anchors_that_are_none(anchors: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LeagueCallback(anchors=anchors)

@@ -12,8 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import NoveltyRewardCallback
-from sb3_pvp.callbacks.base import varying_features
-from sb3_pvp.callbacks.novelty import novelty
+from sb3_pvp.callbacks.novelty import novelty, varying_features
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.networks import FrameStatistics

@@ -11,7 +11,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ObservationMetricsCallback
-from sb3_pvp.callbacks.observation_metrics import observation_names
+from sb3_pvp.callbacks.observations import observation_names
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
@@ -85,3 +85,9 @@ def test_the_names_are_those_of_the_contract() -> None:
     contract = env.fights.contract
     assert own == [observation.id for observation in contract.observations]
     assert hidden == [f"opponent_{observation.id}" for observation in contract.observations if observation.partial]
+
+
+@pytest.mark.parametrize("flag", ["statistics", "histograms"])
+def test_flags_are_flags(flag: str) -> None:
+    with pytest.raises(ValueError, match=f"{flag} must be true or false, got 'a'"):
+        ObservationMetricsCallback(**{flag: "a"})  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ReferenceRatingCallback
-from sb3_pvp.callbacks.reference_rating import Reference, draw, read_references
+from sb3_pvp.callbacks.evaluations import Reference, draw, read_references
 from sb3_pvp.selfplay import Player
 
 ROLLOUT = 4 * 16

@@ -25,16 +25,8 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.opponent_plan import (
-    KINDS,
-    OpponentOptions,
-    PastPlayers,
-    Shares,
-    clean_name,
-    player_of_opponent,
-    target_names,
-    told_apart,
-)
+from sb3_pvp.callbacks.base import clean_name, player_of_opponent, told_apart
+from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker
@@ -107,9 +99,13 @@ def test_shares_are_schedules() -> None:
         ({"num_live_opponents": 0}, "num_live_opponents"),
         ({"targets": 3}, "targets must be a list of paths of models and names of plug-ins, got 3"),
         ({"directory": 3}, "directory must be a path, got 3"),
-        ({"seed": -1}, "a seed must be a non-negative integer or None, got -1"),
-        ({"opponent_options": 3}, "opponent_options must be a mapping, got 3"),
-        ({"opponent_options": {"past": 3}}, "the options of past opponents must be a mapping, got 3"),
+        ({"target": 0.5}, "a share of target opponents needs targets"),
+        ({"target": {"type": "linear", "initial_value": 0, "final_value": 1}}, "needs targets|needs the key"),
+        ({"histograms": "a"}, "histograms must be true or false, got 'a'"),
+        ({"pats": 0.5}, "did you mean 'past'"),
+        ({"seed": -1}, "seed must be a non-negative integer or None, got -1"),
+        ({"opponent_options": 3}, "opponent_options should be a valid dictionary, got 3"),
+        ({"opponent_options": {"past": 3}}, "opponent_options.past should be a valid dictionary, got 3"),
         ({"opponent_options": {"self": {}}}, "kind of opponents with options"),
         ({"opponent_options": {"past": {"delay": 1}}}, "option of past opponents"),
         (
@@ -226,7 +222,6 @@ def test_options_are_drawn_for_each_row() -> None:
     [
         (lambda: [SelfPlayCallback(past=1.0)], "list LeagueCallback before SelfPlayCallback"),
         (lambda: [SelfPlayCallback(latest=1.0)], "list LeagueCallback before"),
-        (lambda: [SelfPlayCallback(target=1.0)], "needs targets"),
         (lambda: [SelfPlayCallback(self_play=0.1)], "rows in self-play come in pairs"),
         (lambda: [EloCallback()], "list LeagueCallback before EloCallback"),
         (lambda: [SelfPlayCallback(past=1.0, past_of="nowhere")], "holds no league"),
@@ -355,6 +350,10 @@ def save(model: MaskablePPO, folder: Path) -> Path:
     return folder / "model.zip"
 
 
+def target_names(targets: list[Any]) -> list[str | None]:
+    return [choice.name for choice in Targets(targets).choices]
+
+
 def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / run / name for run in ("a", "b") for name in ("best_model.zip", "main_5_steps.zip")]
     for path in paths:
@@ -409,7 +408,7 @@ def test_real_fights_of_all_kinds(tmp_path: Path) -> None:
 
     class Watch(BaseCallback):
         def _on_step(self) -> bool:
-            seen.append([env.fights.opponent_name(row) for row in range(8)])
+            seen.append([env.fights.opponents.current[row].name for row in range(8)])
             return True
 
     callbacks = [LeagueCallback(), SelfPlayCallback(**shares, targets=["noop"]), EloCallback(), Watch()]

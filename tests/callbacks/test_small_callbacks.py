@@ -42,7 +42,7 @@ def test_the_reward_tracker_logs_rewards_alone(tmp_path: Path) -> None:
             rewards.append(float(self.locals["rewards"].sum()))
             return True
 
-    model.learn(2 * ROLLOUT, callback=[RewardTrackerCallback(), Sum()])
+    model.learn(2 * ROLLOUT, callback=[RewardTrackerCallback(verbose=True), Sum()])
     table = memory.dumps[-1]
     assert table["rewards/overall_total"] == pytest.approx(sum(rewards[16:]), abs=1e-4)
     tags = {tag for tag in table if tag.startswith(("rewards/", "combat/", "terminal/", "env/"))}

@@ -17,7 +17,7 @@ from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback, WinRateEvalCallback
 from sb3_pvp.callbacks.base import shared_league
-from sb3_pvp.callbacks.win_rate_eval import strongest
+from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.selfplay import MatchRecord, Player
 
@@ -111,9 +111,10 @@ def test_the_best_of_the_league_is_best_for_certain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"opponents": []}, "evaluation needs opponents"),
-        ({"opponents": 3}, "evaluation needs opponents"),
-        ({"opponents": ["noop", None]}, "evaluation needs opponents"),
+        ({"opponents": []}, "opponents must be names of bots, paths of models, or 'best'"),
+        ({"opponents": 3}, "opponents must be names of bots, paths of models, or 'best'"),
+        ({"opponents": ["noop", None]}, "opponents must be names of bots, paths of models, or 'best'"),
+        ({"deterministic": "a"}, "deterministic must be true or false, got 'a'"),
         ({"eval_freq": 0}, "eval_freq must be a positive integer"),
         ({"n_eval_episodes": True}, "n_eval_episodes must be a positive integer"),
     ],
@@ -126,3 +127,9 @@ def test_refuses_impossible_arguments(arguments: dict[str, Any], message: str) -
 def test_other_games_need_an_environment(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give the callback an env"):
         new_model(tmp_path).learn(ROLLOUT, callback=WinRateEvalCallback())
+
+
+def test_the_nearest_opponent_is_named(tmp_path: Path) -> None:
+    model = new_model(tmp_path, NhVecEnv(8, max_episode_ticks=20))
+    with pytest.raises(ValueError, match="unknown opponent 'basline'.*did you mean 'baseline'"):
+        model.learn(ROLLOUT, callback=WinRateEvalCallback("basline"))

@@ -185,7 +185,7 @@ def test_other_arguments_of_the_environment(
     short = evaluate(model, "--opponent", "noop", "--env-kwargs", '{"max_episode_ticks": 3}', capsys=capsys)
     assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
     given: list[Any] = []
-    score_model = "sb3_pvp.cli.evaluate.score_model"
+    score_model = "sb3_pvp.cli.fights.score_model"
     monkeypatch.setattr(score_model, lambda *_, **arguments: given.append(arguments) or (Score(), {}, ""))
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
     evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)
@@ -203,7 +203,7 @@ def test_other_arguments_of_the_environment(
         ('{"opponent": "noop"}', "use --opponent"),
         ('{"max_episode_tick": 3}', "did you mean 'max_episode_ticks'"),
         ('{"max_episode_ticks": 0}', "max_episode_ticks must be"),
-        ('{"reset_params": 3}', "reset_params in --env-kwargs must be an object"),
+        ('{"reset_params": 3}', "reset_params must be a mapping"),
         ('{"noise": {}}', "noise must be"),
     ],
 )

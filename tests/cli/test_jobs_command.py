@@ -139,6 +139,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         (["jobs", "start", "--name", "", "true"], "'' cannot be the name"),
         (["jobs", "start", "train", "--preset", "Cor"], "did you mean 'Core'"),
         (["jobs", "start", "train", "--preset"], "unknown preset"),
+        (["jobs", "start", "--name", "mine", "train", "--preset=Cor"], "did you mean 'Core'"),
         (["jobs", "stop", "nobody"], "unknown job 'nobody'"),
         (["jobs", "logs", "1"], "unknown job '1'"),
         (["jobs", "logs", "all"], "there are no jobs"),
@@ -183,7 +184,7 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     (status,) = jobs.find("NhEnv")
     log = Path(status.job.log)
     wait_until(lambda: "total_timesteps" in log.read_text())
-    from sb3_pvp.common.process_trees import members
+    from sb3_pvp.common.watched_process import members
 
     everybody = members(status.job.mark)
     assert len(everybody) >= 4  # supervisor, training, two workers

@@ -12,14 +12,12 @@ from optuna.trial import TrialState
 from sb3_pvp import zoo
 from sb3_pvp.cli import main
 from sb3_pvp.presets.presets import Preset
-from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, read_space
-from sb3_pvp.zoo.sweeps.conversion import applicable
-from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown
+from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, applicable, read_space
 from sb3_pvp.zoo.sweeps.study import Settings
 from tests.zoo.study_workers import do_trials, open_queue
 
 NAMES = ("n_steps", "clip_range", "ent_coef")
-SPACE = tuple(each for each in DEFAULT_SPACE if each.name in NAMES)
+SPACE = {name: DEFAULT_SPACE[name] for name in NAMES}
 
 
 def run(*arguments: str | Path) -> object:
@@ -34,15 +32,16 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A journal with a study of eight trials whose results are their clip ranges."""
     path = str(tmp_path_factory.mktemp("studies") / "sweep.log")
     block = zoo.find_preset("NhEnv").hyperparams()
-    settings = Settings("maskable_ppo", "NhEnv", 10**5, block, as_dict(SPACE), {"fights": 1}, seed=1)
+    what = {"algo": "maskable_ppo", "env_id": "NhEnv", "n_timesteps": 10**5, "seed": 1}
+    settings = Settings(block=block, space=SPACE, measure={"fights": 1}, **what)
     study, queue = open_queue(path, 8, settings)
     with queue.working():
         while (trial := queue.take()) is not None:
             trial.report(trial.params["clip_range"], 1)
             if trial.number == 1:
-                queue.finish(trial, TrialState.PRUNED)
+                queue.study.tell(trial, state=TrialState.PRUNED)
             else:
-                queue.finish(trial, TrialState.COMPLETE, trial.params["clip_range"])
+                queue.study.tell(trial, trial.params["clip_range"], TrialState.COMPLETE)
     assert len(study.trials) == 8
     return path
 
@@ -92,7 +91,9 @@ def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys:
 def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
-    assert capsys.readouterr().out.endswith("\nwithout importances.png: needs 4 trials that came to their end\n")
+    assert capsys.readouterr().out.endswith(
+        "\nwithout importances.png: needs 4 or more trials that came to their end\n"
+    )
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
     assert "without best.yml: no trial of study 'study' has come to its end yet" in capsys.readouterr().out
@@ -103,17 +104,21 @@ def test_the_space_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run("space") == 0
     (tmp_path / "space.yml").write_text(capsys.readouterr().out)
     expected = applicable(DEFAULT_SPACE, zoo.find_preset("NhEnv").hyperparams(), is_ours=True)
-    assert read_space(tmp_path / "space.yml", ()) == expected
-    assert run("space", "--preset", "PastSelfPlay", "--markdown") == 0
-    assert capsys.readouterr().out == as_markdown(DEFAULT_SPACE)
+    assert read_space(tmp_path / "space.yml") == expected
 
 
 def test_the_configuration_for_wandb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "space.yml").write_text("n_steps: {choices: [8]}")
+    (tmp_path / "space.yml").write_text("n_steps: {choices: [8]}\nclip_range: {}\nlearning_rate: {high: 0.1}")
     given = ("--preset", "HumanLike", "-n", "5000", "--search-space", tmp_path / "space.yml")
     assert run("wandb-config", *given) == 0
     config = yaml.safe_load(capsys.readouterr().out)
-    assert config["parameters"] == {"n_steps": {"values": [8]}}
+    assert config["metric"] == {"name": "sweep/win_rate", "goal": "maximize"}
+    assert config["command"][-2:] == ["--sample", "${args_json}"]
+    assert config["parameters"] == {
+        "n_steps": {"values": [8]},
+        "clip_range": {"distribution": "uniform", "min": 0.1, "max": 0.3},
+        "learning_rate": {"distribution": "log_uniform_values", "min": 5e-5, "max": 0.1},
+    }
     assert all(str(each) in config["command"] for each in given)
 
 

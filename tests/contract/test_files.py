@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from random_contracts import contracts
 
-from sb3_pvp.contract import Contract, ContractError, load_contract, read_contract, register_contract, registry
+from sb3_pvp.contract import Contract, ContractError, load_contract, model, read_contract, register_contract
 from sb3_pvp.games import osrs
 
 NH_FILE = Path(osrs.__file__).parent / "contracts" / "NhEnv.json"
@@ -125,12 +125,18 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         load_contract("NHEnv")
 
 
+@pytest.mark.parametrize("name", [3, None, ["NhEnv"]])
+def test_what_is_neither_a_name_nor_a_file(name: Any) -> None:
+    with pytest.raises(ContractError, match="a contract is a name, the path of a file or a Contract, got"):
+        load_contract(name)
+
+
 def test_a_name_always_gives_the_same_contract() -> None:
     assert load_contract("NhEnv") is load_contract("NhEnv")
 
 
 def test_registering_a_custom_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(model, "_registered", dict(model._registered))
     register_contract("Mine", written(tmp_path, wire_json(load_contract("DharokEnv"))))
     register_contract("Other", load_contract("DharokEnv"))
     assert load_contract("Mine").num_observations == load_contract("Other").num_observations == 40

@@ -70,7 +70,7 @@ def test_they_are_those_of_all_ticks_of_an_episode(seed: int, ticks: int) -> Non
         statistics.end_tick(tick, reward)
         notes.write(tick, reward)
         for fight in range(N):
-            assert_same(statistics.of(fight), notes.of(fight))
+            assert_same(statistics.of_episode(fight), notes.of(fight))
         statistics.begin(np.flatnonzero(over))
         for fight in np.flatnonzero(over):
             notes.told[fight].clear()

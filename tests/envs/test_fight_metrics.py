@@ -49,7 +49,7 @@ class Story:
     def __init__(self, seed: int, ends: bool = True) -> None:
         self.rng, self.ends = np.random.default_rng(seed), ends
         self.reasons = np.zeros(N, np.uint8)
-        self.metrics = fight_metrics.FightMetrics(N, NH, META_DTYPE)
+        self.metrics = fight_metrics.FightMetrics(N, NH)
         self.tick, self.length = Transition.nothing(N, META_DTYPE), np.zeros(N, np.int64)
         self.infos: list[dict[str, Any]] = []
 
@@ -220,7 +220,7 @@ def test_times_are_of_each_fight_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight begins anew after the second tick."""
     clock = [0.0]
     monkeypatch.setattr(fight_metrics, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    metrics = fight_metrics.FightMetrics(2, NH, META_DTYPE)
+    metrics = fight_metrics.FightMetrics(2, NH)
     lengths, ends = [(1, 1), (2, 2), (1, 3), (2, 4)], [(0, 0), (1, 0), (0, 0), (0, 1)]
     for power, (length, outcome) in enumerate(zip(lengths, ends, strict=True)):
         clock[0] += 10 * 2**power

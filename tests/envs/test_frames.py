@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.observations import SeatObservations, observation_space
-from sb3_pvp.opponents.seat_views import Seats
+from sb3_pvp.opponents.seat_views import SeatObservations, Seats, observation_space
 from tests.envs.fake_world import FakeWorld
 
 FIGHTS = np.arange(2)
@@ -23,7 +22,7 @@ def played(frame_ages: tuple[int, ...], ticks: int, seat: int = 0) -> tuple[Fake
     seen.begin(FIGHTS, [0, 1])
     for _ in range(ticks):
         world.step(np.zeros((2, 2, world.contract.num_heads), np.int64))
-        seen.advance()
+        seen.advance(FIGHTS)
     return world, seen
 
 
@@ -49,7 +48,7 @@ def test_frames_before_the_start_are_zero_and_a_reset_forgets() -> None:
     world.reset([1])
     seen.begin(np.array([1]), [None])
     world.step(np.zeros((2, 2, world.contract.num_heads), np.int64))
-    seen.advance()
+    seen.advance(FIGHTS)
     assert ticks_shown(world, seen) == [[6.0, 5.0, 4.0], [1.0, 0.0, 0.0]]
     assert not seen.stacked()["observation"][1, 2].any()
 

@@ -56,7 +56,8 @@ def test_greedy_actions_are_those_of_the_model(make: Callable[[], MaskablePPO]) 
     seen = {"observation": frames, "action_mask": masks.astype(np.int8)}
     seen["privileged"] = np.zeros((len(frames), *model.observation_space["privileged"].shape), np.float32)  # type: ignore[index]
     expected, _ = model.predict(seen, deterministic=True, action_masks=masks)
-    actions, _ = model_opponent(model).predict(frames, deterministic=True, action_masks=masks)
+    opponent, starts = model_opponent(model), np.zeros(len(frames), bool)
+    actions, _ = opponent.predict(frames, opponent.initial_state(range(len(frames))), starts, True, masks)
     assert np.array_equal(actions, expected)
     assert len(np.unique(actions, axis=0)) > 3
 
@@ -66,9 +67,8 @@ def test_samples_have_the_distribution_of_the_model(make: Callable[[], MaskableP
     model, count = make(), 6000
     frames, masks = (part[:1] for part in situations(model))
     repeated = np.repeat(frames, count, 0), np.repeat(masks, count, 0)
-    actions, _ = model_opponent(model).predict(
-        repeated[0], state=words_from_seeds(range(count), 3), action_masks=repeated[1]
-    )
+    states, starts = words_from_seeds(range(count), 3), np.zeros(count, bool)
+    actions, _ = model_opponent(model).predict(repeated[0], states, starts, False, repeated[1])
     shown = {"observation": th.as_tensor(frames), "action_mask": th.as_tensor(masks)}
     shown["privileged"] = th.zeros(1, *model.observation_space["privileged"].shape)  # type: ignore[index]
     kinds, counts = np.unique(actions, axis=0, return_counts=True)

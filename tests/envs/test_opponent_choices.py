@@ -188,7 +188,8 @@ def test_deterministic_opponents_take_the_most_likely_choice(models: dict[str, s
     for _ in range(20):
         frames, masks = env.fights.world.obs[:, 1, np.newaxis].copy(), env.fights.world.masks[:, 1].copy()
         play(env, 1)
-        expected, _ = load_opponent(models["a"]).predict(frames, deterministic=True, action_masks=masks)
+        states, starts = np.zeros(2, np.uint64), np.zeros(2, bool)
+        expected, _ = load_opponent(models["a"]).predict(frames, states, starts, True, masks)
         if (env.fights.length > 0).all():
             assert np.array_equal(env.fights.actions[:, 1], expected)
 
@@ -241,7 +242,7 @@ def test_objects_are_put_back_where_they_are_known() -> None:
         other.set_state(state)
     third.env_method("set_opponent", Witness(), indices=[0])
     third.set_state(state)
-    assert [third.fights.opponent_name(row) for row in range(2)] == ["noop", "witness"]
+    assert [third.fights.opponents.current[row].name for row in range(2)] == ["noop", "witness"]
 
 
 def test_a_model_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:
@@ -280,11 +281,15 @@ def test_other_vectorised_environments_have_the_same_face(models: dict[str, str]
     [
         ({"opponent": "noop", "delay_chance": 1.5}, "delay_chance must be a number from 0 to 1"),
         ({"opponent": "noop", "deterministic": 1}, "deterministic must be true or false"),
-        ({"opponent": "noop", "name": ""}, "name of an opponent"),
+        ({"opponent": "noop", "name": ""}, "name must be a text or None, got ''"),
         ({"opponent": "noop", "reset_params": 3}, "reset_params must be a mapping"),
         ({"opponent": "baseline", "delay_chance": 0.5}, "delay_chance is for opponents that act"),
         ({"opponent": "self", "deterministic": True}, "deterministic is for opponents that act"),
         ({"opponent": "self", "reset_params": {}}, "both seats have the reset_params of the environment"),
+        (
+            {"opponent": "noop", "delay_chanc": 0.5},
+            "OpponentChoice 'delay_chanc' .did you mean 'delay_chance'",
+        ),
         ({"opponent": "nobody"}, "unknown opponent 'nobody'"),
         ({"opponent": "noop", "noise": {"wrong": 1}}, "noise must be"),
         ({"opponent": "noop", "action_mask_override": {"forbid": ["fly"]}}, "fly"),
@@ -296,3 +301,15 @@ def test_bad_choices_are_refused_and_change_nothing(arguments: dict[str, Any], m
         env.env_method("set_opponent", OpponentChoice(**arguments))
     env.reset()
     assert [info["opponent"] for info in env.reset_infos] == ["noop", "noop"]
+
+
+def test_actions_that_are_no_integers_are_refused() -> None:
+    class Vague(Witness):
+        def predict(self, *given: Any) -> Any:
+            actions, state = super().predict(*given)
+            return actions + 0.7, state
+
+    env = NhVecEnv(2, opponent=Vague(), world=FakeWorld)
+    env.reset()
+    with pytest.raises(ValueError, match="actions of an opponent must be integers, got array"):
+        env.step(np.zeros((2, CONTRACT.num_heads), np.int64))

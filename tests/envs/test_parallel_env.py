@@ -12,6 +12,7 @@ pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
+import sb3_pvp.envs
 from sb3_pvp.envs import NhEnv, parallel_env
 from sb3_pvp.game import Outcome
 from tests.envs.fake_world import FakeWorld, ending
@@ -99,8 +100,13 @@ def test_it_renders() -> None:
     assert "does nothing" in env.render()
 
 
+def test_an_opponent_is_refused() -> None:
+    with pytest.raises(ValueError, match="parallel_env has no opponent"):
+        parallel_env(opponent="noop")
+
+
 def test_without_pettingzoo_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     monkeypatch.delitem(sys.modules, "sb3_pvp.envs.pettingzoo_env", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'sb3-pvp\[pettingzoo\]'"):
-        parallel_env()
+        _ = sb3_pvp.envs.parallel_env

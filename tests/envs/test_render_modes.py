@@ -175,7 +175,7 @@ def test_nothing_is_noted_down_unless_somebody_looks(monkeypatch: pytest.MonkeyP
 def test_who_stops_looking_is_not_served_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="ansi")
     env.reset(seed=0)
-    viewer = env._viewer
+    viewer = env.fights.viewer
     viewer._scene(0)
     for expected in (True, False, False):
         env.step(STAB)

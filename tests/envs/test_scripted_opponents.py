@@ -33,7 +33,7 @@ def without(*actions: str) -> NDArray[np.bool_]:
 def choices(name: str, obs: NDArray[np.float32], masks: NDArray[np.bool_] = ALL, seed: int = 0) -> set[str]:
     """The ids that were chosen besides entry 0."""
     opponent = ScriptedOpponent(name, CONTRACT)
-    actions, _ = opponent.predict(obs, opponent.initial_state([seed]), action_masks=masks)
+    actions, _ = opponent.predict(obs, opponent.initial_state([seed]), np.ones(1, bool), False, masks)
     return {head.actions[entry].id for head, entry in zip(CONTRACT.heads, actions[0], strict=True) if entry}
 
 
@@ -107,7 +107,9 @@ def test_what_is_masked_is_not_chosen() -> None:
 def test_deterministic_prediction_ignores_chance() -> None:
     opponent = ScriptedOpponent("scripted", CONTRACT)
     obs = np.repeat(observation(), 50, axis=0)
-    actions, _ = opponent.predict(obs, None, None, True, np.repeat(ALL, 50, axis=0))
+    actions, _ = opponent.predict(
+        obs, opponent.initial_state(range(50)), np.ones(50, bool), True, np.repeat(ALL, 50, axis=0)
+    )
     assert (actions == actions[0]).all()
 
 
@@ -116,11 +118,12 @@ def test_fights_are_independent_of_the_batch() -> None:
     obs = rng.random((8, CONTRACT.num_observations)).astype(np.float32)
     masks = rng.random((8, CONTRACT.num_flat_actions)) < 0.8
     opponent = ScriptedOpponent("scripted", CONTRACT)
+    starts = np.zeros(8, bool)
     states = [opponent.initial_state(list(range(8))), *(opponent.initial_state([seed]) for seed in range(8))]
     for _ in range(5):
-        together, states[0] = opponent.predict(obs, states[0], None, False, masks)
+        together, states[0] = opponent.predict(obs, states[0], starts, False, masks)
         for k in range(8):
-            alone, states[k + 1] = opponent.predict(obs[[k]], states[k + 1], None, False, masks[[k]])
+            alone, states[k + 1] = opponent.predict(obs[[k]], states[k + 1], starts[[k]], False, masks[[k]])
             assert np.array_equal(together[k], alone[0])
 
 
@@ -132,7 +135,7 @@ def test_true_masks_are_obeyed(seed: int, name: str, density: float) -> None:
     obs = (rng.random((4, CONTRACT.num_observations)) * 1.2).round().astype(np.float32)
     masks = rng.random((4, CONTRACT.num_flat_actions)) < density
     opponent = ScriptedOpponent(name, CONTRACT)
-    actions, _ = opponent.predict(obs, opponent.initial_state([seed] * 4), None, False, masks)
+    actions, _ = opponent.predict(obs, opponent.initial_state([seed] * 4), np.zeros(4, bool), False, masks)
     for action, mask in zip(actions, masks, strict=True):
         for head in np.flatnonzero(action):
             assert CONTRACT.conditional_mask(mask, action[:head])[action[head]]

@@ -218,13 +218,13 @@ def test_env_functions_pass_their_settings_on() -> None:
     functions = [lambda: TimeLimit(NhEnv(opponent="scripted", frame_ages=(0, 1)), 50) for _ in range(2)]
     env = NhVecEnv(functions)
     assert env.observation_space["observation"].shape == (2, 176)
-    assert (env.fights.opponent_name(0), env.fights.settings.max_episode_ticks) == ("scripted", 50)
+    assert (env.fights.opponents.current[0].name, env.fights.settings.max_episode_ticks) == ("scripted", 50)
 
 
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ([env_function(), env_function(opponent="noop")], "opponent is 'baseline' in environment 0 and 'noop'"),
+        ([env_function(), env_function(opponent="noop")], "but opponent is 'baseline' and 'noop'"),
         ([env_function(), env_function(rewards={"win": 2.0})], "rewards is"),
         ([lambda: TransformReward(NhEnv(), lambda reward: 2 * reward)], "cannot apply the wrapper TransformReward"),
         ([lambda: gym.make("CartPole-v1")], "made of PvpEnv environments, got CartPoleEnv"),
@@ -238,8 +238,36 @@ def test_functions_that_cannot_share_a_world_are_refused(functions: list[Any], m
 def test_unknown_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown argument of an environment 'oponent' \(did you mean 'opponent'\?\)"):
         NhVecEnv(1, oponent="x")
+    with pytest.raises(ValueError, match=r"'sed' \(did you mean 'seed'\?\).*max_episode_ticks.*num_envs.*render_mode"):
+        NhVecEnv(1, sed=3)
+    with pytest.raises(ValueError, match="'rendermode' .did you mean 'render_mode'"):
+        NhEnv(rendermode="ansi")
     with pytest.raises(ValueError, match="unknown opponent"):
         NhVecEnv(1, opponent="self-made")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"game": 3}, "game must be a sb3_pvp.game.Game, its name or module:object, got 3"),
+        ({"contract": 3}, "contract must be a Contract, its name or file, got 3"),
+        ({"world": 3}, "3"),
+        ({"opponent": 3}, "an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got 3"),
+        ({"rewards": 3}, "3"),
+        ({"render_mode": 3}, "unknown render_mode 3"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_refused_in_one_line(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message) as refusal:
+        NhVecEnv(4, **arguments)
+    assert "\n" not in str(refusal.value)
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    env = NhVecEnv(2, world=FakeWorld)
+    for method in ("action_masks", "render"):
+        with pytest.raises(IndexError, match="there is no row 7: this environment has the rows 0 to 1"):
+            env.env_method(method, indices=[7])
 
 
 def test_maskable_ppo_learns_and_evaluates_on_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.zoo.jobs import follow, last_lines
+from sb3_pvp.zoo.jobs import Job, Jobs, last_lines
 
 LINES = st.lists(st.text("aä€ ", max_size=9), max_size=12)
 
@@ -26,15 +26,17 @@ def test_no_log_has_no_lines(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "none", 5) == []
 
 
-def test_a_log_is_followed_to_its_end(tmp_path: Path) -> None:
+def test_a_log_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"before one\n")
     parts = iter(["two €\n".encode()[:5], "two €\n".encode()[5:], b"three\n"])
 
-    def is_over() -> bool:
+    def is_running(_: Jobs, __: Job) -> bool:
         part = next(parts, b"")
         with path.open("ab") as file:
             file.write(part)
-        return not part
+        return bool(part)
 
-    assert "".join(follow(path, is_over, start=7)) == "one\ntwo €\nthree\n"
+    monkeypatch.setattr(Jobs, "is_running", is_running)
+    job = Job(id=1, name="one", command=["true"], folder="", log=str(path), mark="", started_at=0.0)
+    assert b"".join(Jobs(tmp_path).follow(job, start=7)).decode() == "one\ntwo €\nthree\n"

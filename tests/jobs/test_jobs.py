@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.zoo.jobs import JobError, Jobs
+from sb3_pvp.zoo.jobs import Jobs
 from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
@@ -29,7 +29,7 @@ def state(jobs: Jobs) -> list[tuple[int, str, int | None]]:
     return [(status.job.id, status.state, status.exit_code) for status in jobs.all()]
 
 
-def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs) -> None:
+def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs, tmp_path: Path) -> None:
     code = "import os, sys; print(sys.stdin.read(), os.getcwd()); print('oh', file=sys.stderr); sys.exit(3)"
     job = jobs.start(python(code), "broken")
     assert (job.id, job.name) == (1, "broken") and jobs.wait(job).state == "failed"
@@ -38,7 +38,11 @@ def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs) -> None:
     assert fine.name == "true" and jobs.wait(fine).state == "finished"
     killed = jobs.start(["sh", "-c", "kill -9 $$"])
     jobs.wait(killed)
-    assert state(jobs) == [(1, "failed", 3), (2, "finished", 0), (3, "failed", 137)]
+    (tmp_path / "odd").write_text("no program")
+    (tmp_path / "odd").chmod(0o700)
+    odd = jobs.start([str(tmp_path / "odd")])
+    assert jobs.wait(odd).state == "failed" and "cannot be started" in Path(odd.log).read_text()
+    assert state(jobs) == [(1, "failed", 3), (2, "finished", 0), (3, "failed", 137), (4, "failed", 127)]
     assert all(status.ended_at and status.ended_at >= status.job.started_at for status in jobs.all())
 
 
@@ -62,7 +66,7 @@ def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     wait_until(lambda: pids(job).keys() == NAMES)
     everybody = pids(job)
     assert all(map(is_alive, everybody.values()))
-    with pytest.raises(JobError, match="still runs"):
+    with pytest.raises(ValueError, match="still runs"):
         jobs.forget([job])
     jobs.stop([job], grace=0.5)
     assert not any(map(is_alive, everybody.values()))
@@ -82,8 +86,8 @@ def test_what_a_command_leaves_behind_ends_with_it(jobs: Jobs) -> None:
 def test_a_supervisor_that_is_told_to_end_ends_its_command(jobs: Jobs) -> None:
     job = jobs.start(family())
     wait_until(lambda: pids(job).keys() == NAMES)
-    assert job.supervisor is not None
-    os.kill(job.supervisor.pid, 15)
+    assert job.pid is not None
+    os.kill(job.pid, 15)
     assert jobs.wait(job).exit_code in (143, 137)
     assert not any(map(is_alive, pids(job).values()))
 
@@ -91,9 +95,9 @@ def test_a_supervisor_that_is_told_to_end_ends_its_command(jobs: Jobs) -> None:
 def test_a_job_whose_supervisor_was_killed_can_be_stopped(jobs: Jobs) -> None:
     job = jobs.start(family())
     wait_until(lambda: pids(job).keys() == NAMES)
-    assert job.supervisor is not None
-    os.kill(job.supervisor.pid, 9)
-    wait_until(lambda: not job.supervisor.is_alive())
+    assert job.pid is not None
+    os.kill(job.pid, 9)
+    wait_until(lambda: not is_alive(job.pid or 0))
     assert jobs.status(job).state == "running"
     jobs.stop([job], grace=0.2)
     assert not any(map(is_alive, pids(job).values())) and jobs.status(job).state == "stopped"
@@ -102,10 +106,10 @@ def test_a_job_whose_supervisor_was_killed_can_be_stopped(jobs: Jobs) -> None:
 def test_a_job_that_vanished_is_lost_and_no_other_process_is_taken_for_it(jobs: Jobs) -> None:
     job = jobs.start(["sleep", "1000"])
     jobs.stop([job], grace=5)
-    job.result.unlink()
+    Path(job.log).with_suffix(".result.json").unlink()
     # After a crash of the machine its number belongs to somebody else: here, to this process.
     content = json.loads((jobs.folder / "jobs.json").read_text())
-    content["jobs"][0]["supervisor"]["pid"] = os.getpid()
+    content["jobs"][0]["pid"] = os.getpid()
     content["jobs"][0]["stopped_at"] = None
     (jobs.folder / "jobs.json").write_text(json.dumps(content))
     assert state(jobs) == [(1, "lost", None)]
@@ -117,8 +121,8 @@ def test_a_job_outlives_the_shell_that_has_started_it(jobs: Jobs) -> None:
     shell = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)
     assert shell.returncode == 0
     (status,) = jobs.find("long")
-    assert status.state == "running" and status.job.supervisor is not None
-    assert os.getsid(status.job.supervisor.pid) == status.job.supervisor.pid
+    assert status.state == "running" and status.job.pid is not None
+    assert os.getsid(status.job.pid) == status.job.pid
 
 
 def test_several_can_start_jobs_at_the_same_time(jobs: Jobs) -> None:
@@ -152,7 +156,7 @@ def test_a_job_of_a_job_is_a_job_of_its_own(jobs: Jobs) -> None:
     ],
 )
 def test_what_cannot_be_started(jobs: Jobs, command: list[str], name: str | None, message: str) -> None:
-    with pytest.raises(JobError, match=message):
+    with pytest.raises(ValueError, match=message):
         jobs.start(command, name)
     assert not jobs.folder.exists()
 
@@ -162,7 +166,7 @@ def test_a_tracker_file_that_is_something_else_is_refused_and_stays(jobs: Jobs, 
     jobs.folder.mkdir()
     (jobs.folder / "jobs.json").write_text(text)
     for action in (jobs.all, lambda: jobs.start(["true"])):
-        with pytest.raises(JobError, match="jobs.json"):
+        with pytest.raises(ValueError, match="jobs.json"):
             action()
     assert (jobs.folder / "jobs.json").read_text() == text
     (jobs.folder / "jobs.json").unlink()
@@ -173,3 +177,14 @@ def test_unknown_jobs_are_named(jobs: Jobs) -> None:
     with pytest.raises(ValueError, match=r"did you mean 'PastSelfPlay'\?"):
         jobs.find("PastSelfplay")
     assert [status.job.name for status in jobs.find("1")] == ["PastSelfPlay"]
+
+
+def test_jobs_of_earlier_versions_can_be_stopped(jobs: Jobs) -> None:
+    job = jobs.start(["sleep", "1000"], "old")
+    content = json.loads((jobs.folder / "jobs.json").read_text())
+    content["jobs"][0]["supervisor"] = {"pid": content["jobs"][0].pop("pid"), "created": 1.5}
+    (jobs.folder / "jobs.json").write_text(json.dumps(content))
+    (status,) = jobs.find("old")
+    assert status.state == "running"
+    jobs.stop([status.job], grace=5)
+    assert jobs.status(job).state == "stopped"

@@ -67,7 +67,7 @@ def test_labels_can_be_given(tmp_path: Path) -> None:
     a, b = make_run(tmp_path / "a", seed=3), make_run(tmp_path / "b", seed=-1)
     runs = find_runs([f"ours={a}", str(b)])
     assert [(run.label, run.seed) for run in runs] == [("ours", 3), ("maskable_ppo, NhEnv", None)]
-    assert [group.label for group in group_runs(runs)] == ["ours", "maskable_ppo, NhEnv"]
+    assert list(group_runs(runs)) == ["ours", "maskable_ppo, NhEnv"]
 
 
 def test_every_metric(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
         ([tmp_path / "nothing"], "holds no training run"),
         ([folder, "--metric", "win_rates"], "win_rate"),
         ([folder, "--opponent", "basline"], "baseline"),
-        ([folder, "--metric", "elo"], "has no elo"),
+        ([folder, "--metric", "elo"], "holds no league"),
         ([folder, "--metric", "episode_reward"], "has no episode_reward"),
         ([folder, "-o", tmp_path / "x.odd"], "odd"),
     ):

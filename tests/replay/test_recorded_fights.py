@@ -148,7 +148,10 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
         ),
         (lambda plain: plain["moments"][1]["decisions"][0]["chosen"].pop(), r"moments\[1\].decisions has 11 chosen"),
         (lambda plain: plain["moments"][1]["decisions"][0]["chosen"].__setitem__(0, 4), "chose 4 of attack"),
-        (lambda plain: plain["moments"][1]["decisions"][0]["open"].__setitem__(0, "0x"), "says '0x' of attack"),
+        (
+            lambda plain: plain["moments"][1]["decisions"][0]["open"].__setitem__(0, "0x"),
+            "entries, from '0x'",
+        ),
     ],
 )
 def test_what_is_no_recording_is_refused(fight: Recording, change: Callable[[Any], object], message: str) -> None:

@@ -232,7 +232,7 @@ class ScoreViewer:
 
 
 def test_another_game_needs_no_script(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(games._registered, "Coins", SimpleNamespace(name="Coins", viewer=ScoreViewer()))
+    monkeypatch.setitem(games._games, "Coins", SimpleNamespace(name="Coins", viewer=ScoreViewer()))
     heads = (HeadChoices("side", "of a coin", (Choice("up", "heads"), Choice("down", "tails"))),)
     moments = Moment(Score(0)), Moment(Score(1), (Decision((1,)), None))
     players = Player("ann", "agent"), Player("bob", "bot")

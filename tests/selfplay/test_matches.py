@@ -14,6 +14,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches import rating
+from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player
@@ -68,7 +69,7 @@ def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Play
 def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
     records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, SETTINGS)
     assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
-    assert Payoff(records).win_rate(SCRIPTED, NOOP) == 1
+    assert Payoff(records).counts(SCRIPTED, NOOP).win_rate == 1
 
 
 def test_the_same_seed_gives_the_same_fights(league: League) -> None:
@@ -131,6 +132,20 @@ def test_pairs_whose_fights_never_count_are_left_alone(league: League) -> None:
 def test_rating_stops_at_the_limit(league: League) -> None:
     *_, last = rate(league, [SCRIPTED, BOT], 1, SETTINGS, fights_per_round=32, max_fights=40)
     assert last.num_fights == 40 == len(league.log)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_numbers_of_fights_are_positive(league: League, count: int) -> None:
+    for what, play in (
+        ("how often noop fights scripted", lambda: play_matches(league, {(NOOP, SCRIPTED): count}, 0, SETTINGS)),
+        ("parallel_fights", lambda: play_matches(league, {(NOOP, SCRIPTED): 1}, 0, SETTINGS, count)),
+        ("fights_per_round", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, fights_per_round=count)]),
+        ("max_fights", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, max_fights=count)]),
+        ("num_episodes", lambda: [evaluate_model(MaskablePPO, NhVecEnv(1), count)]),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=f"{what} must be a positive integer, got {count}"):
+            play()
+    assert len(league.log) == 0
 
 
 def test_rating_needs_two(league: League) -> None:

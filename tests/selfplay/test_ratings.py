@@ -136,8 +136,8 @@ class TestPayoff:
         payoff = Payoff([match(A, B, "won"), match(B, A, "won"), match(A, B, "tied"), match(B, A, "lost")])
         assert tuple(payoff.counts(A, B)) == (2, 1, 1)
         assert (payoff.counts(A, B).games, payoff.counts(B, A).games, payoff.counts(A, BOT).games) == (4, 4, 0)
-        assert (payoff.win_rate(A, B), payoff.win_rate(B, A)) == (0.625, 0.375)
-        assert isnan(payoff.win_rate(A, BOT))
+        assert (payoff.counts(A, B).win_rate, payoff.counts(B, A).win_rate) == (0.625, 0.375)
+        assert isnan(payoff.counts(A, BOT).win_rate)
         assert tuple(payoff.total(A)) == (2, 1, 1)
         matrix = payoff.matrix([A, B, BOT])
         assert matrix[0, 1] == 0.625 and matrix[1, 0] == 0.375 and np.isnan(matrix[2]).all()
@@ -148,7 +148,7 @@ class TestPayoff:
         assert sum(counts.games for _, _, counts in payoff.pairs()) == sum(record.counted for record in records)
         for a, b, counts in payoff.pairs():
             assert payoff.counts(b, a) == counts.reversed()
-            assert payoff.win_rate(a, b) + payoff.win_rate(b, a) == pytest.approx(1)
+            assert payoff.counts(a, b).win_rate + payoff.counts(b, a).win_rate == pytest.approx(1)
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

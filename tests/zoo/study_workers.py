@@ -10,17 +10,23 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from sb3_pvp.zoo.sweeps.conversion import own_values
-from sb3_pvp.zoo.sweeps.space import Parameter, as_dict
-from sb3_pvp.zoo.sweeps.storage import open_storage
-from sb3_pvp.zoo.sweeps.study import Settings, TrialQueue, open_study
+from sb3_pvp.zoo.sweeps.space import Parameter, own_values
+from sb3_pvp.zoo.sweeps.study import Settings, TrialQueue, find_study
 
 NAME = "study"
-SPACE = tuple(
-    Parameter(name=name, kind="uniform", target=target, low=0.0, high=1.0)
+SPACE = {
+    name: Parameter(kind="uniform", target=target, low=0.0, high=1.0)
     for name, target in (("x", "gamma"), ("y", "vf_coef"))
+}
+SETTINGS = Settings(
+    algo="maskable_ppo",
+    env_id="NhEnv",
+    n_timesteps=100,
+    block={"n_envs": 2},
+    space=SPACE,
+    measure={"fights": 1},
+    seed=7,
 )
-SETTINGS = Settings("maskable_ppo", "NhEnv", 100, {"n_envs": 2}, as_dict(SPACE), {"fights": 1}, seed=7)
 
 OWN_VALUES = own_values(SPACE, SETTINGS.block, SETTINGS.n_timesteps)
 
@@ -30,9 +36,8 @@ def sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 
 def open_queue(storage: str | None, n_trials: int, settings: Settings = SETTINGS) -> tuple[optuna.Study, TrialQueue]:
-    opened, locks = open_storage(storage)
-    study, begun = open_study(NAME, opened, locks, settings)
-    return study, TrialQueue(study, begun, locks, n_trials, sampler)
+    queue = TrialQueue(NAME, storage, settings, n_trials, sampler)
+    return queue.study, queue
 
 
 def do_trials(queue: TrialQueue, seconds: float = 0.0, at_most: int = 10**6) -> int:
@@ -42,7 +47,7 @@ def do_trials(queue: TrialQueue, seconds: float = 0.0, at_most: int = 10**6) -> 
         while done < at_most and (trial := queue.take()) is not None:
             trial.report(trial.params["x"], 1)
             time.sleep(seconds)
-            queue.finish(trial, TrialState.COMPLETE, trial.params["x"])
+            queue.study.tell(trial, trial.params["x"], TrialState.COMPLETE)
             done += 1
     return done
 
@@ -54,7 +59,7 @@ def start_worker(storage: str, n_trials: int, seconds: float) -> BaseProcess:
 
 
 def trials_of(storage: str) -> list[Any]:
-    return optuna.load_study(study_name=NAME, storage=open_storage(storage, must_exist=True)[0]).trials
+    return find_study(storage, NAME)[0].trials
 
 
 def _work(storage: str, n_trials: int, seconds: float) -> None:

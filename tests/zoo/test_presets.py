@@ -163,7 +163,7 @@ def test_impossible_imports_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
         ("One", "presets import one another: One -> Two -> One"),
         ("Far", "unknown preset 'Tow' .did you mean 'Two'"),
         ("Odd", "import must be a preset's name or a list of them"),
-        ("Foreign", "for NhEnv cannot import the preset Other, which is for DharokEnv"),
+        ("Foreign", "for NhEnv cannot import Other, a preset for DharokEnv"),
     ):
         with pytest.raises(ValueError, match=message):
             zoo.find_preset(name).hyperparams()

@@ -14,32 +14,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp import zoo
-from sb3_pvp.callbacks.opponent_plan import Shares
+from sb3_pvp.callbacks.self_play import Shares
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.zoo.sweeps import DEFAULT_SPACE, Parameter, read_space
-from sb3_pvp.zoo.sweeps.conversion import (
+from sb3_pvp.zoo.sweeps.space import (
+    DEFAULT_SPACE,
+    Space,
     applicable,
+    as_dict,
     callback_options,
     chosen_space,
     hyperparameters,
-    largest_divisor,
     own_values,
+    read_space,
 )
-from sb3_pvp.zoo.sweeps.space import as_dict, as_markdown, from_dict, wandb_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = {each.name: each for each in DEFAULT_SPACE}
+UNITS = {
+    "value": "as it is",
+    "complement": "1 minus the hyperparameter",
+    "layers": "sizes joined by x, or none",
+    "minibatches": "mini-batches in a roll-out",
+    "of_initial": "share of the initial value",
+    "of_run": "share of the roll-outs of a run",
+    "rows": "share of the environments, in pairs",
+    "rows_left": "share of the environments left",
+}
 ARGUMENTS = ("n_steps", "batch_size", "n_epochs", "learning_rate", "ent_coef", "gamma", "gae_lambda", "clip_range")
 
 
-def drawn(seed: int, space: tuple[Parameter, ...] = DEFAULT_SPACE) -> dict[str, Any]:
+def drawn(seed: int, space: Space = DEFAULT_SPACE) -> dict[str, Any]:
     """A random sample of the space."""
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
-    return study.ask({each.name: each.distribution() for each in space}).params
+    return study.ask({name: each.distribution() for name, each in space.items()}).params
 
 
 def preset(name: str) -> dict[str, Any]:
@@ -98,11 +108,6 @@ def assert_shares_are_possible(block: Mapping[str, Any]) -> None:
         assert rows.count("self") == round(options["self_play"] * block["n_envs"])
 
 
-@given(st.integers(1, 5000), st.integers(1, 100))
-def test_largest_divisor(number: int, limit: int) -> None:
-    assert largest_divisor(number, limit) == max(d for d in range(1, limit + 1) if number % d == 0)
-
-
 def test_a_sample_replaces_only_what_it_speaks_of() -> None:
     base = {**preset("PastSelfPlay"), "policy_kwargs": {"net_arch": [1], "normalize_actions": False}}
     before = copy.deepcopy(base)
@@ -138,7 +143,7 @@ def test_own_values_give_a_configuration_as_it_is(name: str, seed: int, n_envs: 
     assert block == before
     batches = [each["n_steps"] * n_envs // each.pop("batch_size") for each in (again, block)]
     # Drawn is an upper bound of the number of batches, of which four values are in the space.
-    assert batches[0] == batches[1] or batches[1] not in NAMES["minibatches"].choices
+    assert batches[0] == batches[1] or batches[1] not in DEFAULT_SPACE["minibatches"].choices
     assert_alike(again, block)
 
 
@@ -164,7 +169,7 @@ def test_the_own_values_of_a_preset() -> None:
     texts = {"net_arch": "128x128", "head_arch": "none", "activation": "relu"}
     numbers = {"n_steps": 128, "minibatches": 16, "n_epochs": 4, "ent_coef_fall": 1.0, "damage_dealt": 0.25}
     numbers |= {"one_minus_gamma": pytest.approx(0.01), "damage_received": -0.25, "attacked_correct_prayer": 0.0}
-    assert own.keys() == NAMES.keys() - {"self_play", "past"}
+    assert own.keys() == DEFAULT_SPACE.keys() - {"self_play", "past"}
     assert {name: own[name] for name in (*texts, *numbers)} == {**texts, **numbers}
 
 
@@ -178,18 +183,18 @@ def test_values_that_the_space_has_not_are_replaced_or_left_out() -> None:
 
 
 def test_only_what_a_configuration_has_is_varied() -> None:
-    names = {each.name for each in applicable(DEFAULT_SPACE, preset("NhEnv"), is_ours=True)}
-    assert names == NAMES.keys() - {"self_play", "past"}
-    names = {each.name for each in applicable(DEFAULT_SPACE, preset("PureSelfPlay"), is_ours=True)}
-    assert names == NAMES.keys() - {"past"}
-    names = {each.name for each in applicable(DEFAULT_SPACE, {"policy": "MlpPolicy"}, is_ours=False)}
+    names = {*applicable(DEFAULT_SPACE, preset("NhEnv"), is_ours=True)}
+    assert names == DEFAULT_SPACE.keys() - {"self_play", "past"}
+    names = {*applicable(DEFAULT_SPACE, preset("PureSelfPlay"), is_ours=True)}
+    assert names == DEFAULT_SPACE.keys() - {"past"}
+    names = {*applicable(DEFAULT_SPACE, {"policy": "MlpPolicy"}, is_ours=False)}
     assert "net_arch" in names and not names & {"activation", "head_arch", "damage_dealt"}
 
 
 def test_only_rewards_of_the_game_are_varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     block = {"env_kwargs": {"game": "rock_paper_scissors:RockPaperScissors"}}
-    names = {each.name for each in applicable(DEFAULT_SPACE, block, is_ours=True)}
+    names = {*applicable(DEFAULT_SPACE, block, is_ours=True)}
     assert "n_steps" in names and not names & {"damage_dealt", "damage_received"}
     (tmp_path / "space.yml").write_text("win: {kind: uniform, target: env_kwargs.rewards.win, low: 1, high: 2}")
     space = chosen_space(tmp_path / "space.yml", block, is_ours=True)
@@ -199,34 +204,35 @@ def test_only_rewards_of_the_game_are_varied(tmp_path: Path, monkeypatch: pytest
 def test_shares_beside_a_schedule_are_refused() -> None:
     base = preset("PastSelfPlay")  # whose share of self-play is a schedule
     with pytest.raises(ValueError, match="cannot be varied beside the schedule self_play"):
-        hyperparameters({"past": 0.5}, (NAMES["past"],), base, 1000)
+        hyperparameters({"past": 0.5}, {"past": DEFAULT_SPACE["past"]}, base, 1000)
 
 
 def test_a_space_is_the_same_after_a_file(tmp_path: Path) -> None:
-    assert from_dict(as_dict(DEFAULT_SPACE)) == DEFAULT_SPACE
     path = tmp_path / "space.yml"
     path.write_text(yaml.safe_dump(as_dict(DEFAULT_SPACE)))
-    assert set(read_space(path, ())) == set(DEFAULT_SPACE)
+    assert read_space(path) == DEFAULT_SPACE
     path.write_text("n_steps: {choices: [8, 16]}\nn_epochs: {}\nvf: {kind: uniform, low: 0, high: 1, target: vf_coef}")
-    n_steps, n_epochs, vf = read_space(path, DEFAULT_SPACE)
-    assert as_dict([n_steps])["n_steps"] == {**as_dict(DEFAULT_SPACE)["n_steps"], "choices": [8, 16]}
-    assert n_epochs == NAMES["n_epochs"]
-    assert hyperparameters({"vf": 0.5}, (vf,), {}, 1) == {"vf_coef": 0.5}
+    space = read_space(path, DEFAULT_SPACE)
+    assert as_dict(space)["n_steps"] == {**as_dict(DEFAULT_SPACE)["n_steps"], "choices": [8, 16]}
+    assert space["n_epochs"] == DEFAULT_SPACE["n_epochs"]
+    assert hyperparameters({"vf": 0.5}, {"vf": space["vf"]}, {}, 1) == {"vf_coef": 0.5}
+    path.write_text("n_steps: {kind: uniform, low: 1, high: 2}")
+    assert read_space(path, DEFAULT_SPACE)["n_steps"].choices == ()
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("n_steps: {choise: [8]}", "did you mean 'choices'"),
-        ("n_steps: {choices: []}", "'n_steps': .*choices are what a categorical one needs"),
-        ("n_steps: {choices: [[8]]}", r"'n_steps': choices\[0\]"),
-        ("n_step: {low: 1, high: 2, kind: uniform}", "'n_step': it is without target"),
-        ("clip_range: {low: 1}", "must be below high"),
-        ("learning_rate: {low: 0}", "must be above 0 below high"),
-        ("clip_range: {low: x}", "'clip_range': low should be a valid number"),
+        ("n_steps: {choices: []}", "n_steps: it needs choices if it is categorical"),
+        ("n_steps: {choices: [[8]]}", r"n_steps: choices\[0\]"),
+        ("n_step: {low: 1, high: 2, kind: uniform}", "n_step: it is without target"),
+        ("clip_range: {low: 1}", "clip_range: it needs a low that is below its high"),
+        ("learning_rate: {low: 0}", "and above 0 if it is logarithmic"),
+        ("clip_range: {low: x}", "clip_range: low should be a valid number"),
         ("n_steps: {kind: categoric}", "kind should be 'categorical', 'uniform' or 'log_uniform', got 'categoric'"),
         ("n_steps: {unit: roll}", "unit should be 'value'"),
-        ("n_steps: 8", "must be a mapping"),
+        ("n_steps: 8", "n_steps: it should be a valid dictionary"),
         ("[]", "maps names"),
         ("{", "space.yml"),
         ("self_play: {}", "nothing like callback.SelfPlayCallback.self_play here"),
@@ -254,19 +260,7 @@ def test_values_outside_the_space_are_refused(sample: dict[str, Any], message: s
         hyperparameters(sample, DEFAULT_SPACE, preset("NhEnv"), 1000)
 
 
-def test_wandb_draws_from_the_same_space() -> None:
-    space = applicable(DEFAULT_SPACE, preset("PastSelfPlay"), is_ours=True)
-    config = wandb_configuration("PastSelfPlay", "NhEnv", space, n_timesteps=1000)
-    assert config["metric"] == {"name": "sweep/win_rate", "goal": "maximize"}
-    assert config["command"][-2:] == ["--sample", "${args_json}"] and "1000" in config["command"]
-    assert config["parameters"].keys() == {each.name for each in space}
-    for parameter in space:
-        described = config["parameters"][parameter.name]
-        ends = described.get("values") or [described["min"], described["max"]]
-        for value in ends:
-            parameter.check(value)
-        assert ("log" in described.get("distribution", "")) == bool(getattr(parameter.distribution(), "log", False))
-
-
 def test_the_page_shows_the_space() -> None:
-    assert as_markdown(DEFAULT_SPACE) in (ROOT / "docs" / "sweeps.md").read_text()
+    page = (ROOT / "docs" / "sweeps.md").read_text()
+    for name, each in DEFAULT_SPACE.items():
+        assert f"| `{name}` | {each} | {UNITS[each.unit]} | `{each.target}` | {each.meaning} |\n" in page

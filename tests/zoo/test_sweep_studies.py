@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from importlib import util
@@ -14,10 +13,18 @@ import pytest
 from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.zoo.sweeps import storage as storages
+from sb3_pvp.zoo.sweeps import study as studies
 from sb3_pvp.zoo.sweeps.report import counts
-from sb3_pvp.zoo.sweeps.storage import EXCLUSIVE, FileLocks, find_study, find_trial, open_storage
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, MAX_ATTEMPTS, SEED
+from sb3_pvp.zoo.sweeps.study import (
+    ATTEMPTS,
+    EXCLUSIVE,
+    MAX_ATTEMPTS,
+    SEED,
+    Locks,
+    find_study,
+    find_trial,
+    open_storage,
+)
 from tests.zoo.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
@@ -65,7 +72,7 @@ def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
     assert [trial.params for trial in resumed] == [trial.params for trial in study.trials]
     assert [trial.user_attrs[SEED] for trial in resumed] == [trial.user_attrs[SEED] for trial in study.trials]
     assert len({trial.user_attrs[SEED] for trial in resumed}) == 12
-    other = open_queue(None, 2, dataclasses.replace(SETTINGS, seed=8))
+    other = open_queue(None, 2, SETTINGS.model_copy(update={"seed": 8}))
     do_trials(other[1])
     assert other[0].trials[0].params == study.trials[0].params == OWN_VALUES
     assert other[0].trials[1].params != study.trials[1].params
@@ -84,8 +91,9 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     assert (others[0].user_attrs[SEED], others[0].user_attrs[ATTEMPTS]) == (lost.user_attrs[SEED], 1)
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
         lost.report(0.5, 2)
-    queue.finish(lost, TrialState.COMPLETE, 0.5)  # too late: somebody else has done it
-    assert trials_of(storage)[0].state is TrialState.FAIL
+    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # somebody else has done it
+        queue.study.tell(lost, 0.5, TrialState.COMPLETE)
+    assert queue.is_lost(lost)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -95,7 +103,7 @@ def test_a_process_may_be_killed_while_it_draws(
 ) -> None:
     _, queue = open_queue(journal, 3)
     assert do_trials(queue, at_most=number) == number
-    backend = type(queue._study._storage)
+    backend = type(queue.study._storage)
     left = [writes]
 
     def until_killed(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,7 +150,7 @@ def test_failed_trials_do_not_count(journal: str) -> None:
         for state in (TrialState.FAIL, TrialState.PRUNED):
             trial = queue.take()
             assert trial is not None
-            queue.finish(trial, state)
+            queue.study.tell(trial, state=state)
     assert do_trials(open_queue(journal, 2)[1]) == 1
 
 
@@ -174,15 +182,15 @@ def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monk
     _, queue = open_queue(journal, 2)
     _, looking = open_queue(journal, 2)
 
-    def ends_now(locks: FileLocks, name: str) -> bool:
-        queue.finish(trial, TrialState.COMPLETE, 0.5)
+    def ends_now(locks: Locks, name: str) -> bool:
+        queue.study.tell(trial, 0.5, TrialState.COMPLETE)
         return False
 
     with queue.working(), looking.working():
         trial = queue.take()
         assert trial is not None
         with monkeypatch.context() as patch:
-            patch.setattr(FileLocks, "is_alive", ends_now)
+            patch.setattr(Locks, "is_alive", ends_now)
             other = looking.take()
         assert other is not None and other.params != trial.params
     assert [each.state for each in trials_of(journal)] == [TrialState.COMPLETE, TrialState.RUNNING]
@@ -215,8 +223,7 @@ def test_a_process_may_be_killed_while_it_looks_after_the_trial_of_another(
 
 def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
     _, queue = open_queue(storage, 3)
-    opened, locks = open_storage(storage)
-    study = find_study(opened, None)
+    study, locks = find_study(storage, None)
     with queue.working():
         assert queue.take() is not None
         assert {name: count for name, count in counts(study, locks).items() if count} == {"running": 1}
@@ -224,12 +231,12 @@ def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
 
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
-    locks, others = FileLocks(tmp_path / "s.log"), FileLocks(tmp_path / "s.log")
+    locks, others = Locks(tmp_path), Locks(tmp_path)
     with locks.held(EXCLUSIVE), locks.held("me"):
         assert locks.is_alive("me") and others.is_alive("me")
     assert not others.is_alive("me")
     assert not others.is_alive("somebody")
-    assert [path.name for path in (tmp_path / "s.log.processes").iterdir()] == [EXCLUSIVE]
+    assert [path.name for path in tmp_path.iterdir()] == [EXCLUSIVE]
 
 
 def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:
@@ -244,16 +251,16 @@ def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_timesteps": 200}, "n_timesteps = 100, and not 200: give another --study-name"),
-        ({"block": {"n_envs": 3}}, "block.n_envs = 2, and not 3"),
-        ({"measure": {"fights": 2}}, "measure.fights = 1, and not 2"),
+        ({"n_timesteps": 200}, "n_timesteps = 100, not 200: give another --study-name"),
+        ({"block": {"n_envs": 3}}, "block.n_envs = 2, not 3"),
+        ({"measure": {"fights": 2}}, "measure.fights = 1, not 2"),
     ],
 )
 def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dict[str, Any], message: str) -> None:
     open_queue(journal, 1)
-    open_queue(journal, 1, dataclasses.replace(SETTINGS, seed=99))
+    open_queue(journal, 1, SETTINGS.model_copy(update={"seed": 99}))
     with pytest.raises(Refusal, match=message):
-        open_queue(journal, 1, dataclasses.replace(SETTINGS, **changes))
+        open_queue(journal, 1, SETTINGS.model_copy(update=changes))
 
 
 def test_studies_of_others_are_refused(journal: str) -> None:
@@ -272,17 +279,17 @@ def test_a_file_that_is_not_there_is_one_message(name: str, tmp_path: Path) -> N
 def test_what_is_not_there_is_one_message(storage: str) -> None:
     opened, _ = open_storage(storage)
     with pytest.raises(Refusal, match="no study in that storage"):
-        find_study(opened, None)
+        find_study(storage, None)
     study = optuna.create_study(study_name="one", storage=opened)
-    assert find_study(opened, None).study_name == "one"
+    assert find_study(storage, None)[0].study_name == "one"
     optuna.create_study(study_name="two", storage=opened)
     with pytest.raises(Refusal, match="which study.*one, two"):
-        find_study(opened, None)
+        find_study(storage, None)
     with pytest.raises(Refusal, match="did you mean 'two'"):
-        find_study(opened, "twoo")
+        find_study(storage, "twoo")
     with pytest.raises(Refusal, match="no trial 0, it has no trials"):
         find_trial(study, 0)
-    with pytest.raises(Refusal, match="has come to its end yet"):
+    with pytest.raises(Refusal, match="no trial of study 'one' has come to its end yet"):
         find_trial(study, None)
 
 
@@ -333,6 +340,6 @@ def test_a_journal_may_begin_with_a_torn_record(content: bytes, tmp_path: Path) 
 
 def test_without_a_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert util.find_spec("optuna")
-    monkeypatch.setattr(storages, "find_spec", lambda name: None)
+    monkeypatch.setattr(studies, "find_spec", lambda name: None)
     with pytest.raises(Refusal, match=r'pip install "sb3-pvp\[postgres\]"'):
         open_storage("postgresql://somebody@localhost/sweeps")

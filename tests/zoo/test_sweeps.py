@@ -144,7 +144,7 @@ def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
 
 def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweep.WinRates.__call__", lambda *_: {"sweep/win_rate": next(rates)})
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
     run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
     trials = study_in(tmp_path / "s.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]
@@ -225,22 +225,44 @@ def test_callbacks_are_new_in_every_trial_and_told_of_its_end(tmp_path: Path, mo
     assert set(Remembering.begun) == set(Remembering.ended)
 
 
-@pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt(), None), (EOFError(), SystemExit)])
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "train: stopped; the same command goes on with the study in its --storage"),
+        (EOFError(), 1, "the process of an environment has ended"),
+    ],
+)
 def test_an_interrupted_trial_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[BaseException] | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    said: str,
 ) -> None:
     given = ["--storage", str(tmp_path / "s.log"), "--seed", "5"]
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match=str(code)):
         break_learning(patch, error, after=1)
-        if raised is None:
-            run_sweep(tmp_path, 1, *given)
-        else:
-            with pytest.raises(raised):
-                run_sweep(tmp_path, 1, *given)
+        run_sweep(tmp_path, 1, *given)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (tmp_path / "logs").exists()
     run_sweep(tmp_path, 1, *given)
     first, second = study_in(tmp_path / "s.log").trials
     assert (first.state, second.state) == (TrialState.FAIL, TrialState.COMPLETE)
     assert (first.params, first.user_attrs[SEED]) == (second.params, second.user_attrs[SEED])
+
+
+def test_what_a_sweep_without_storage_has_found_is_reported_when_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
+    break_learning(monkeypatch, KeyboardInterrupt(), after=3)  # roll-outs of the first trial
+    with pytest.raises(SystemExit, match="130"):
+        run_sweep(tmp_path, 3, space=space)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "train: stopped; only a study in a --storage can go on"
+    assert list((tmp_path / "logs").rglob("best.yml"))
 
 
 def test_a_terminal_shows_how_far_it_is(
@@ -336,8 +358,8 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--n-evaluations", "0"], "--n-evaluations must be at least 1, got 0"),
         (["--n-evaluations", "-1"], "--n-evaluations must be at least 1, got -1"),
         (["--n-startup-trials", "-1"], "--n-startup-trials must be at least 0, got -1"),
-        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, and not 3: give another --study-name"),
-        (["--storage", "SWEPT", "-n", "32"], "n_timesteps = 96, and not 32"),
+        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, not 3: give another --study-name"),
+        (["--storage", "SWEPT", "-n", "32"], "n_timesteps = 96, not 32"),
     ],
 )
 def test_impossible_sweeps_are_one_line(

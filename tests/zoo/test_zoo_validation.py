@@ -36,10 +36,13 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "policy:'sb3_pvp.policies.AutoregressivPolicy'"], "unknown policy"),
         (["-params", "policy:'MlpPolicy'"], "unknown policy 'MlpPolicy' (did you mean 'MultiInputPolicy'?)"),
         (["-params", "policy_kwargs.activation:'rellu'"], "unknown activation 'rellu' (did you mean 'relu'?)"),
-        (["-params", "policy_kwargs.net_arch:'abc'"], "the size of a layer must be a positive integer, got 'abc'"),
+        (
+            ["-params", "policy_kwargs.net_arch:'abc'"],
+            "an architecture is a list of sizes, or {'layers': [...]}, got 'abc'",
+        ),
         (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
         (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
-        (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python that makes one"),
+        (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python for one"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimitt'"], "'gymnasium.wrappers' has no attribute 'TimeLim"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required positional argument"),
         (["-params", "env_wrapper:'gymnasium.wrappers.FlattenObservation'"], "cannot apply the wrapper FlattenObs"),
@@ -60,7 +63,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
         (
             ["-params", f"callback:{{'{CALLBACKS}SelfPlayCallback': {{'opponent_options': {{'past': 3}}}}}}"],
-            "the options of past opponents must be a mapping, got 3",
+            "opponent_options.past should be a valid dictionary, got 3",
         ),
         (
             ["-params", f"callback:{{'{CALLBACKS}ExploiterCallback': {{'preset': {{'callback': 'foo.Bar'}}}}}}"],
@@ -70,6 +73,9 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-conf", "nosuchpackage"], "-conf takes a yaml file, or a Python module with hyperparams"),
         (["-conf", "json"], "-conf takes a yaml file, or a Python module with hyperparams"),
         (["--device", "nodev"], "--device nodev cannot be used"),
+        (["--device", "meta"], "--device meta cannot be used"),
+        (["--device", "cuda:77"], "--device cuda:77 cannot be used"),
+        (["--preset", ""], "unknown preset ''"),
         (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
         (["-i", "lost.zip"], "there is no model lost.zip"),
         (["-i", __file__], "-i takes the zip file of one"),
@@ -98,7 +104,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
     [
         ({"batch_sise": 64}, "unknown hyperparameter 'batch_sise' (did you mean 'batch_size'?)"),
         ({"env_kwargs": {"rewards": {"damage_delt": 1}}}, "'damage_delt' (did you mean 'damage_dealt'?)"),
-        ({"env_kwargs": ["opponent"]}, "env_kwargs must map"),
+        ({"env_kwargs": ["opponent"]}, "env_kwargs must be a mapping, got ['opponent']"),
         (
             {"n_timesteps": None},
             "there is no n_timesteps among the hyperparameters for NhEnv: begin with import: NhEnv",
@@ -121,12 +127,31 @@ def test_files_are_checked_as_well(
     )
 
 
-def test_what_is_no_yaml_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (path := tmp_path / "mine.yml").write_text("NhEnv:\n  gamma: [0.9\n  n_envs: 3\n")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("mine.yml", b"NhEnv:\n  gamma: [0.9\n  n_envs: 3\n", "mine.yml is not YAML: while parsing a flow sequence"),
+        ("mine.yml", b"\xff\xfe\x00\x88", "mine.yml is not YAML: 'utf-8' codec can't decode"),
+        ("mine.yml", b"NhEnv: {import: NhEnv, when: 2024-99-99}", "mine.yml is not YAML: month must be in 1..12"),
+        ("mine.yml", b"NhEnv: {import: NhEnv, 1: 2}", "the hyperparameters for NhEnv must map names to values"),
+        ("mine.yml", b"NhEnv: 3", "the hyperparameters for NhEnv must map names to values, got 3"),
+        ("mine.yml", b"", "mine.yml must map environments to their hyperparameters"),
+        ("mine.yml", None, "mine.yml is not YAML: [Errno 21] Is a directory"),
+        ("folder", None, "-conf takes a yaml file, or a Python module with hyperparams"),
+        ("mine.py", b"def (", "-conf takes a yaml file, or a Python module with hyperparams: SyntaxError"),
+        ("mine.py", b"hyperparams = 3", "mine.py must map environments to their hyperparameters"),
+    ],
+)
+def test_what_holds_no_hyperparameters_is_one_line(
+    name: str, content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(SystemExit):
         zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
     error = capsys.readouterr().err
-    assert "mine.yml is not YAML" in error and "line 3" in error and error.count("\n") == 1
+    assert message in error and error.startswith("train: error: ") and error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
 
 
 TINY = ["n_envs:4", "n_steps:16", "batch_size:64", "policy_kwargs:dict(net_arch=[8])"]

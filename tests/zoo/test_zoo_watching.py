@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,31 @@ def test_every_model_of_a_run_can_be_enjoyed(
     assert ("Episode Length 20" in out) == (fights == 1), "the limit of the yaml file"
 
 
+def test_runs_are_looked_for_where_train_writes_them(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(logs.parent)
+    assert logs.name == "logs"
+    zoo.enjoy(["-n", "5", "--no-render"])
+    assert "Loading logs/maskable_ppo/NhEnv_1/NhEnv.zip" in capsys.readouterr().out
+
+
+def test_fights_cannot_be_shown_without_pygame(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(SystemExit) as raised:
+        zoo.enjoy(["-f", str(logs), "-n", "5"])
+    error = 'enjoy: error: pictures of fights need pygame: pip install "sb3-pvp[render]"\n'
+    assert raised.value.code == 2 and capsys.readouterr().err == error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--load-checkpoint", "111"], "has no such checkpoint; it has, by steps: 0, 320, 640, 960"),
         (["--exp-id", "7"], "there is no run of maskable_ppo on NhEnv in"),
-        (["-f", "rl-trained-agents"], "there is no run of maskable_ppo on NhEnv in rl-trained-agents/maskable_ppo"),
+        (["-f", "elsewhere"], "there is no run of maskable_ppo on NhEnv in elsewhere/maskable_ppo"),
         (["--env-kwargs", "oponent:1"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
         (["--env-kwargs", "opponent:'xx'"], "unknown opponent 'xx'"),
         (["--device", "nodev"], "--device nodev cannot be used"),

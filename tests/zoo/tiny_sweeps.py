@@ -9,7 +9,7 @@ from typing import Any
 import optuna
 
 from sb3_pvp import zoo
-from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
+from sb3_pvp.zoo.sweeps.study import find_study
 
 STEPS = 96  # of a trial: three to six roll-outs
 SPACE = """\
@@ -40,7 +40,7 @@ def run_sweep(folder: Path, n_trials: int, *more: str, **keywords: str) -> None:
 
 
 def study_in(storage: str | Path) -> optuna.Study:
-    return find_study(open_storage(str(storage), must_exist=True)[0], None)
+    return find_study(str(storage), None)[0]
 
 
 def results(trials: Sequence[optuna.trial.FrozenTrial]) -> list[tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from sb3_pvp.contract.turn import Turn
+    from sb3_pvp.contract.actions import Turn
     from sb3_pvp.games.osrs.sim import SimWorld
 
 __all__ = ["DHAROK", "NH", "SimWorld"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sb3_pvp.contract.turn import Turn
+from sb3_pvp.contract.actions import Turn
 
 
 def _stayalive(turn: Turn) -> None:

@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
+import gc
+import io
 import json
-import warnings
+import tempfile
+import traceback
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
+import numpy as np
 import optuna
+import torch
 import yaml
-from optuna.pruners import BasePruner, HyperbandPruner
+from optuna.pruners import HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import TrialState
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.evaluation import evaluate_policy
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
+from tqdm import tqdm
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.callbacks.evaluations import summarize
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import contract_of, game_and_contract
+from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
+from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
+from sb3_pvp.ppo.resumable import kept_random_state
 from sb3_pvp.presets.presets import hyperparams_in, is_ours, renamed, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
-from sb3_pvp.zoo.sweeps.conversion import Block, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
-from sb3_pvp.zoo.sweeps.space import Space, as_dict
-from sb3_pvp.zoo.sweeps.storage import find_study, open_storage
-from sb3_pvp.zoo.sweeps.study import SEED, Settings, TrialQueue, open_study, read_settings
-from sb3_pvp.zoo.sweeps.sweep import MeanReward, Measure, SweepEvalCallback, WinRates, check_pool, work
+from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Settings, TrialQueue, find_study, read_settings
 
-#: Without ``--n-evaluations``, as in rl-zoo3.
-_STEPS_PER_EVALUATION = 100_000
-_HYPERBAND = "hyperband"
 #: What holds where rl-zoo3's own command was called, which has none of our options.
-_DEFAULTS: dict[str, Any] = {
-    "reference_pool": ["baseline", "scripted"],
-    "reference_fights": 100,
-    "search_space": None,
-    "sample": None,
-}
+_DEFAULTS = {"reference_pool": ["baseline", "scripted"], "reference_fights": 100, "search_space": None, "sample": None}
+#: Tells how good a model is: figures by tag, of which the first one is to be maximised; and cleans up behind that.
+Measure = tuple[Callable[[MaskablePPO], dict[str, float]], Callable[[], None]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +62,83 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**_DEFAULTS)
     for action in parser._actions:
         if action.dest == "pruner":
-            action.choices = ("halving", "median", _HYPERBAND, "none")
+            action.choices = ("halving", "median", "hyperband", "none")
+
+
+def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model: MaskablePPO) -> dict[str, float]:
+    """The mean of the win rates, and each of them, in so many fights against each opponent; always with the same seeds.
+
+    Raises `RuntimeError` if all fights broke off.
+    """
+    choices = [OpponentChoice(opponent) for opponent in pool]
+    order = [choice for choice in choices for _ in range(number)]
+    finished, rates = fights.play(model, order, False, EVALUATION_SEED), {}
+    for choice in choices:
+        figures = summarize([each for each in finished if each.choice is choice])
+        if figures["broken_fights"] == number:
+            raise RuntimeError(f"all {number} reference fights against {choice.label} broke off")
+        rates[f"sweep/{choice.label}/win_rate"] = figures["win_rate"]
+    return {WIN_RATE: float(np.mean(list(rates.values()))), **rates}
+
+
+def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: MaskablePPO) -> dict[str, float]:
+    """The mean reward, of actions that obey the masks, where nobody can be chosen to fight."""
+    with kept_random_state():
+        env.seed(EVALUATION_SEED)
+        mean, _ = evaluate_policy(model, env, n_eval_episodes, deterministic=deterministic)
+    return {"sweep/mean_reward": cast("float", mean)}
+
+
+class SweepEvalCallback(BaseCallback):
+    """Measures a model ``n_evaluations`` times in a run of ``n_timesteps``, the last time at its end, and may stop it.
+
+    A roll-out that is longer than the distance between two evaluations misses some. ``report`` is told the figure to be
+    maximised and the number of the evaluation, from 1 on; if that is true, the run is stopped.
+    """
+
+    #: Whether the run came to its end, or was stopped by ``report``.
+    is_over = False
+    #: The last figure of a run that came to its end, before that ``None``.
+    result: float | None = None
+
+    def __init__(
+        self,
+        make_measure: Callable[[], Measure],
+        n_evaluations: int,
+        n_timesteps: int,
+        report: Callable[[float, int], bool] = lambda value, number: False,
+    ) -> None:
+        super().__init__()
+        self._make_measure, self._n_evaluations, self._n_timesteps = make_measure, n_evaluations, n_timesteps
+        self._report, self._number = report, 0
+
+    def _init_callback(self) -> None:
+        self._measure, self._close = self._make_measure()
+
+    def _on_rollout_start(self) -> None:
+        number = self.num_timesteps * self._n_evaluations // self._n_timesteps
+        if self._number < number < self._n_evaluations:
+            self._evaluate(number)
+
+    def _on_step(self) -> bool:
+        return not self.is_over
+
+    def _on_training_end(self) -> None:
+        # Whoever cleans up calls this as well, also when training was interrupted.
+        try:
+            if not self.is_over and self.num_timesteps >= self._n_timesteps:
+                self.result, self.is_over = self._evaluate(self._n_evaluations), True
+                self.logger.dump(self.num_timesteps)
+        finally:
+            self._close()
+
+    def _evaluate(self, number: int) -> float:
+        figures = self._measure(self.model)  # type: ignore[arg-type]
+        for tag, figure in figures.items():
+            self.logger.record(tag, figure)
+        value, self._number = next(iter(figures.values())), number
+        self.is_over = self._report(value, number)
+        return value
 
 
 class SweepingManager(exp_manager.ExperimentManager):
@@ -74,8 +159,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         such as ``policy_kwargs``, keep what was not drawn.
         """
         if self._is_atari or (self.trial_id is not None and not self._is_maskable):
-            hyperparams: tuple[dict[str, Any], dict[str, Any]] = super().read_hyperparameters()
-            return hyperparams
+            return super().read_hyperparameters()
         given = self.custom_hyperparams or {}
         print(f"Loading hyperparameters from: {self.config}")
         block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
@@ -96,36 +180,116 @@ class SweepingManager(exp_manager.ExperimentManager):
         """Creates those of the base class; training with a sample is measured like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
-            n_evaluations = self._evaluations(self.n_timesteps)
-            self.callbacks.append(SweepEvalCallback(self.measure(), n_evaluations, self.n_timesteps))
+            evaluations = self._evaluations(self.n_timesteps), self.n_timesteps
+            self.callbacks.append(SweepEvalCallback(self.measure, *evaluations))
 
     def setup_experiment(self) -> Any:
         """Makes the model, or nothing yet if hyperparameters are to be optimised."""
         return None if self.optimize_hyperparameters and self._is_maskable else super().setup_experiment()
 
     def hyperparameters_optimization(self) -> None:
-        """Does trials until all processes of the study together have done as many as were asked for, then reports.
-
-        Raises `Refusal`, before the first trial, for what cannot be done.
-        """
+        """Does trials until all processes of the study together have done as many as were asked for, then reports."""
         if not self._is_maskable:
             super().hyperparameters_optimization()
             return
         if self.n_jobs != 1:
             raise Refusal("trials do not run in threads: start this command several times with the same --storage")
-        wanted = self._settings()
+        settings = self._settings()
         if self.continue_training:
             raise Refusal("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
-        storage, locks = open_storage(self.storage)
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
-        study, settings = open_study(name, storage, locks, wanted)
-        study.pruner = self._make_pruner(settings)
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
-        work(TrialQueue(study, settings, locks, n_trials, self._make_sampler), settings, self)
+        queue, stopped = TrialQueue(name, self.storage, settings, n_trials, self._make_sampler), False
+        self.n_evaluations = settings.measure["n_evaluations"]
+        if self.pruner == "hyperband":
+            queue.study.pruner = HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
+        else:
+            queue.study.pruner = self._create_pruner(self.pruner)
+        try:
+            self._work(queue, settings)
+        except KeyboardInterrupt:
+            stopped = hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
+        if stopped and self.storage:
+            raise KeyboardInterrupt("stopped; the same command goes on with the study in its --storage")
         folder = Path(self.log_folder) / self.algo / f"sweep_{name}"
-        missing = write_report(study, folder, with_pictures=not self.no_optim_plots)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in counts(study, locks).items() if count)}")
+        _, missing = write_report(queue.study, folder, with_pictures=not self.no_optim_plots)
+        states = counts(queue.study, queue.locks)
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
         print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
+        if stopped:
+            raise KeyboardInterrupt("stopped; only a study in a --storage can go on")
+
+    def _work(self, queue: TrialQueue, settings: Settings) -> None:
+        """Does trials, each of which is a training run like any other, until there are none left.
+
+        An error in a trial is shown. It ends the work if more trials failed here than came to their end: it is not what
+        was drawn that is wrong then. A model that diverges is no error, but a bad trial.
+        """
+        failed = finished = 0
+        with queue.working(), tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar:  # None: if on a terminal
+            while (trial := queue.take()) is not None:
+                bar.update(trial.number - bar.n)  # those of other processes as well
+                try:
+                    value, result = self._train(trial, settings, bar)
+                    queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
+                    bar.update()
+                    finished += 1
+                    if self.verbose:
+                        bar.clear()
+                        again = " (again)" if ATTEMPTS in trial.user_attrs else ""
+                        print(f"Trial {trial.number}{again}: {result}, {trial.params}", flush=True)
+                except (KeyboardInterrupt, TrainingInterrupted):  # no fault of the trial, which is done again
+                    queue.give_back(trial)
+                    raise
+                except Exception:
+                    if queue.is_lost(trial):
+                        print(f"Trial {trial.number} was taken for lost, and is tried again elsewhere")
+                        continue
+                    queue.study.tell(trial, state=TrialState.FAIL)
+                    failed += 1
+                    if failed > finished:
+                        raise
+                    traceback.print_exc()
+                gc.collect()  # callbacks and models hold on to one another
+
+    def _train(self, trial: optuna.Trial, settings: Settings, bar: tqdm[Any]) -> tuple[float | None, str]:
+        """The result of a trial, ``None`` if it was stopped early or diverged; and the same in words."""
+        n_evaluations, model = settings.measure["n_evaluations"], None
+
+        def report(value: float, number: int) -> bool:
+            trial.report(value, number)
+            bar.set_postfix_str(f"trial {trial.number}, evaluation {number} of {n_evaluations}: {value:.3f}")
+            return number < n_evaluations and trial.should_prune()
+
+        with contextlib.ExitStack() as stack:
+            removed = stack.enter_context(tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_"))
+            # What train -conf reads.
+            config = Path(self.optimization_log_path or removed, f"trial_{trial.number}", "hyperparameters.yml")
+            block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
+            write_atomically(config, yaml.safe_dump({settings.env_id: block}))
+            experiment = self._experiment(settings, config, trial.user_attrs[SEED])
+            evaluation = SweepEvalCallback(experiment.measure, n_evaluations, settings.n_timesteps, report)
+            if self.verbose < 2:
+                stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            try:
+                model, _ = experiment.setup_experiment()
+                experiment.callbacks.append(evaluation)
+                experiment.learn(model)
+                if self.optimization_log_path and evaluation.is_over:
+                    experiment.save_trained_model(model)
+            except (ValueError, AssertionError, RuntimeError) as error:
+                weights = () if model is None or isinstance(error, TrainingInterrupted) else model.policy.parameters()
+                if all(bool(torch.isfinite(each).all()) for each in weights):
+                    raise
+                return None, f"diverged ({error})"
+            finally:
+                # Callbacks clean up, such as end processes of theirs: rl-zoo3 tells only the first one of a break-off.
+                for callback in () if evaluation.is_over else experiment.callbacks:
+                    with contextlib.suppress(Exception):
+                        callback.on_training_end()
+        if not evaluation.is_over:
+            raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
+        return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
 
     def _settings(self) -> Settings:
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
@@ -133,17 +297,25 @@ class SweepingManager(exp_manager.ExperimentManager):
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
         with refusals():
             space = self._space(block)
-            first = {each.name: each.choices[0] if each.choices else each.low for each in space}
+            first = {name: each.choices[0] if each.choices else each.low for name, each in space.items()}
             hyperparameters(first, space, block, n_timesteps)  # is there a place for all of them?
             if self._is_ours:
                 env_kwargs = self._env_kwargs(block)
                 _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
                 contract = contract_of(env_kwargs.get("world", "sim"), contract)
-                pool = check_pool(self._sweep.reference_pool, contract)
+                names = [opponent_name(opponent) for opponent in self._sweep.reference_pool]
+                if len({*names}) < len(names):
+                    raise ValueError(f"every opponent of the reference pool needs a name of its own, got {names}")
+                pool = {}
+                for name, opponent in zip(names, self._sweep.reference_pool, strict=True):
+                    make_opponent(opponent, contract)
+                    # To know it again.
+                    pool[name] = sha256(Path(opponent).read_bytes()).hexdigest() if opponent.endswith(".zip") else ""
                 measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
             else:
                 measure |= {"episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
-        return Settings(self.algo, str(self.env_name.gym_id), n_timesteps, block, as_dict(space), measure, self.seed)
+        plain = {"algo": self.algo, "env_id": self.env_name.gym_id, "n_timesteps": n_timesteps, "seed": self.seed}
+        return Settings(block=block, space=space, measure=measure, **plain)
 
     def _space(self, block: Block) -> Space:
         told = {**block, "env_kwargs": self._env_kwargs(block)}  # which game it is
@@ -152,14 +324,14 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _env_kwargs(self, block: Block) -> dict[str, Any]:
         return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
-    def experiment(self, settings: Settings, config: Path, folder: Path, seed: int) -> SweepingManager:
+    def _experiment(self, settings: Settings, config: Path, seed: int) -> SweepingManager:
         """A manager like this one that trains once, with the configuration in a file."""
         unlike = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
             argparse.Namespace(**{**vars(self.args), **unlike}),
             self.algo,
             settings.env_id,
-            str(folder),
+            str(config.parent),
             n_timesteps=settings.n_timesteps,
             eval_freq=-1,
             log_interval=-1 if self.verbose >= 2 else -2,
@@ -176,17 +348,18 @@ class SweepingManager(exp_manager.ExperimentManager):
     def measure(self) -> Measure:
         """What tells how good a model is."""
         if self._is_ours:
-            return WinRates(self._sweep.reference_pool, self._sweep.reference_fights, self._eval_env_kwargs_args)
+            fights = EvaluationFights(self._eval_env_kwargs_args or {}, num_envs=64)
+            return partial(win_rates, fights, self._sweep.reference_pool, self._sweep.reference_fights), fights.close
         env = self.create_envs(self.n_eval_envs, eval_env=True)
-        return MeanReward(env, self.n_eval_episodes, self.deterministic_eval)
+        return partial(mean_reward, env, self.n_eval_episodes, self.deterministic_eval), env.close
 
     def _of_sample(self, block: Block) -> Block:
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
         with refusals():
             space = self._space(block)
-            if not isinstance(sample, dict) or not sample.keys() <= {each.name for each in space}:
-                raise ValueError(f"--sample must have values for some of {', '.join(each.name for each in space)}")
+            if not isinstance(sample, dict) or not sample.keys() <= space.keys():
+                raise ValueError(f"--sample must have values for some of {', '.join(space)}")
             return hyperparameters(sample, space, block, self._steps(block))
 
     def _steps(self, block: Block) -> int:
@@ -195,7 +368,7 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _of_trial(self, number: int) -> Block:
         if self.storage is None:
             raise Refusal("--trial-id needs the --storage with the study")
-        study = find_study(open_storage(self.storage, must_exist=True)[0], self.study_name)
+        study, _ = find_study(self.storage, self.study_name)
         settings = read_settings(study)
         if (settings.algo, settings.env_id) != (self.algo, str(self.env_name.gym_id)):
             raise Refusal(f"study {study.study_name!r} is for --algo {settings.algo} --env {settings.env_id}")
@@ -205,24 +378,13 @@ class SweepingManager(exp_manager.ExperimentManager):
         return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
 
     def _evaluations(self, n_timesteps: int) -> int:
-        return int(self.n_evaluations or max(n_timesteps // _STEPS_PER_EVALUATION, 1))
+        return int(self.n_evaluations or max(n_timesteps // 100_000, 1))  # as in rl-zoo3
 
     def _make_sampler(self, seed: int) -> BaseSampler:
-        if self.sampler == "tpe":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                # Processes must not all try what looks best now.
-                return TPESampler(
-                    n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True
-                )
+        if self.sampler == "tpe":  # processes must not all try what looks best now
+            return TPESampler(n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True)
         self.seed = seed  # those of trials follow from that of the study
         return self._create_sampler(self.sampler)
-
-    def _make_pruner(self, settings: Settings) -> BasePruner:
-        self.n_evaluations = settings.measure["n_evaluations"]
-        if self.pruner == _HYPERBAND:
-            return HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
-        return self._create_pruner(self.pruner)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
@@ -234,5 +396,4 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
     with refusals():
         block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
     with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
-        plain: Block = json.loads(json.dumps(block))
-        return plain
+        return cast("Block", json.loads(json.dumps(block)))

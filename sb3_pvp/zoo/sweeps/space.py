@@ -1,55 +1,62 @@
-"""A search space as data: from it come Optuna's distributions, the configuration of W&B's sweeps and a page about it.
-
-A file with a search space maps names to what is known of each parameter; only the parameters in it are varied::
-
-    n_steps: {kind: categorical, choices: [32, 64], target: n_steps, meaning: "steps of a roll-out"}
-    one_minus_gamma: {low: 0.002} # the rest as in the default space
-    n_epochs: {}
-"""
+"""What a search varies, and how drawn values become hyperparameters of which every set can be trained."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+import inspect
+from collections.abc import Mapping
+from contextlib import suppress
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, FiniteFloat, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+from sb3_contrib import MaskablePPO
 
 from sb3_pvp.common.arguments import NUMBER, first_error
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.game import game_and_contract
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.presets.presets import hyperparams_folder
+from sb3_pvp.schedules import parse_schedule
+from sb3_pvp.simple_game import OutcomeRewards
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+Block = dict[str, Any]
+#: What a drawn value counts, see `_Conversion.put`; each in terms of those before it. `docs/sweeps.md` explains them.
+Unit = Literal["value", "complement", "layers", "minibatches", "of_initial", "of_run", "rows", "rows_left"]
+
 #: What is maximised, in the log of a run.
 WIN_RATE = "sweep/win_rate"
-#: What a drawn value counts, and so how it becomes a hyperparameter (`sb3_pvp.zoo.sweeps.conversion`).
-UNITS = {
-    "value": "as it is",
-    "complement": "1 minus the hyperparameter",
-    "layers": "sizes joined by x, or none",
-    "minibatches": "mini-batches in a roll-out",
-    "of_initial": "share of the initial value",
-    "of_run": "share of the roll-outs of a run",
-    "rows": "share of the environments, in pairs",
-    "rows_left": "share of the environments left",
+#: Numbers that the algorithm takes where a block says nothing, and so what can be a schedule.
+_DEFAULTS = {"n_envs": 1} | {
+    each.name: each.default
+    for each in inspect.signature(MaskablePPO).parameters.values()
+    if isinstance(each.default, (int, float)) and not isinstance(each.default, bool)
 }
-CATEGORICAL, LOG_UNIFORM = "categorical", "log_uniform"
 
 
-class Parameter(BaseModel, frozen=True, extra="forbid"):
-    """One thing that is varied, see `from_dict`."""
+class Parameter(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """One thing that is varied."""
 
-    name: str  #: What studies call it.
     kind: Literal["categorical", "uniform", "log_uniform"]
     target: str  #: A path like ``policy_kwargs.net_arch`` in the hyperparameters; a callback's class may be a step.
     meaning: str = ""  #: A few words for people.
-    unit: Literal["value", "complement", "layers", "minibatches", "of_initial", "of_run", "rows", "rows_left"] = "value"
+    unit: Unit = "value"
     choices: tuple[StrictStr | StrictInt | StrictFloat, ...] = ()  #: If it is categorical.
-    low: FiniteFloat = 0.0  #: The least number otherwise; log-uniform ones are above 0.
-    high: FiniteFloat = 0.0
+    low: float = 0.0  #: The least number otherwise; log-uniform ones are above 0.
+    high: float = 0.0
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Parameter:
+        if bool(self.choices) != (self.kind == "categorical"):
+            raise PydanticCustomError("values", "needs choices if it is categorical, and must have none otherwise")
+        if not self.choices and not (self.low < self.high and (self.low > 0 or self.kind == "uniform")):
+            raise PydanticCustomError("values", "needs a low that is below its high, and above 0 if it is logarithmic")
+        return self
 
     def distribution(self) -> BaseDistribution:
         """What Optuna draws from."""
@@ -57,112 +64,244 @@ class Parameter(BaseModel, frozen=True, extra="forbid"):
 
         if self.choices:
             return CategoricalDistribution(self.choices)
-        return FloatDistribution(self.low, self.high, log=self.kind == LOG_UNIFORM)
-
-    def wandb(self) -> dict[str, Any]:
-        """The same in the terms of W&B's sweeps."""
-        if self.choices:
-            return {"values": list(self.choices)}
-        distribution = "log_uniform_values" if self.kind == LOG_UNIFORM else "uniform"
-        return {"distribution": distribution, "min": self.low, "max": self.high}
+        return FloatDistribution(self.low, self.high, log=self.kind == "log_uniform")
 
     def __str__(self) -> str:  # the values in words
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
-        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == LOG_UNIFORM else ''}"
+        return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == 'log_uniform' else ''}"
 
-    def check(self, value: Any) -> None:
-        """Raises `ValueError` unless this is a value that may be drawn."""
-        is_between = NUMBER.fits(value) and self.low <= value <= self.high
-        if not (value in self.choices and not isinstance(value, bool) if self.choices else is_between):
-            raise ValueError(f"{self.name} must be {self}, got {value!r}")
+    def may_be(self, value: Any) -> bool:
+        """Whether this is a value that may be drawn."""
+        if self.choices:
+            return value in self.choices and not isinstance(value, bool)
+        return NUMBER.fits(value) and self.low <= value <= self.high
 
-    def nearest(self, value: Any) -> str | int | float:
-        """The value that may be drawn next to this one; raises `ValueError` if there is nothing like it."""
-        nearest: str | int | float = value
-        if NUMBER.fits(value) and self.choices:
-            numbers = [choice for choice in self.choices if not isinstance(choice, str)]
-            nearest = min(numbers, key=lambda number: abs(number - value), default=value)
-        elif NUMBER.fits(value):
-            nearest = float(min(max(value, self.low), self.high))
-        self.check(nearest)
-        return nearest
+    def nearest(self, value: Any) -> Any:
+        """The number that may be drawn next to this one, if it is one."""
+        if not NUMBER.fits(value):
+            return value
+        numbers = [choice for choice in self.choices if not isinstance(choice, str)]
+        return min(numbers or [float(min(max(value, self.low), self.high))], key=lambda number: abs(number - value))
 
 
-Space = tuple[Parameter, ...]
+Space = dict[str, Parameter]  # by what studies call them
 
 
-def as_dict(space: Iterable[Parameter]) -> dict[str, dict[str, Any]]:
+def as_dict(space: Space) -> dict[str, dict[str, Any]]:
     """The space as plain values, as in a file."""
-    plain = ((each, {"name", *(("low", "high") if each.choices else ("choices",))}) for each in space)
-    return {each.name: each.model_dump(mode="json", exclude=without) for each, without in plain}
+    return TypeAdapter(Space).dump_python(space, mode="json", exclude_unset=True)  # type: ignore[no-any-return]
 
 
-def from_dict(described: Mapping[str, Any], defaults: Iterable[Parameter] = ()) -> Space:
-    """The space that `as_dict` describes; what is left out of a parameter is that of its namesake in ``defaults``.
+def read_space(path: Path, defaults: Space | None = None) -> Space:
+    """The space in a yaml file that maps names to what is known of each parameter.
 
-    Raises `ValueError` for anything that is no search space.
+    What it leaves out of a parameter is that of its namesake in ``defaults``, if there is one. Raises `ValueError` or
+    `OSError` for a file that is no search space.
     """
-    if not isinstance(described, Mapping) or not described:
-        raise ValueError("a search space maps names of parameters to {kind: ..., target: ..., ...}")
-    known = as_dict(defaults)
-    return tuple(_parameter(str(name), values, known.get(str(name), {})) for name, values in described.items())
-
-
-def read_space(path: Path, defaults: Iterable[Parameter] = ()) -> Space:
-    """The space in a yaml file, see `from_dict`; raises `ValueError` or `OSError` for what is none."""
     try:
-        return from_dict(yaml.safe_load(path.read_text()), defaults)
+        described = yaml.safe_load(path.read_text())
+        if not isinstance(described, dict) or not described:
+            raise ValueError("a search space maps names of parameters to {kind: ..., target: ..., ...}")
+        for name, known in as_dict(defaults or {}).items():
+            if isinstance(values := described.get(name), dict):
+                if values.get("kind", known["kind"]) != known["kind"]:
+                    known = {key: known[key] for key in known.keys() - {"choices", "low", "high"}}
+                described[name] = {**known, **values}
+        return TypeAdapter(Space).validate_python(described)
+    except ValidationError as error:
+        which = error.errors()[0]["loc"][0]
+        raise ValueError(f"{path}: {which}: {first_error(error, 'it', 1, Parameter)}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def as_markdown(space: Iterable[Parameter]) -> str:
-    """A table of the space."""
-    rows = [(each.name, str(each), UNITS[each.unit], each.target, each.meaning) for each in space]
-    lines = [f"| `{name}` | {values} | {unit} | `{target}` | {text} |" for name, values, unit, target, text in rows]
-    return "\n".join(["| Parameter | Values | Unit | Hyperparameter | |", "|---|---|---|---|---|", *lines]) + "\n"
-
-
-def wandb_configuration(
-    preset: str, env_id: str, space: Space, search_space: Path | None = None, n_timesteps: int | None = None
-) -> dict[str, Any]:
-    """What ``wandb sweep`` reads; its agents run ``train`` with the values that they are told.
-
-    Runs begin with the preset, a name or a file, and are as long as it says without ``n_timesteps``. ``space`` is from
-    the file ``search_space`` if there is one.
-    """
-    more = [] if n_timesteps is None else ["-n", str(n_timesteps)]
-    more += [] if search_space is None else ["--search-space", str(search_space)]
-    train = ["-m", "sb3_pvp.zoo", "train", "--preset", preset, "--track", "--eval-freq", "-1", *more]
-    return {
-        "name": f"sb3_pvp {env_id}",
-        "method": "bayes",
-        "metric": {"name": WIN_RATE, "goal": "maximize"},
-        "early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 3},
-        "parameters": {parameter.name: parameter.wandb() for parameter in space},
-        "command": ["${env}", "${interpreter}", *train, "--sample", "${args_json}"],
-    }
-
-
-def _parameter(name: str, values: Any, default: Mapping[str, Any]) -> Parameter:
-    if not isinstance(values, Mapping):
-        raise ValueError(f"parameter {name!r} must be a mapping, got {values!r}")
-    require_all_known(f"key of parameter {name!r}", values, Parameter.model_fields.keys() - {"name"})
-    if values.get("kind", default.get("kind")) != default.get("kind"):
-        default = {key: default[key] for key in default.keys() - {"choices", "low", "high"}}
-    try:
-        found = Parameter.model_validate({**default, **values, "name": name})
-    except ValidationError as error:
-        raise ValueError(f"parameter {name!r}: {first_error(error, 'it')}") from error
-    if bool(found.choices) != (found.kind == CATEGORICAL):
-        raise ValueError(f"parameter {name!r}: choices are what a categorical one needs, and no other one has")
-    above = "above 0 " if found.kind == LOG_UNIFORM else ""
-    if not found.choices and (not found.low < found.high or (above and found.low <= 0)):
-        raise ValueError(f"low of parameter {name!r} must be {above}below high, got {found.low}, {found.high}")
-    return found
-
-
-#: What `-optimize` varies unless a file says otherwise; what a configuration has no use for is left out. The file is
+#: What ``-optimize`` varies unless a file says otherwise; what a configuration has no use for is left out. The file is
 #: called ``.yaml`` because every ``.yml`` in that folder is a preset.
 DEFAULT_SPACE = read_space(hyperparams_folder() / "search_space.yaml")
+
+
+def applicable(space: Space, block: Mapping[str, Any], is_ours: bool) -> Space:
+    """The parameters that these hyperparameters have a use for; ``is_ours``: in an environment with rewards."""
+    return {name: each for name, each in space.items() if _applies(each.target, block, is_ours)}
+
+
+def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: bool) -> Space:
+    """The space in a file, or what is applicable of the default one.
+
+    Raises `ValueError` or `OSError` for a file that is none, or has parameters for which there is no use.
+    """
+    if file is None:
+        return applicable(DEFAULT_SPACE, block, is_ours)
+    space = read_space(Path(file), DEFAULT_SPACE)
+    for name, each in space.items():
+        if not _applies(each.target, block, is_ours):
+            raise ValueError(f"{file}: there is nothing like {each.target} here, which {name} varies")
+    return space
+
+
+def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
+    """A copy of the block with a sample of the space in place of its own values; the rest stays, in nested values too.
+
+    Schedules are counted in the roll-outs of a run of ``n_timesteps``. Raises `ValueError` for values that are not in
+    the space, or have no place in the block.
+    """
+    conversion = _Conversion(block, n_timesteps)
+    # What others are counted in comes first: roll-outs, initial values, rows.
+    units = get_args(Unit)
+    order = {name: (each.target not in ("n_envs", "n_steps"), units.index(each.unit)) for name, each in space.items()}
+    for name in sorted((name for name in space if name in sample), key=order.__getitem__):
+        if not space[name].may_be(sample[name]):
+            raise ValueError(f"{name} must be {space[name]}, got {sample[name]!r}")
+        conversion.put(space[name], sample[name])
+    return conversion.block
+
+
+def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict[str, Any]:
+    """What one would have to draw to get the block itself, as far as possible: the first trial of a sweep.
+
+    Schedules other than linear ones are linear then, with the same ends. Numbers that the space does not have are
+    replaced by the next ones that it has, other values are left out.
+    """
+    conversion = _Conversion(block, n_timesteps)
+    values = {}
+    for name, each in space.items():
+        with suppress(ValueError, TypeError, KeyError, ZeroDivisionError):  # it is not there
+            values[name] = each.nearest(conversion.get(each))
+    return {name: value for name, value in values.items() if space[name].may_be(value)}
+
+
+def callback_options(block: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The arguments of the callback of that class in a block, to look at or change; ``None`` if there is none."""
+    listed = block.get("callback")
+    for each in listed if isinstance(listed, list) else [listed]:
+        for path, options in each.items() if isinstance(each, dict) else ():
+            if str(path).rsplit(".", 1)[-1] == name and isinstance(options, dict):
+                return options
+    return None
+
+
+def _applies(target: str, block: Mapping[str, Any], is_ours: bool) -> bool:
+    path = target.split(".")
+    if path[0] == "callback":
+        return len(path) == 3 and path[2] in (callback_options(block, path[1]) or {})
+    if path[0] == "env_kwargs":
+        return is_ours and (path[1] != "rewards" or path[-1] in _reward_weights(block))
+    if path[0] == "policy_kwargs" and path[1:] != ["net_arch"]:
+        return str(block.get("policy")).endswith("AutoregressivePolicy")
+    return True
+
+
+def _reward_weights(block: Mapping[str, Any]) -> dict[str, float]:
+    """The defaults of the game that is played; without rewards of its own, those of outcomes."""
+    env_kwargs = block.get("env_kwargs") or {}
+    game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
+    rewards = game.rewards or OutcomeRewards()
+    return {rewards.tags[tag]: value for tag, value in rewards.figures(rewards.weights(), 0).items()}
+
+
+class _Conversion:
+    """A copy of a block while it is read or changed."""
+
+    def __init__(self, block: Mapping[str, Any], n_timesteps: int) -> None:
+        self.block, self._n_timesteps = copy.deepcopy(dict(block)), n_timesteps
+
+    def put(self, parameter: Parameter, value: Any) -> None:
+        """Puts a drawn value where it belongs."""
+        owner, name = self._place(parameter.target)
+        match parameter.unit:
+            case "complement":
+                value = 1 - value
+            case "layers":
+                value = [] if value == "none" else [int(size) for size in str(value).split("x")]
+            case "minibatches":
+                rollout = self._rollout()  # a batch of one has no mean to subtract from its advantages
+                at_most = max(min(int(value), rollout // 2), 1)
+                value = rollout // next(number for number in range(at_most, 0, -1) if rollout % number == 0)
+            case "of_initial":
+                value = float(owner["initial_value"] * value)
+            case "of_run":
+                value = max(round(self._n_rollouts() * value), 1)
+            case "rows":  # both seats of a fight learn, so that rows come in pairs
+                pairs = min(round(self._rows() * value / 2), self._rows_left(owner, "self_play", "past") // 2)
+                value = pairs * 2 / self._rows()
+            case "rows_left":
+                value = int(round(self._rows_left(owner, name) * value, 6)) / self._rows()
+        owner[name] = value
+
+    def get(self, parameter: Parameter) -> Any:
+        """What one would have to draw to get what stands there, or is the default there."""
+        owner, name = self._place(parameter.target)
+        value: Any = self._own(name) if owner is self.block else owner.get(name)
+        if name not in owner and parameter.target.startswith("policy_kwargs."):
+            value = inspect.signature(AutoregressivePolicy).parameters[name].default
+        elif name not in owner and parameter.target.startswith("env_kwargs.rewards."):
+            value = _reward_weights(self.block).get(name)
+        match parameter.unit:
+            case "complement":
+                return float(1 - value)
+            case "layers":
+                return "x".join(map(str, value)) or "none"
+            case "minibatches":
+                return self._rollout() // int(value)
+            case "of_initial":
+                return value / owner["initial_value"]
+            case "of_run":
+                return value / self._n_rollouts()
+            case "rows_left":
+                return min(value * self._rows() / self._rows_left(owner, name), 1.0)
+        return value
+
+    def _place(self, target: str) -> tuple[Block, str]:
+        """Where it stands, and what it is called there."""
+        *parents, name = target.split(".")
+        if parents[:1] == ["callback"]:
+            options = callback_options(self.block, parents[-1])
+            if options is None:
+                raise ValueError(f"{target} needs a {parents[-1]} with options among the callbacks")
+            return options, name
+        if len(parents) == 1 and parents[0] in _DEFAULTS:
+            self.block[parents[0]] = self._schedule(parents[0])
+        owner = self.block
+        for parent in parents:
+            owner[parent] = owner.get(parent) or {}
+            owner = owner[parent]
+            if not isinstance(owner, dict):
+                raise ValueError(f"there is no {target} in {parent}, which is {owner!r}")
+        return owner, name
+
+    def _schedule(self, name: str) -> Block:
+        """The linear schedule that has the same ends in this run as the value or schedule that stands there."""
+        before, rollouts = self._own(name), self._n_rollouts()
+        if isinstance(before, str):  # rl-zoo3's lin_...
+            first, last = float(before.removeprefix("lin_")), 0.0
+        else:
+            schedule = parse_schedule(before)
+            first, last = float(schedule(0)), float(schedule(rollouts))
+        steps = before.get("change_over_time_steps", rollouts) if isinstance(before, dict) else rollouts
+        over = min(steps, rollouts)
+        return {"type": "linear", "initial_value": first, "final_value": last, "change_over_time_steps": over}
+
+    def _own(self, name: str) -> Any:
+        """A hyperparameter of the block, or what `PvpPPO` takes where the block says nothing."""
+        value = self.block.get(name)
+        return _DEFAULTS.get(name) if value is None else value
+
+    def _rows(self) -> int:
+        return int(self._own("n_envs"))
+
+    def _rollout(self) -> int:
+        """Steps of a roll-out."""
+        return self._rows() * int(self._own("n_steps"))
+
+    def _n_rollouts(self) -> int:
+        return max(ceil(self._n_timesteps / self._rollout()), 1)
+
+    def _rows_left(self, owner: Block, *free: str) -> int:
+        """The rows that the kinds of opponents leave that are not among the free ones; owner: of the shares."""
+        left = self._rows()
+        for kind in (kind for kind in ("self_play", "past", "target", "latest") if kind not in free):
+            if not NUMBER.fits(share := owner.get(kind, 0.0)):
+                raise ValueError(f"shares of opponents cannot be varied beside the schedule {kind}: make it a number")
+            left -= ceil(self._rows() * share)
+        return max(left, 0)

@@ -176,7 +176,6 @@ METRICS = (
 OSRS_METRICS = ReportMetrics(
     METRICS,
     # The prayer and the style of the opponent, which an attack is seen against.
-    previous=("current_target_prayer_type", "target_attack_style_type"),
     # Styles and prayers are names.
     values=tuple(name for name in META_DTYPE.names or () if name not in STYLE_FIELDS),
     optional=OPTIONAL_FIELDS,

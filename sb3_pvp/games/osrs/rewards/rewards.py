@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +14,7 @@ from sb3_pvp.games.osrs.rewards.current_weights import WEIGHT_TAGS, current_weig
 from sb3_pvp.games.osrs.rewards.facts import Array, Facts
 from sb3_pvp.games.osrs.rewards.weights import RewardWeights, is_finite, reward_weights
 from sb3_pvp.schedules import Expression, Linear, Log, Schedule
-from sb3_pvp.schedules.language import parse_formula
+from sb3_pvp.schedules.expression import names_in
 
 _NAMES, _ROWS = tuple(COMPONENTS), tuple(COMPONENTS.values())
 _TARGET_LOST = int(Outcome.TARGET_LOST)  # what is not less ended without a result
@@ -105,12 +103,7 @@ def _multiply(part: NDArray[np.float32], row: int, schedules: tuple[Schedule, ..
 def _variables(schedule: Schedule, component: Component, facts: Facts, fights: NDArray[np.int64]) -> dict[str, Array]:
     if not isinstance(schedule, Expression):
         return {}
-    used = component.variables.keys() & _used_names(schedule.expression)
+    used = component.variables.keys() & names_in(schedule.expression)
     variables = {name: component.variables[name].values(facts, schedule.defaults.get(name))[fights] for name in used}
     # The formula does not use this one: its shape tells `random` and `normal` to draw anew for each fight.
     return {**variables, "": fights}
-
-
-@lru_cache(maxsize=64)
-def _used_names(formula: str) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(parse_formula(formula)) if isinstance(node, ast.Name))

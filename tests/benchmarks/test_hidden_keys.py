@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from benchmarks.learning_curves.hidden_keys import HiddenKeys
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.envs.hidden_keys import HiddenKeys
 
 SHOWN = {"observation", "action_mask"}
 

@@ -1,0 +1,139 @@
+"""What the learner saw and chose from (self-play.md §11.3, §11.4)."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, PvpCallback
+from sb3_pvp.common.arguments import Flag, checked
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
+
+METRICS = {
+    "observations/{observation}_rollout_{statistic}": "Of an observation in this roll-out, in the newest frame.",
+    "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
+    "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
+    "observations/stats_count": "How many observations the policy's statistics are made of.",
+    "observations/{observation}": "Histogram of an observation in this roll-out, if asked for.",
+    "actions/action/{head}": "Histogram of the numbers that an action head chose, if asked for.",
+    "actions/mask/{head}": "Histogram of the numbers that an action head could have chosen, if asked for.",
+}
+
+
+def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
+    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
+    space = model.observation_space
+    own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
+    if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
+        raise ValueError(
+            f"the observations must be a Box of features or of frames, or a Dict with such a part under "
+            f"{OBSERVATION!r}; this model has {space}"
+        )
+    return own.shape
+
+
+def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """What the learner itself sees, of observations in a Dict or plain."""
+    return observations[OBSERVATION] if isinstance(observations, dict) else observations
+
+
+def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
+    return observations[..., 0, :] if len(shape) == 2 else observations
+
+
+def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
+    """The policy's statistics of observations, if it keeps any."""
+    normalizer = getattr(model.policy, "observation_normalizer", None)
+    assert normalizer is None or isinstance(normalizer, RunningNormalizer)
+    return normalizer
+
+
+def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
+    """The policy's statistics of the learner's own features, or ``None`` while it has none."""
+    normalizer = normalizer_of(model)
+    if normalizer is None or not getattr(model.policy, "has_statistics", False):
+        return None
+    return FrameStatistics.of(normalizer, own_shape(model)[-1])
+
+
+class ObservationMetricsCallback(PvpCallback):
+    """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
+
+    Observations have the names of the policy's contract, or their indices, with ``opponent_`` before those that only
+    the critic sees. Of stacked frames the newest one counts.
+
+    Args:
+        statistics: log these numbers.
+        histograms: log histograms of observations, actions and masks, to TensorBoard only.
+    """
+
+    @checked
+    def __init__(self, statistics: Flag = True, histograms: Flag = False, verbose: bool | int = 0) -> None:
+        super().__init__(verbose)
+        self._statistics, self._histograms = statistics, histograms
+
+    def _on_training_start(self) -> None:
+        self._names, self._critic_names = observation_names(self.model)
+
+    def _on_rollout_end(self) -> None:
+        observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
+        parts = [own_part(observations)]
+        if isinstance(observations, dict) and PRIVILEGED in observations:
+            parts.append(observations[PRIVILEGED])
+        # Each feature of the newest frame in all steps of the roll-out.
+        features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
+        seen = dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
+        if self._statistics:
+            self._log_statistics(seen)
+        if self._histograms:
+            for name, values in seen.items():
+                self._log_histogram(f"observations/{name}", values)
+            self._log_actions()
+
+    def _log_statistics(self, seen: dict[str, NDArray[np.float32]]) -> None:
+        features = np.stack(list(seen.values())).astype(np.float64)
+        figures = {f"rollout_{name}": getattr(features, name)(axis=1) for name in ("mean", "std", "min", "max")}
+        normalizer = normalizer_of(self.model)
+        if normalizer is not None:
+            width = len(normalizer.mean)
+            rows = [*range(len(self._names)), *range(width - len(self._critic_names), width)]
+            figures |= {"running_mean": normalizer.mean[rows], "running_var": normalizer.variance[rows]}
+            self.logger.record("observations/stats_count", float(normalizer.count), exclude=TABLES)
+        for statistic, values in figures.items():
+            for name, value in zip(seen, values.tolist(), strict=True):
+                self.logger.record(f"observations/{name}_{statistic}", value, exclude=TABLES)
+
+    def _log_actions(self) -> None:
+        buffer, space = self.model.rollout_buffer, self.model.action_space  # type: ignore[attr-defined]
+        sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
+        names = getattr(self.model.policy, "head_ids", [str(head) for head in range(len(sizes))])
+        actions = buffer.actions.reshape(-1, len(sizes))
+        masks = np.split(buffer.action_masks.reshape(len(actions), -1), np.cumsum(sizes)[:-1], axis=1)
+        for head, (name, mask) in enumerate(zip(names, masks, strict=True)):
+            self._log_histogram(f"actions/action/{name}", actions[:, head])
+            self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
+
+    def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
+        self.logger.record(tag, th.as_tensor(values.copy()), exclude=ALL_BUT_TENSORBOARD)
+
+
+def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
+    """The names of the learner's own features of a frame, and of those that only the critic sees."""
+    width, contract = own_shape(model)[-1], getattr(model.policy, "contract", None)
+    space = model.observation_space
+    privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None
+    hidden = 0 if privileged is None else (privileged.shape or (0,))[-1]
+    own, partial = [str(index) for index in range(width)], [str(index) for index in range(hidden)]
+    if contract is not None:
+        own[: contract.num_observations] = [observation.id for observation in contract.observations]
+        if hidden == len(contract.partial_indices):
+            partial = [own[index] for index in contract.partial_indices]
+    return own, [f"opponent_{name}" for name in partial]
