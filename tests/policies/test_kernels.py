@@ -1,0 +1,60 @@
+"""Compiled loops do what PyTorch does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch as th
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sb3_pvp.policies.heads import FORBIDDEN
+from sb3_pvp.policies.kernels import draw, normalize, observe
+from sb3_pvp.policies.networks import RunningNormalizer
+
+LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), min_size=1, max_size=6)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(logits=LOGITS.filter(lambda logits: max(logits) > FORBIDDEN), number=st.floats(0, 1, exclude_max=True, width=32))
+def test_an_entry_is_drawn_where_its_probabilities_add_up_to_the_number(logits: list[float], number: float) -> None:
+    rows = np.array([logits], np.float32)
+    ((chosen,), (log_prob,)) = draw(rows, np.array([number], np.float32))
+    expected = th.tensor(logits, dtype=th.float64).log_softmax(0)
+    assert log_prob == pytest.approx(float(expected[chosen]), abs=1e-5)
+    until = expected.exp().cumsum(0)[chosen]
+    assert until - expected[chosen].exp() <= number + 1e-6 and number <= until + 1e-6
+    assert logits[chosen] > FORBIDDEN
+
+
+@settings(deadline=None)  # the first call compiles
+@given(logits=LOGITS)
+def test_a_negative_number_takes_the_most_likely_entry(logits: list[float]) -> None:
+    rows = np.array([logits], np.float32)
+    chosen, log_probs = draw(rows, np.full(1, -1.0, np.float32))
+    assert chosen[0] == rows[0].argmax() and log_probs[0] <= 0
+
+
+def test_entries_are_drawn_as_often_as_they_are_likely() -> None:
+    logits = np.array([0.5, FORBIDDEN, -1.0, 2.0], np.float32)
+    numbers = np.random.default_rng(0).random(100_000, np.float32)
+    chosen, _ = draw(np.tile(logits, (len(numbers), 1)), numbers)
+    shares = np.bincount(chosen, minlength=4) / len(numbers)
+    assert shares == pytest.approx(th.from_numpy(logits).softmax(0).numpy(), abs=0.005)
+
+
+def test_features_are_normalised_and_observed_as_pytorch_does_it() -> None:
+    features = th.randn(7, 2, 5) * 3 + 1
+    features[0, 0, 0] = np.nan
+    normalizer = RunningNormalizer(5, clip=2.0)
+    normalizer.mean.normal_()
+    normalizer.variance.uniform_(0.5, 4.0)
+    written = np.empty((14, 5), np.float32)
+    rows = features.reshape(-1, 5)
+    normalize(rows.numpy(), normalizer.mean.numpy(), normalizer.scale().numpy(), 2.0, written)
+    expected = ((rows - normalizer.mean) * normalizer.scale()).clamp(-2.0, 2.0)
+    assert np.allclose(written, expected.numpy(), atol=1e-6, equal_nan=True)
+    pending = np.ones((3, 4))
+    observe(rows[:, 1:].numpy(), pending)
+    wide = rows[:, 1:].double()
+    assert np.allclose(pending, 1 + th.stack([th.ones_like(wide), wide, wide.square()]).sum(1).numpy())
