@@ -37,6 +37,7 @@ docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m docs.metrics_page > docs/metrics.md
 	$(BIN)/python -m docs.commands_page > docs/commands.md
 	$(BIN)/python -m docs.presets_page > docs/presets.md
+	$(BIN)/python -m docs.examples_page > docs/examples.md
 
 site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere. Python 3.11 or newer.
 	$(BIN)/zensical build --clean --strict
