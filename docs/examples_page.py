@@ -10,8 +10,8 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[1] / "examples"
 INTRODUCTION = """# Examples
 
-Small programs that each show one thing, in the folder `examples` of a checkout. Made by `make docs` from their files; do
-not edit by hand."""
+Small programs that each show one thing, in the folder `examples` of a checkout. Made by `make docs`; do not edit it
+by hand."""
 _COMMAND = re.compile(r"^(?:pip install|python) ", re.MULTILINE)
 
 

@@ -82,7 +82,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(page: Path, names: dict[str, Any], *changes: tuple[str, str]) -> dict[str, Any]:
-    """Writes the files of a page, then runs its other blocks one after the other; returns all names that it has then."""
+    """Writes the files of a page, then runs its other blocks one after the other; returns what is defined then."""
     code = runnable(page)
     for block in code:
         if (named := _FILE.match(block)) is not None:
@@ -141,7 +141,7 @@ def test_commands_and_their_options_exist(name: str) -> None:
     for block in blocks(PAGES[name], "sh"):
         for line in block["text"].replace("\\\n", " ").splitlines():
             for part in line.partition(" #")[0].split("&&"):
-                _, found, rest = part.partition("sb3-pvp ")
+                _, _, rest = part.partition("sb3-pvp ")
                 words = shlex.split(rest)
                 if not words or words[0].startswith("-"):
                     continue
