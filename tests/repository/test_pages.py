@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,18 @@ def test_all_python_of_a_page_runs(
         return
     port = request.getfixturevalue("port") if "localhost:" in code else 0
     run(PAGES[name], {"__name__": "__main__"}, (r"(?<=localhost:)7070", str(port)))
+
+
+def test_the_fight_on_the_wire_is_one(port: int) -> None:
+    (block,) = blocks(DOCS / "wire.md", "text")
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection, connection.makefile("rw") as line:
+        for exchange in block["text"].split("> ")[1:]:
+            request, _, reply = exchange.replace("\n   ", " ").partition("\n< ")
+            line.write(f"{request}\n")
+            line.flush()
+            answer, shown = json.loads(line.readline()), json.loads(reply)
+            assert answer.keys() == shown.keys()
+            assert answer.get("body", {}).keys() == shown.get("body", {}).keys()
 
 
 def follow_the_page_about_own_games(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
