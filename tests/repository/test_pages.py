@@ -22,6 +22,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.games.osrs.remote import serve
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.replay import load_fight, record_fight, save_fight, write_replay_page
 from sb3_pvp.selfplay import League
 from tests.rsps.served import in_thread
 
@@ -126,7 +127,7 @@ def follow_the_page_about_own_games(place: Path, capsys: pytest.CaptureFixture[s
     """It runs as it stands there, and does what it says."""
     log = {"logger": configure(str(place / "log"), ["json"])}
     after = run(DOCS / "own-game.md", log, (r"model\.learn\(60_000", "model.set_logger(logger)\nmodel.learn( 8_192"))
-    assert len((place / "standoff.py").read_text().splitlines()) <= 100
+    assert len([line for line in (place / "standoff.py").read_text().splitlines() if line]) <= 100
     assert capsys.readouterr().out.startswith("learner *")
     shapes = {key: space.shape for key, space in after["observation"].items()}
     assert shapes == {"observation": (1, 3), "privileged": (1, 1), "action_mask": (6,)}
@@ -134,6 +135,9 @@ def follow_the_page_about_own_games(place: Path, capsys: pytest.CaptureFixture[s
     *_, logged = map(json.loads, (place / "log" / "progress.json").read_text().splitlines())
     assert 0 < logged["standoff/shots"] < 1 and logged["rewards/shot_total"] < 0
     assert logged["rollout/elo/latest"] > 0
+    save_fight(record_fight("runs/standoff/model.zip", "coward"), "fight.json.gz")
+    write_replay_page(load_fight("fight.json.gz", game="standoff:Standoff"), "fight.html")
+    assert "scene.bullets.join" in (place / "fight.html").read_text()
 
 
 def test_what_is_not_run_is_rare() -> None:
