@@ -183,6 +183,11 @@ def test_links_and_files_are_there(name: str) -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r'" = "([\w/-]+\.md)" }', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
 def test_the_code_that_rules_name_is_there() -> None:
     named = re.findall(r"rules\.md#sb3_pvp\.games\.osrs\.sim\.(\w+)\.(\w+)\)", (DOCS / "fight.md").read_text())
     shown = (DOCS / "reference" / "rules.md").read_text()
