@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TORCH := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: train test test-slow lint type format bench docs
+.PHONY: train test test-slow lint type format bench docs site
 
 train: $(READY)  ## Train a first fighter, and show how often it won before and wins now.
 	$(BIN)/sb3-pvp quickstart
@@ -35,6 +35,14 @@ bench: $(READY)  ## How fast world, acting and learning are here.
 docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m docs.contract_page > docs/contract.md
 	$(BIN)/python -m docs.metrics_page > docs/metrics.md
+	$(BIN)/python -m docs.commands_page > docs/commands.md
+	$(BIN)/python -m docs.presets_page > docs/presets.md
+	$(BIN)/python -m docs.examples_page > docs/examples.md
+
+site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere. Python 3.11 or newer.
+	@test -x $(BIN)/zensical || { echo "make site needs Python 3.11 or newer: remove .venv, then make site PYTHON=python3.11" >&2; exit 2; }
+	$(BIN)/zensical build --clean --strict
+	@echo "Look at it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
 $(READY): pyproject.toml setup.cfg constraints.txt

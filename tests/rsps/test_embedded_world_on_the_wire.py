@@ -60,6 +60,6 @@ def test_two_fights_of_one_pair() -> None:
     assert terminal["2"]["obs"] == death["2"]["obs"]
 
     first, both = start(wire)
-    # The last hitsplat of the first fight is still on the loser (DISAGREEMENTS.md 1).
+    # The last hitsplat of the first fight is still on the loser (disagreements.md §1).
     assert sum(first["obs"][index] > 0 for index in SHOWN_DAMAGE) == 1
     assert all(body["obs"][HEALTH] == 1.0 for body in both.values())

@@ -123,7 +123,7 @@ class TickPlayer:
 
     def _refreshed_obs(self, fight: Fight, seat: int) -> bytes:
         """The observation in the tick that decides a fight. The reference server takes the vector twice then, so
-        that the target's health is not one vector late (DISAGREEMENTS.md 2)."""
+        that the target's health is not one vector late (disagreements.md §2)."""
         world, index = fight.slot.world, fight.slot.fight
         obs = world.obs[index, seat].copy()
         obs[self._target_health] = world.state[index, seat]["target_hp"]

@@ -9,7 +9,7 @@ from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, NO_SPELL_SELECTED, Fight,
 #: A follower gives up beyond this many tiles in x or y (mechanics.md §13.2).
 MAX_FOLLOW = 15
 MELEE_REACH = 1
-#: 100 points, and the 2 that were seen to come back on the wall clock (DISAGREEMENTS.md item 4).
+#: 100 points, and the 2 that were seen to come back on the wall clock (disagreements.md §4).
 FULL_RUN_ENERGY = 102
 
 

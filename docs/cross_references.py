@@ -1,0 +1,57 @@
+"""An extension of griffe: names and citations in docstrings become links to the pages that they are about."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import griffe
+from markdown.extensions.toc import slugify
+
+SPEC = Path(__file__).parent / "spec"
+_NAME = re.compile(r"(?<![`\[])`([A-Za-z_][\w.]*)`(?![`\]])")
+_CITATION = re.compile(r"`{0,2}([a-z-]+)\.md`{0,2},?\s+§([0-9A-Z](?:\.?[0-9]+)*)")
+_HEADING = re.compile(r"^#+ (([0-9A-Z](?:\.?[0-9]+)*)\.? .*)", re.MULTILINE)
+
+
+class CrossReferences(griffe.Extension):
+    """Runs when the whole package is known; what is on no page stays as it is."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Called by griffe."""
+        self._visit(pkg)
+
+    def _visit(self, item: griffe.Object) -> None:
+        if item.docstring is not None:
+            linked = _NAME.sub(lambda name: _reference(item, name[1]), item.docstring.value)
+            item.docstring.value = _CITATION.sub(_citation, linked)
+        for member in item.members.values():
+            if not member.is_alias:
+                self._visit(member)
+
+
+def _reference(item: griffe.Object, name: str) -> str:
+    """The name as an optional reference, if it can be found from this place."""
+    try:
+        path = name if name.startswith("sb3_pvp.") else item.resolve(name)
+    except griffe.NameResolutionError:
+        return f"`{name}`"
+    return f'<autoref identifier="{path}" optional><code>{name}</code></autoref>'
+
+
+def _citation(found: re.Match[str]) -> str:
+    """The citation as a link from a page of docs/reference, if the specification has that section."""
+    document, section = found.groups()
+    if section not in (anchors := _anchors(document)):
+        return found[0]
+    return f'<a href="../../spec/{document}/#{anchors[section]}">{document}.md §{section}</a>'
+
+
+@lru_cache
+def _anchors(document: str) -> dict[str, str]:
+    """The anchors of a specification's sections, by their numbers."""
+    path = SPEC / f"{document}.md"
+    headings = _HEADING.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return {number: slugify(re.sub("[`*]", "", heading), "-") for heading, number in headings}
