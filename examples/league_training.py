@@ -39,7 +39,7 @@ def train(game: str, league: Path, total_timesteps: int) -> None:
 
 
 def main(
-    game: str = "tic_tac_toe:TicTacToe", folder: str | Path | None = None, total_timesteps: int = 60_000
+    game: str = "tic_tac_toe:TicTacToe", folder: str | Path | None = None, *, total_timesteps: int = 60_000
 ) -> list[Standing]:
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(folder or temporary) / "league"

@@ -11,7 +11,7 @@ import gymnasium as gym
 from sb3_contrib import MaskablePPO
 
 
-def main(path: str | Path = "fighter.zip", episodes: int = 10) -> float:
+def main(path: str | Path = "fighter.zip", *, episodes: int = 10) -> float:
     """Lets the fighter play against the scripted one; returns the share of fights that it won."""
     fighter = MaskablePPO.load(path)
     env = gym.make("sb3_pvp:NhEnv", opponent="scripted", reset_params={"accountBuild": "MED"})

@@ -17,7 +17,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 
 BOARDS = range(6)
 DEEDS = (SubAction("walk", "To the next board."), SubAction("paint", "This board."))
-RULES = {"nowhere": "paint", "left": "walk", "right": "walk"}
+RULES = {"nowhere": "paint", "left": "walk", "right": "walk"}  # which deed each way goes with
 WAYS = tuple(SubAction(way, f"Go {way}.", require_all=(deed,)) for way, deed in RULES.items())
 SEEN = (Observation(f"{what}_{board}", f"{what} {board}") for what in ("painted", "robot_at") for board in BOARDS)
 CONTRACT = Contract("fence", (Head("deed", "What to do.", DEEDS), Head("way", "Where to walk.", WAYS)), tuple(SEEN))
@@ -26,12 +26,12 @@ CONTRACT = Contract("fence", (Head("deed", "What to do.", DEEDS), Head("way", "W
 class Fence(gym.Env):
     observation_space, action_space = CONTRACT.observation_space, CONTRACT.action_space
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict[str, object]]:
         super().reset(seed=seed)
         self.painted, self.place = np.zeros(len(BOARDS), bool), int(self.np_random.integers(len(BOARDS)))
         return self.look(), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
         paints, way = bool(action[0]), int(action[1])
         assert paints == (way == 0), "no policy that knows the rule breaks it"
         self.place += (0, -1, 1)[way]
@@ -47,12 +47,11 @@ class Fence(gym.Env):
 
 def main(total_timesteps: int = 20_000, seed: int = 0) -> None:
     th.set_num_threads(1)  # in networks as small as these, more threads only wait for one another
-    env = make_vec_env(lambda: gym.wrappers.TimeLimit(Fence(), 100), 16, seed=seed)
-    settings = {"n_steps": 64, "batch_size": 256, "n_epochs": 4, "ent_coef": 0.02, "seed": seed}
-    model = MaskablePPO(AutoregressivePolicy, env, 1e-3, policy_kwargs={"contract": CONTRACT}, **settings)
+    env, rules = make_vec_env(lambda: gym.wrappers.TimeLimit(Fence(), 100), 16, seed=seed), {"contract": CONTRACT}
+    model = MaskablePPO(AutoregressivePolicy, env, n_steps=64, ent_coef=0.02, policy_kwargs=rules, seed=seed)
     before, _ = evaluate_policy(model, env, 100, deterministic=False)
     after, _ = evaluate_policy(model.learn(total_timesteps), env, 100, deterministic=False)
-    print(f"Steps for a fence: {-before:.1f} before, {-after:.1f} after training; the fewest are 12 on average.")
+    print(f"Reward, -1 for each step: {before:.1f} before, {after:.1f} after training; the best possible is -12.")
 
 
 if __name__ == "__main__":

@@ -21,14 +21,13 @@ CROPS = np.arange(8)
 SOILS = np.eye(len(CROPS), dtype=np.float32)
 
 
-class Farm(gym.Env[dict[str, Any], np.int64]):
-    """One crop is an episode."""
-
+class Farm(gym.Env[dict[str, Any], np.int64]):  # one crop is an episode
     action_space = spaces.Discrete(len(CROPS))
 
     def __init__(self, shows_weather: bool) -> None:
         parts = {"observation": spaces.Box(0, 1, (len(CROPS),)), "privileged": spaces.Box(-1, 1, (1,))}
-        self.observation_space = spaces.Dict({key: parts[key] for key in list(parts)[: 1 + shows_weather]})
+        self.keys = list(parts) if shows_weather else ["observation"]
+        self.observation_space = spaces.Dict({key: parts[key] for key in self.keys})
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
@@ -40,7 +39,7 @@ class Farm(gym.Env[dict[str, Any], np.int64]):
 
     def look(self) -> dict[str, Any]:
         parts = {"observation": SOILS[self.soil], "privileged": np.array([self.weather], np.float32)}
-        return {key: parts[key] for key in self.observation_space}
+        return {key: parts[key] for key in self.keys}
 
 
 def main(total_timesteps: int = 40_000) -> dict[str, float]:
