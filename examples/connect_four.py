@@ -31,7 +31,7 @@ def main(total_timesteps: int = 80_000, seed: int = 0) -> Score:
         seed=seed,
     )
     model.learn(total_timesteps)
-    # The learner has never met this opponent, who moves at random.
+    # The learner has never met this opponent, which moves at random.
     test_env = PvpVecEnv(50, game=CONNECT_FOUR, opponent="baseline", seed=1_000_000)
     score = evaluate_model(model, test_env, 200, deterministic=False)
     print(f"against a random player: {score}")

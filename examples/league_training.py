@@ -1,6 +1,6 @@
-"""A league of your own: a learner fights itself and its past, and everybody is rated.
+"""A league of your own: a learner fights itself and its past, and all snapshots are rated.
 
-python examples/league_training.py                                   # tic-tac-toe, about 40 s of one core
+python examples/league_training.py                                   # tic-tac-toe, about 20 s of one core
 python examples/league_training.py connect_four:CONNECT_FOUR runs    # another game, and a folder where all is kept
 """
 
@@ -17,17 +17,17 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, Standing
 from sb3_pvp.selfplay.leaderboard import as_table
 
-BASELINE = Player("baseline")  # in these games somebody who moves at random
+BASELINE = Player("baseline")  # moves at random in these games
 
 
 def train(game: str, league: Path, total_timesteps: int) -> None:
-    """Half of the rows play themselves, half of them the past; nobody ever meets the baseline."""
+    """Half of the rows play themselves, half of them the past; the learner never meets the baseline."""
     env = PvpVecEnv(32, game=game, seed=0)
     policy_kwargs = {"net_arch": [128, 128]}
     model = PvpPPO(
         AutoregressivePolicy, env, 1e-3, n_steps=64, batch_size=512, n_epochs=6, policy_kwargs=policy_kwargs, seed=0
     )
-    # Who beats the learner most often is met most often. Other match makers: sb3_pvp.selfplay.match_makers.
+    # Snapshots that beat the learner are met more often. The others are in sb3_pvp/selfplay/match_makers.py.
     match_maker = {"name": "prioritised_fictitious", "weighting": "hard"}
     callbacks = [
         LeagueCallback(snapshot_every=5, anchors={str(BASELINE): 1500}, pictures_every=1000, directory=league),

@@ -1,7 +1,7 @@
-"""A saved fighter in a program of somebody else: sb3_pvp has to be installed there, but nobody needs to import it.
+"""A saved fighter in another program: sb3_pvp has to be installed there, but not imported.
 
 python examples/train_and_evaluate.py            # saves fighter.zip
-python examples/load_elsewhere.py fighter.zip    # some seconds
+python examples/load_elsewhere.py fighter.zip    # about 10 s
 """
 
 import sys
@@ -27,6 +27,7 @@ def main(path: str | Path = "fighter.zip", *, episodes: int = 10) -> float:
     print(f"{path} won {won} of {episodes} fights against the scripted fighter.")
 
     # Where there is no environment, the 176 numbers that NhEnv shows, and a mask of its 45 choices, are enough.
+    observation, info = env.reset(seed=0)
     numbers, mask = observation["observation"][0], observation["action_mask"]
     action, _ = fighter.predict(numbers, action_masks=mask, deterministic=True)
     print("Its action by numbers alone:", action)

@@ -1,8 +1,8 @@
 """A critic that sees more than who acts: what an observation has under "privileged" reaches the critic only.
 
-A farmer sees the soil and sows one of eight crops, of which one is right and brings 1 more. Weather, which nobody can
-foresee, brings 20 more or less. To a critic that is shown the weather, what is left is the farmer's doing; without it,
-the farmer learns from noise. Once the farmer has learned, `predict` does without the privileged part.
+A farmer sees the soil and sows one of eight crops. The right one brings 1 more; the weather, which cannot be foreseen,
+brings 20 more or 20 less. A critic that sees the weather subtracts it, and what is left is the farmer's doing. Without
+it the farmer learns from noise. Once it has learned, `predict` does without the privileged part.
 
 python examples/privileged_critic.py    # about 20 s of one core
 """

@@ -1,4 +1,4 @@
-"""Rock, paper, scissors: all that a game of your own needs, and a player who learns it against itself.
+"""Rock, paper, scissors: all that a game of your own needs, and a player that learns it against itself.
 
 python examples/rock_paper_scissors.py    # about 10 s of one core
 """
@@ -43,7 +43,7 @@ def main(total_timesteps: int = 80_000) -> list[list[float]]:
     env = PvpVecEnv(64, game=RockPaperScissors, seed=0)
     model = PvpPPO(AutoregressivePolicy, env, 1e-2, n_steps=8, batch_size=256, n_epochs=4, ent_coef=0.3, seed=0)
     shares = []
-    # "noop" takes the first choice, rock. "self" chases itself round the circle; leagues, which remember, do not.
+    # "noop" always takes the first choice, rock. Against itself the learner goes round and round, in smaller steps.
     for opponent in ("noop", "self", "self", "self", "self"):
         model.set_env(PvpVecEnv(64, game=RockPaperScissors, opponent=opponent, seed=0))
         model.learn(total_timesteps // 5, reset_num_timesteps=False)

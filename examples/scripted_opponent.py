@@ -1,7 +1,7 @@
 """An opponent of your own in NhEnv, written by hand, and a fighter that learns to beat it.
 
-An opponent acts for N fights at once. `Turn` lets it see, choose and ask what is possible by the ids of the contract,
-which are listed in docs/contract.md. A game of your own names such functions in its `scripts` instead.
+An opponent acts for N fights at once. Through a `Turn` it sees, chooses and asks what is possible by the ids of the
+contract, which docs/contract.md lists. In a game of your own, a function of a turn in its `scripts` is enough.
 
 python examples/scripted_opponent.py    # about 30 s of one core; saves archer.html, a fight to watch in a browser
 """
