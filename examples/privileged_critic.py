@@ -4,7 +4,7 @@ A farmer sees the soil and sows one of eight crops. The right one brings 1 more;
 brings 20 more or 20 less. A critic that sees the weather subtracts it, and what is left is the farmer's doing. Without
 it the farmer learns from noise. Once it has learned, `predict` does without the privileged part.
 
-python examples/privileged_critic.py    # about 20 s of one core
+python examples/privileged_critic.py    # about 15 s of one core
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """An opponent of your own in NhEnv, written by hand, and a fighter that learns to beat it.
 
-An opponent acts for N fights at once. Through a `Turn` it sees, chooses and asks what is possible by the ids of the
-contract, which docs/contract.md lists. In a game of your own, a function of a turn in its `scripts` is enough.
+An opponent acts for N fights at once. What it sees, may do and does has an id in the contract; docs/contract.md lists
+them. In a game of your own it is enough to name a function in `scripts`, as docs/own-game.md does.
 
 python examples/scripted_opponent.py    # about 30 s of one core; saves archer.html, a fight to watch in a browser
 """
@@ -13,7 +13,6 @@ import numpy as np
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.contract import load_contract
-from sb3_pvp.contract.turn import Turn
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.matches.evaluation import Score, evaluate_model
 from sb3_pvp.policies import AutoregressivePolicy
@@ -29,26 +28,30 @@ class Archer:
         return np.zeros(len(seeds))  # nothing to remember from tick to tick
 
     def predict(self, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any) -> Any:
-        turn = Turn(self.contract, observation, action_masks, chance=np.zeros(len(observation)))
-        can_shoot = turn.can("ranged_attack") & turn.can("basic_ranged_attack")
-        turn.choose("ranged_attack", can_shoot)
-        turn.choose("basic_ranged_attack", can_shoot)
+        actions = np.zeros((len(observation), self.contract.num_heads), np.int64)  # 0: nothing, in each head
+        seen = {each.id: column for each, column in zip(self.contract.observations, observation.T, strict=True)}
+
+        def choose(name: str, where: Any = True) -> None:
+            head, number = self.contract.action_index(name)
+            actions[action_masks[:, self.contract.flat_index(name)] & where, head] = number
+
+        choose("ranged_attack")
+        choose("basic_ranged_attack")
         for style in ("mage", "ranged", "melee"):
-            turn.choose(f"{style}_prayer", turn.can(f"{style}_prayer") & (turn.see(f"target_using_{style}") > 0))
-        turn.choose("eat_primary_food", turn.can("eat_primary_food") & (turn.see("player_health_percent") < 0.5))
-        return turn.actions(), state
+            choose(f"{style}_prayer", seen[f"target_using_{style}"] > 0)
+        choose("eat_primary_food", seen["player_health_percent"] < 0.5)
+        return actions, state
 
 
-def main(total_timesteps: int = 200_000, page: str | Path = "archer.html") -> Score:
-    env, policy_kwargs = NhVecEnv(64, opponent=Archer(), seed=0), {"net_arch": [64, 64]}
-    model = PvpPPO(
-        AutoregressivePolicy, env, 1e-3, n_steps=64, batch_size=1024, n_epochs=4, policy_kwargs=policy_kwargs
-    )
+def main(total_timesteps: int = 120_000, page: str | Path = "archer.html") -> Score:
+    env, network = NhVecEnv(64, opponent=Archer(), seed=0), {"net_arch": [64, 64]}
+    model = PvpPPO(AutoregressivePolicy, env, 1e-3, n_steps=64, batch_size=1024, policy_kwargs=network, seed=1)
     print(f"before: {evaluate_model(model, env, 128)}")
     model.learn(total_timesteps)
     score = evaluate_model(model, env, 128)
     print(f"after:  {score}")
     write_replay_page(record_fight(model, Archer(), seed=1), page)
+    print(f"Saved {page}")
     return score
 
 
