@@ -1,0 +1,47 @@
+"""A saved fighter in another program: sb3_pvp has to be installed there, but not imported.
+
+python examples/train_and_evaluate.py            # saves fighter.zip
+python examples/load_elsewhere.py fighter.zip    # about 10 s
+"""
+
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+from sb3_contrib import MaskablePPO
+
+
+def main(path: str | Path = "fighter.zip", *, episodes: int = 10) -> float:
+    """Lets the fighter play against the scripted one; returns the share of fights that it won."""
+    fighter = MaskablePPO.load(path)
+    env = gym.make("sb3_pvp:NhEnv", opponent="scripted", reset_params={"accountBuild": "MED"})
+    won = 0
+    for seed in range(episodes):
+        is_over, (observation, info) = False, env.reset(seed=seed)
+        while not is_over:
+            # The mask is in the observation. Sampled actions win more often than the most likely ones.
+            action, _ = fighter.predict(observation, deterministic=False)
+            observation, _, terminated, truncated, info = env.step(action)
+            is_over = terminated or truncated
+        won += info["outcome"] == "won"
+    print(f"{path} won {won} of {episodes} fights against the scripted fighter.")
+
+    # Where there is no environment, the 176 numbers that NhEnv shows, and a mask of its 45 choices, are enough.
+    observation, info = env.reset(seed=0)
+    numbers, mask = observation["observation"][0], observation["action_mask"]
+    action, _ = fighter.predict(numbers, action_masks=mask, deterministic=True)
+    print("Its action by numbers alone:", action)
+    again, _ = load_with_sb3_pvp(path).predict(observation, deterministic=True)
+    print("Loaded with sb3_pvp.load:   ", again)
+    return won / episodes
+
+
+def load_with_sb3_pvp(path: str | Path) -> MaskablePPO:
+    """The alternative: says in one line what is wrong with a file, and leaves the random numbers of torch alone."""
+    import sb3_pvp
+
+    return sb3_pvp.load(path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

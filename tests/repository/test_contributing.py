@@ -1,0 +1,27 @@
+"""CONTRIBUTING.md names commands, files and floors that there are."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_its_commands_are_in_the_makefile() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([\w-]+)`", PAGE))
+    assert {"lint", "type", "test", "test-slow", "bench"} <= named <= targets
+
+
+def test_its_files_are_there() -> None:
+    paths = {*re.findall(r"`([\w.-]+/[\w./-]*)`", PAGE), *re.findall(r"\]\(([^)#]+)\)", PAGE)}
+    assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_its_floors_are_those_that_the_linter_holds() -> None:
+    linter = (ROOT / "pyproject.toml").read_text().partition('name = "Floors"')[2].partition("]")[0]
+    layers = [set(re.findall(r"sb3_pvp\.(\w+)", line)) for line in re.findall(r'^    "(.+)",$', linter, re.MULTILINE)]
+    rows = re.findall(r"^\| \d \| (.+?) \|", PAGE, re.MULTILINE)
+    *floors, ground = [set(re.findall(r"`(\w+)`", row)) for row in rows]
+    assert floors == layers[: len(floors)]
+    assert ground == set().union(*layers[len(floors) :])
