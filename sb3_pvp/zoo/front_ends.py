@@ -63,6 +63,7 @@ def install() -> None:
     silently leaves out a ``custom_envs.py`` that raises one.
     """
     try:
+        import rl_zoo3.import_envs  # noqa: F401  # which imports a custom_envs.py, and that may call this function
         from rl_zoo3 import ALGOS
 
         from sb3_pvp.ppo import PvpPPO

@@ -117,6 +117,16 @@ def test_importing_the_commands_imports_none_of_what_they_need() -> None:
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
+def test_our_own_commands_work_beside_the_line_for_those_of_rl_zoo3(tmp_path: Path) -> None:
+    (tmp_path / "custom_envs.py").write_text("import sb3_pvp.zoo.custom_envs\n")
+    check = (
+        "from sb3_pvp.zoo import install; install(); import rl_zoo3.train as stock; "
+        "assert stock.ExperimentManager.__name__ == 'PvpExperimentManager'"
+    )
+    run = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_a_broken_installation_is_no_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
     # rl-zoo3 would leave a custom_envs.py with an ImportError out, and say nothing.
     monkeypatch.setitem(sys.modules, "sb3_pvp.zoo.manager", None)
