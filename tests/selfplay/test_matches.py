@@ -114,7 +114,7 @@ def test_rating_ends_when_all_are_known_well_enough(league: League) -> None:
     first, *_, last = rounds
     assert (first.num_fights, first.out_of_reach) == (0, ()) and max(first.half_widths.values()) > 1000
     assert max(last.half_widths.values()) <= 150 < max(rounds[-2].half_widths.values())
-    assert last.num_fights == len(league.log) == 32 * (len(rounds) - 1)
+    assert last.num_fights == len(league.log) <= 32 * (len(rounds) - 1)
     assert last.half_widths[BOT] == 0
 
 
