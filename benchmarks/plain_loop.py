@@ -32,7 +32,7 @@ class PlainLoop(nn.Module):
     def forward(
         self, obs: dict[str, th.Tensor], deterministic: bool = False, action_masks: th.Tensor | None = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Acts in a roll-out: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
+        """Acts in a rollout: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features = self.features.flatten(raw)
         actions, distributions = self._run(features, action_masks, None)

@@ -11,7 +11,7 @@ import typer
 
 
 def bench_rock_paper_scissors(
-    rollouts: Annotated[int, typer.Option(min=1, help="Roll-outs of 256 games.")] = 120,
+    rollouts: Annotated[int, typer.Option(min=1, help="Rollouts of 256 games.")] = 120,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture.", dir_okay=False)] = Path("self-play.png"),
     json_file: Annotated[

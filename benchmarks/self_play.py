@@ -65,7 +65,7 @@ def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
 
 
 class Strategies(BaseCallback):
-    """Remembers the learner's strategy at the start of every roll-out, which is when snapshots are taken."""
+    """Remembers the learner's strategy at the start of every rollout, which is when snapshots are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Strategies(BaseCallback):
 
 
 def train(kind: str, rollouts: int, folder: Path, seed: int = 0) -> NDArray[np.float64]:
-    """The learner's strategy in every roll-out, float64 ``(rollouts, choices)``; ``kind``: one of `OPPONENTS`."""
+    """The learner's strategy in every rollout, float64 ``(rollouts, choices)``; ``kind``: one of `OPPONENTS`."""
     model, memory, league = make_learner(ROCK_PAPER_SCISSORS, seed), Strategies(), folder / "league"
     callbacks = [
         LeagueCallback(pictures_every=10 * rollouts, directory=league),
@@ -129,7 +129,7 @@ def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
         row[1].set(title="what the best answer wins per game", ylim=(0, 1.15))
         row[1].legend(loc="upper right")
     for axis in axes[-1]:
-        axis.set_xlabel("roll-outs of 256 games")
+        axis.set_xlabel("rollouts of 256 games")
     fig.tight_layout()
     fig.savefig(file, dpi=100)
 

@@ -38,7 +38,7 @@ BATCH_SIZE = 2048
 
 @dataclass(frozen=True)
 class Size:
-    """How many environments, how many steps of each in a roll-out, and the seed of everything."""
+    """How many environments, how many steps of each in a rollout, and the seed of everything."""
 
     n_envs: int
     n_steps: int
@@ -58,7 +58,7 @@ def one_thread(seed: int) -> Iterator[None]:
 
 
 def make_model(stack: str, size: Size) -> MaskablePPO:
-    """A learner on the randomised mix of fights against the baseline bot, after one roll-out.
+    """A learner on the randomised mix of fights against the baseline bot, after one rollout.
 
     A policy of ours has statistics by then, and so will learn from the next one.
     """
@@ -91,7 +91,7 @@ def make_league(size: Size, num_models: int = 8) -> MaskablePPO:
 
 
 def opponents_share(case: Case, model: MaskablePPO) -> float:
-    """Which part of its CPU time a case of roll-outs spends in opponents."""
+    """Which part of its CPU time a case of rollouts spends in opponents."""
     assert isinstance(model.env, NhVecEnv)
     opponents, spent = model.env.fights.opponents, 0.0
 
@@ -120,7 +120,7 @@ def make_core(size: Size) -> tuple[MaskablePPO, PlainLoop, Samples]:
 
 
 def acting(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samples, control: str | None) -> Case:
-    """Choosing actions, with values and log-probabilities, as in a roll-out."""
+    """Choosing actions, with values and log-probabilities, as in a rollout."""
 
     def act() -> None:
         with th.no_grad():
@@ -148,7 +148,7 @@ def learning(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Sa
 
 
 def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
-    """Roll-outs: acting, the world, and the buffer."""
+    """Rollouts: acting, the world, and the buffer."""
     assert model.env is not None
     env, steps = model.env, model.n_steps * model.n_envs
     _, callback = model._setup_learn(steps, reset_num_timesteps=False)
@@ -156,7 +156,7 @@ def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
     def collect() -> None:
         model.collect_rollouts(env, callback, model.rollout_buffer, model.n_steps)
 
-    return Case(f"roll-out: {name}", model.n_envs, steps, collect, control and f"roll-out: {control}")
+    return Case(f"rollout: {name}", model.n_envs, steps, collect, control and f"rollout: {control}")
 
 
 def training(name: str, model: MaskablePPO, control: str | None) -> Case:

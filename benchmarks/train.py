@@ -12,7 +12,7 @@ from benchmarks.report import Row, measure, positive_numbers, print_report
 def bench_train(
     batches: Annotated[str, typer.Option(help="Batches to act on, comma-separated.")] = "1,16,100",
     n_envs: Annotated[int, typer.Option(min=1, help="How many environments complete training steps have.")] = 100,
-    n_steps: Annotated[int, typer.Option(min=1, help="Steps of each environment in a roll-out.")] = 128,
+    n_steps: Annotated[int, typer.Option(min=1, help="Steps of each environment in a rollout.")] = 128,
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each case.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

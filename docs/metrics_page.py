@@ -31,7 +31,7 @@ EVALUATION = {
 }
 
 #: Of what a component of the reward is logged.
-STATISTICS = {"count": "Ticks", "total": "Sum over the roll-out", "avg": "Mean over its ticks"}
+STATISTICS = {"count": "Ticks", "total": "Sum over the rollout", "avg": "Mean over its ticks"}
 
 
 def fight_metrics(game: Game) -> dict[str, str]:
@@ -44,7 +44,7 @@ def fight_metrics(game: Game) -> dict[str, str]:
             for name, meaning in rewards.terms.items()
             for statistic, of in STATISTICS.items()
         },
-        "rewards/overall_total": "Sum of all rewards of the roll-out, as the environment gave them.",
+        "rewards/overall_total": "Sum of all rewards of the rollout, as the environment gave them.",
         "env/num_envs": "Number of parallel environments.",
         **{f"env/pvp/{tag}": f"The weight `{name}` of the reward at this time." for tag, name in rewards.tags.items()},
     }

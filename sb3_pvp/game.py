@@ -149,7 +149,7 @@ class Rewards(Protocol):
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:
-        """What `compute` takes after so many roll-outs; it is asked for when the time of schedules moves."""
+        """What `compute` takes after so many rollouts; it is asked for when the time of schedules moves."""
 
     def figures(self, weights: Any, trained_rollouts: int) -> Mapping[str, float]:
         """The weights as numbers, for the log."""

@@ -116,7 +116,7 @@ def _own_arrays(world: ArrayWorld) -> list[str]:
 
 
 class OutcomeRewards:
-    """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished roll-outs.
+    """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished rollouts.
 
     ``defaults``: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
     """
@@ -165,7 +165,7 @@ Statistic = Literal["mean", "sum", "std", "count", "number"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One number per roll-out."""
+    """One number per rollout."""
 
     tag: str  #: Its name in the log.
     statistic: Statistic  #: Of the values; ``"number"``: how many of them are true, left out if none is.

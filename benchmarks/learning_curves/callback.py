@@ -59,7 +59,7 @@ class Progress:
 
 
 class CurveCallback(BaseCallback):
-    """Evaluates and saves between roll-outs, where a run can go on exactly; none of it counts as training.
+    """Evaluates and saves between rollouts, where a run can go on exactly; none of it counts as training.
 
     Args:
         folder: of the run; gets the evaluations.

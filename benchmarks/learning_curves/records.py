@@ -20,7 +20,7 @@ class Evaluation:
 
     Attributes:
         steps: agent steps (one seat, one tick) of training so far.
-        rollouts: roll-outs that were learned from.
+        rollouts: rollouts that were learned from.
         cpu_s: CPU seconds of training so far, all threads, without evaluations.
         wall_s: wall seconds of training so far, without evaluations.
         wins, losses, ties, broken: outcomes of the evaluation's fights.

@@ -42,7 +42,7 @@ class PvpCallback(BaseCallback):
             parts[name] = self
 
     def get_state(self) -> dict[str, Any]:
-        """Where it stands between two roll-outs."""
+        """Where it stands between two rollouts."""
         return {name.removeprefix("_"): copy.deepcopy(getattr(self, name)) for name in self._resumed}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
@@ -69,22 +69,22 @@ class PvpCallback(BaseCallback):
 
 
 class Scheduled:
-    """A number or a schedule over trained roll-outs; `ValueError` at once, and when asked, for others."""
+    """A number or a schedule over trained rollouts; `ValueError` at once, and when asked, for others."""
 
     def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
         self._what, self._schedule, self._kind = what, parse_schedule(value), kind
         self(0)
 
     def __call__(self, t: int) -> float:
-        return self._kind.read(self._what, self._schedule(t), f" after {t} roll-outs")
+        return self._kind.read(self._what, self._schedule(t), f" after {t} rollouts")
 
     def is_due(self, last: int | None, now: int) -> bool:
-        """Whether to do again what is done every so many roll-outs, and was done last after so many, or never."""
+        """Whether to do again what is done every so many rollouts, and was done last after so many, or never."""
         return last is None or now - last >= self(now)
 
 
 def trained_rollouts(model: BaseAlgorithm) -> int:
-    """How many roll-outs the model was trained on: what schedules count."""
+    """How many rollouts the model was trained on: what schedules count."""
     # Stock algorithms count epochs, also over save and load.
     epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
     return int(getattr(model, "trained_rollouts", epochs))
@@ -119,7 +119,7 @@ def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None
 
 
 def learner(model: BaseAlgorithm) -> Player:
-    """The learner as a player; at the start of a roll-out, the one who plays it."""
+    """The learner as a player; at the start of a rollout, the one who plays it."""
     return Player(LEARNER, int(model.num_timesteps))
 
 

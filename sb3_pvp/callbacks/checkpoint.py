@@ -20,14 +20,14 @@ CHECKPOINTS = "checkpoints"
 
 
 class MaskableCheckpointCallback(PvpCallback):
-    """Saves the model at the start of every ``save_freq``-th roll-out, and at the end of training.
+    """Saves the model at the start of every ``save_freq``-th rollout, and at the end of training.
 
     Files are called ``main_STEPS_steps.zip``, as those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and are
     whole or not there. From the newest one `PvpPPO` goes on as if it had never stopped; list this callback first. The
     older ones only need to be able to act.
 
     Args:
-        save_freq: roll-outs between checkpoints, a number or a schedule.
+        save_freq: rollouts between checkpoints, a number or a schedule.
         keep: how many of the newest files stay; ``None``: all.
         keep_spaced: so many of the older ones stay besides, as evenly spaced over the steps as they come.
         strip_optimizer: all files but the newest lose the optimiser's memory and whatever else only training needs.

@@ -26,15 +26,15 @@ _CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a sch
 
 
 class EarlyStoppingCallback(PvpCallback, KVWriter):
-    """Ends the training between two roll-outs, as soon as a condition holds.
+    """Ends the training between two rollouts, as soon as a condition holds.
 
     The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a * b``
-    is "and". It knows the time ``t`` (trained roll-outs), the ``phase`` in which it is asked (`PHASES`) and the last
+    is "and". It knows the time ``t`` (trained rollouts), the ``phase`` in which it is asked (`PHASES`) and the last
     value of everything that was logged, under its tag with ``_`` for every character that is no letter or digit.
-    Metrics that are not there yet make it false, which is said once. SB3 speaks of a roll-out when its advantages are
+    Metrics that are not there yet make it false, which is said once. SB3 speaks of a rollout when its advantages are
     known: ``on_rollout_sampling_end`` and ``on_rollout_end`` are the same moment, as ``on_learn_end`` and what follows.
 
-    List it last, so that what the others log at the end of a roll-out is known. With `PvpPPO` the values are saved with
+    List it last, so that what the others log at the end of a rollout is known. With `PvpPPO` the values are saved with
     the model: a run that was stopped and is resumed stops again.
 
     Args:
@@ -79,7 +79,7 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
 
     def _on_step(self) -> bool:
         if self._stops:
-            # The roll-out has only begun because nothing can stop SB3 before its first step.
+            # The rollout has only begun because nothing can stop SB3 before its first step.
             self.model.num_timesteps -= self.training_env.num_envs
         return not self._stops
 
@@ -106,4 +106,4 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         if not missing and not self._stops and bool(self._condition(rollouts, **variables)):
             self._stops = True
             if self.verbose and phase != "on_training_end":
-                print(f"Training ends after {rollouts} roll-outs: {self._text}")
+                print(f"Training ends after {rollouts} rollouts: {self._text}")

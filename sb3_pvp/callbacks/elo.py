@@ -12,7 +12,7 @@ from sb3_pvp.opponents.opponents import SELF_PLAY
 
 METRICS = {
     "rollout/elo/latest": "Elo rating of the learner.",
-    "rollout/elo/average-match": "Mean Elo rating of those whom the learner fought in this roll-out, before it.",
+    "rollout/elo/average-match": "Mean Elo rating of those whom the learner fought in this rollout, before it.",
     "rollout/elo/{player}": "Elo rating of a player who is no snapshot of this run, such as `baseline`.",
     "rollout/open_skill/mu": "Strength of the learner by OpenSkill.",
     "rollout/open_skill/sigma": "How uncertain that is.",

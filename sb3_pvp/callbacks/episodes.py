@@ -30,7 +30,7 @@ class EpisodeLogCallback(PvpCallback):
     with ``episode_statistics=True`` of a `PvpEnv`, those ``statistics`` of all that its world reports, e.g.
     ``line["mean"]["distance"]``. ``pandas.read_json(path, lines=True)`` reads it.
 
-    Episodes are written at the end of roll-outs. With `PvpPPO` a resumed run takes back what it had written after its
+    Episodes are written at the end of rollouts. With `PvpPPO` a resumed run takes back what it had written after its
     checkpoint, since it plays these episodes again: the file is that of a run which nobody stopped.
 
     Args:

@@ -50,7 +50,7 @@ _FOLDER = Kind[Any](str | InstanceOf[os.PathLike], "the path of a folder")  # ty
 
 
 class EvaluationCallback(base.PvpCallback):
-    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` roll-outs."""
+    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` rollouts."""
 
     def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
         super().__init__(verbose)
@@ -82,7 +82,7 @@ class WinRateEvalCallback(EvaluationCallback):
     Args:
         opponents: names of bots, paths of models, players of the run's league, such as ``"main@0"``, and ``"best"``,
             the one whose rating has the greatest lower end. Players who are not there yet are left out.
-        eval_freq: roll-outs between evaluations, of which the first is at once and the last at the end of training.
+        eval_freq: rollouts between evaluations, of which the first is at once and the last at the end of training.
         n_eval_episodes: fights against each opponent.
         deterministic: whether the learner acts without chance; opponents never do.
         n_envs: rows of the environment, at most.
@@ -203,7 +203,7 @@ class ReferenceRatingCallback(EvaluationCallback):
 
     Args:
         references: the folder.
-        eval_freq: roll-outs between ratings; the first is at once.
+        eval_freq: rollouts between ratings; the first is at once.
         n_eval_episodes: fights each time.
         n_envs, env: as in `WinRateEvalCallback`.
         seed: of the draws and fights.

@@ -1,4 +1,4 @@
-"""Logs what happened in the fights of a roll-out, or of that only the rewards (self-play.md §11.5)."""
+"""Logs what happened in the fights of a rollout, or of that only the rewards (self-play.md §11.5)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from sb3_pvp.callbacks.base import TABLES, PvpCallback
 from sb3_pvp.envs.metrics import summarize
 from sb3_pvp.game import WorldError
 
-#: A run stops when this share of a roll-out's fights broke off (rewards.md §5).
+#: A run stops when this share of a rollout's fights broke off (rewards.md §5).
 MAX_DESYNC = 0.05
 #: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
 INTENDED = ("connection_lost", "idle")
 
 
 class FightMetricsCallback(PvpCallback):
-    """Logs ``combat/``, ``terminal/``, ``times/``, ``rewards/`` and ``env/`` after every roll-out.
+    """Logs ``combat/``, ``terminal/``, ``times/``, ``rewards/`` and ``env/`` after every rollout.
 
-    For `PvpVecEnv`, and for any other ``VecEnv`` of `PvpEnv` environments; they count, and are asked once per roll-out.
+    For `PvpVecEnv`, and for any other ``VecEnv`` of `PvpEnv` environments; they count, and are asked once per rollout.
     Tags of which there are many go to TensorBoard (and JSON) only, ``terminal/`` and ``env/num_envs`` everywhere.
 
     Raises:
         ValueError: at the start of training, if the environments are others.
-        WorldError: if at least one in twenty fights of a roll-out broke off: nothing good is learned from that. Those
+        WorldError: if at least one in twenty fights of a rollout broke off: nothing good is learned from that. Those
             that broke off as the settings of a remote world want it do not count (`INTENDED`).
     """
 
@@ -49,7 +49,7 @@ class FightMetricsCallback(PvpCallback):
         if broken >= max(MAX_DESYNC * total, 1):
             reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
             raise WorldError(
-                f"{broken} of the {total} fights that ended in this roll-out broke off ({', '.join(reasons)}); "
+                f"{broken} of the {total} fights that ended in this rollout broke off ({', '.join(reasons)}); "
                 f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
             )
 
@@ -58,7 +58,7 @@ class FightMetricsCallback(PvpCallback):
 
 
 class RewardTrackerCallback(FightMetricsCallback):
-    """Logs ``rewards/`` after every roll-out: of each component the count, the total and the mean; the overall total.
+    """Logs ``rewards/`` after every rollout: of each component the count, the total and the mean; the overall total.
 
     `FightMetricsCallback` logs the same among all else; list one of the two. The total is printed as well.
     """

@@ -26,7 +26,7 @@ MAX_PLAYERS = 24
 METRICS = {
     "league/num_players": "Players with a model in the league.",
     "league/num_matches": "Matches in the league's log, broken ones among them.",
-    "league/broken_matches": "Fights of this roll-out that broke off, and are not rated.",
+    "league/broken_matches": "Fights of this rollout that broke off, and are not rated.",
     "league/bradley_terry/latest": "Bradley-Terry rating of the learner's newest snapshot with matches, from all "
     "matches so far; as often as there are pictures.",
     "league/bradley_terry/low": "Lower end of the 95 % interval of this rating.",
@@ -37,19 +37,19 @@ METRICS = {
 
 
 class LeagueCallback(base.PvpCallback):
-    """Adds snapshots of the learner to the league, and all finished matches of a roll-out to its log.
+    """Adds snapshots of the learner to the league, and all finished matches of a rollout to its log.
 
-    The learner plays as ``main@STEPS``, with the steps at the start of the roll-out in which the match ended. Matches
-    are logged in one go at the end of a roll-out, under keys that a run which is killed and goes on from a checkpoint
+    The learner plays as ``main@STEPS``, with the steps at the start of the rollout in which the match ended. Matches
+    are logged in one go at the end of a rollout, under keys that a run which is killed and goes on from a checkpoint
     uses again, so that none counts twice.
 
     List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
     episodes, as `PvpEnv` does.
 
     Args:
-        snapshot_every: roll-outs between snapshots, a number or a schedule; the first is taken at once.
+        snapshot_every: rollouts between snapshots, a number or a schedule; the first is taken at once.
         anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
-        pictures_every: roll-outs between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; last at the end.
+        pictures_every: rollouts between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; last at the end.
         directory: of the league; ``None``: ``league`` in the folder of the run.
     """
 
@@ -110,7 +110,7 @@ class LeagueCallback(base.PvpCallback):
         ):
             self._warned = True
             warnings.warn(
-                f"{others} fights of roll-out {self._rollout} are in the log of {league.folder} already, but as "
+                f"{others} fights of rollout {self._rollout} are in the log of {league.folder} already, but as "
                 "others: this run plays once more, and differently, what was played after its checkpoint. Until it is "
                 "further than that the log keeps the fights that it has; a league of its own keeps them all",
                 stacklevel=2,

@@ -29,7 +29,7 @@ class NoveltyRewardCallback(PvpCallback):
     statistics; as long as it has none nothing happens. What environments report of episodes does not contain the bonus.
 
     Args:
-        scale: a number or a schedule over trained roll-outs (`sb3_pvp.schedules.parse_schedule`).
+        scale: a number or a schedule over trained rollouts (`sb3_pvp.schedules.parse_schedule`).
         histogram: also log the histogram ``rollout/novelty``.
     """
 

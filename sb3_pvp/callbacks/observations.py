@@ -17,11 +17,11 @@ from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 
 METRICS = {
-    "observations/{observation}_rollout_{statistic}": "Of an observation in this roll-out, in the newest frame.",
+    "observations/{observation}_rollout_{statistic}": "Of an observation in this rollout, in the newest frame.",
     "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
     "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
     "observations/stats_count": "How many observations the policy's statistics are made of.",
-    "observations/{observation}": "Histogram of an observation in this roll-out, if asked for.",
+    "observations/{observation}": "Histogram of an observation in this rollout, if asked for.",
     "actions/action/{head}": "Histogram of the numbers that an action head chose, if asked for.",
     "actions/mask/{head}": "Histogram of the numbers that an action head could have chosen, if asked for.",
 }
@@ -65,7 +65,7 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
 
 
 class ObservationMetricsCallback(PvpCallback):
-    """Logs six numbers for every observation after each roll-out, to TensorBoard (and JSON) only: more than 1600 tags.
+    """Logs six numbers for every observation after each rollout, to TensorBoard (and JSON) only: more than 1600 tags.
 
     Observations have the names of the policy's contract, or their indices, with ``opponent_`` before those that only
     the critic sees. Of stacked frames the newest one counts.
@@ -88,7 +88,7 @@ class ObservationMetricsCallback(PvpCallback):
         parts = [own_part(observations)]
         if isinstance(observations, dict) and PRIVILEGED in observations:
             parts.append(observations[PRIVILEGED])
-        # Each feature of the newest frame in all steps of the roll-out.
+        # Each feature of the newest frame in all steps of the rollout.
         features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
         seen = dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
         if self._statistics:

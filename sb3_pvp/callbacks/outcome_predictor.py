@@ -25,7 +25,7 @@ METRICS = {
 
 
 class DecidedFight(NamedTuple):
-    """The steps ``start`` to ``stop - 1`` of a roll-out in environment ``env``, at whose end a fight was decided."""
+    """The steps ``start`` to ``stop - 1`` of a rollout in environment ``env``, at whose end a fight was decided."""
 
     env: int
     start: int
@@ -34,17 +34,17 @@ class DecidedFight(NamedTuple):
 
 
 class OutcomePredictorCallback(PvpCallback):
-    """Trains ``model.outcome_predictor``, which is saved and loaded with the model, on every roll-out.
+    """Trains ``model.outcome_predictor``, which is saved and loaded with the model, on every rollout.
 
-    It learns from a few states of each fight that was won or lost in the roll-out; one in ten of these fights is kept
-    for a test. The first roll-out of a policy that keeps statistics is left out, because there are none yet. The
+    It learns from a few states of each fight that was won or lost in the rollout; one in ten of these fights is kept
+    for a test. The first rollout of a policy that keeps statistics is left out, because there are none yet. The
     environment must report ``info["outcome"]`` at the end of an episode, as `PvpEnv` does.
 
     Args:
         max_steps_per_episode: so many random states of each fight; ``None``: all.
         balance_outcomes: learn from as many won as lost fights.
         batch_size: of its mini-batches.
-        n_epochs: passes over the data of a roll-out.
+        n_epochs: passes over the data of a rollout.
         test_size: share of the fights that are kept for the test.
         learning_rate: of its optimiser.
         seed: of its random numbers; a model that has a predictor already goes on with its own.
@@ -103,7 +103,7 @@ class OutcomePredictorCallback(PvpCallback):
         self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
 
     def _learn(self, observations: NDArray[Any]) -> None:
-        """Trains and tests on a roll-out's observations ``(steps, envs, *shape)``."""
+        """Trains and tests on a rollout's observations ``(steps, envs, *shape)``."""
         rng = self.predictor.rng
         fights = [self._fights[i] for i in rng.permutation(len(self._fights))]
         fights = balanced(fights) if self._balance else fights

@@ -41,12 +41,12 @@ METRICS = {
     "selfplay/past_entropy_softmax": "Entropy of the choice among past players, in bits.",
     "selfplay/past_quality_histogram": "Histogram of the quality scores, if asked for.",
     "selfplay/past_softmax_histogram": "Histogram of the probabilities to be chosen, if asked for.",
-    "selfplay/average-target-rollouts": "Roll-outs that the past players had trained for whom the learner fought.",
+    "selfplay/average-target-rollouts": "Rollouts that the past players had trained for whom the learner fought.",
     "selfplay/average-target-rollout-difference": (
-        "Roll-outs that the learner is ahead of the past players whom it has fought, on average."
+        "Rollouts that the learner is ahead of the past players whom it has fought, on average."
     ),
     "selfplay/{kind}_win_rate": "Share of fights against such opponents that the learner won, ties as half.",
-    "selfplay/{kind}_matches": "Fights against such opponents that were decided or tied in this roll-out.",
+    "selfplay/{kind}_matches": "Fights against such opponents that were decided or tied in this rollout.",
 }
 KINDS = (*_COUNTS,)
 #: The kinds whose opponents act through actions, and so have options.
@@ -59,7 +59,7 @@ _TARGETS = Kind[Any](InstanceOf[Sequence] | InstanceOf[Path], "a list of paths o
 
 
 class SelfPlayCallback(base.PvpCallback):
-    """Divides the rows among kinds of opponents, anew before each roll-out, and chooses who that is for every episode.
+    """Divides the rows among kinds of opponents, anew before each rollout, and chooses who that is for every episode.
 
     Rows are given to the kinds in this order: ``self_play`` (both seats learn; `PvpVecEnv` only, an even number of
     rows), ``past`` (players of the league, by the match maker), ``target`` (the list ``targets``), ``latest`` (the
@@ -71,10 +71,10 @@ class SelfPlayCallback(base.PvpCallback):
     league. With `PvpPPO` an exact resume goes on with the same choices.
 
     Args:
-        self_play, past, target, latest: shares of the rows, numbers or schedules over trained roll-outs.
+        self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
         targets: paths of models and names of plug-ins, all equally likely.
         match_maker: of past players: a name of `sb3_pvp.selfplay.match_maker`, or ``{"name": ...}`` with its settings.
-        num_live_opponents: at most so many past players are met in one roll-out, see `PastPlayers`.
+        num_live_opponents: at most so many past players are met in one rollout, see `PastPlayers`.
         opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
         past_of, latest_of: the folder of another run, or of its league, whose players are meant; ``None``: this run's.
         directory: of the league; ``None``: ``league`` in the folder of the run.
@@ -133,7 +133,7 @@ class SelfPlayCallback(base.PvpCallback):
             raise ValueError("SelfPlayCallback needs environments with set_opponent(choice), such as PvpVecEnv")
 
     def get_state(self) -> dict[str, Any]:
-        """Where choices stand between two roll-outs."""
+        """Where choices stand between two rollouts."""
         return {
             "random": copy.deepcopy(self._rng.bit_generator.state),
             "match_maker": self.match_maker.get_state(),
@@ -230,10 +230,10 @@ class Shares:
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
-        """The share of each kind but the last after ``t`` roll-outs; raises `ValueError` if they are too many."""
+        """The share of each kind but the last after ``t`` rollouts; raises `ValueError` if they are too many."""
         shares = {kind: share(t) for kind, share in self._shares.items()}
         if math.fsum(shares.values()) > 1 + 1e-9:  # shares may be written as decimals
-            raise ValueError(f"the shares of opponents must not sum to more than 1: {shares} after {t} roll-outs")
+            raise ValueError(f"the shares of opponents must not sum to more than 1: {shares} after {t} rollouts")
         return shares
 
     def divide(self, num_envs: int, t: int) -> list[str]:
@@ -246,13 +246,13 @@ class Shares:
         if counts[SELF] % 2:
             raise ValueError(
                 f"rows in self-play come in pairs, but a share of {shares[SELF]} of {num_envs} environments is "
-                f"{counts[SELF]} after {t} roll-outs: choose a share or n_envs that gives an even number"
+                f"{counts[SELF]} after {t} rollouts: choose a share or n_envs that gives an even number"
             )
         rows = [kind for kind, count in counts.items() for _ in range(count)]
         if len(rows) > num_envs:
             raise ValueError(
                 f"{num_envs} environments cannot be divided by {shares}, rounded they are {counts} after {t} "
-                "roll-outs: choose n_envs so that the shares give whole numbers"
+                "rollouts: choose n_envs so that the shares give whole numbers"
             )
         return rows + [BASELINE] * (num_envs - len(rows))
 
@@ -262,7 +262,7 @@ class OpponentOptions:
 
     The ``options`` are ``deterministic_share`` (the first rows of the kind, rounded up, meet opponents who choose
     without chance) and ``delay_chance`` (see `OpponentChoice`; an expression is drawn anew for each row in each
-    roll-out), both numbers or schedules; ``reset_params``, ``noise``, ``action_mask_override`` as in `OpponentChoice`.
+    rollout), both numbers or schedules; ``reset_params``, ``noise``, ``action_mask_override`` as in `OpponentChoice`.
     """
 
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
@@ -275,14 +275,14 @@ class OpponentOptions:
         self._plain = {name: options[name] for name in _PLAIN if options.get(name) is not None}
 
     def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` roll-outs."""
+        """Arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` rollouts."""
         with drawing_from(rng):
             delay_chance, share = self._delay_chance(t), self._deterministic_share(t)
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 
 
 class LatestPlayer:
-    """Gives rows the newest snapshot of a run's own learner, the same for a whole roll-out.
+    """Gives rows the newest snapshot of a run's own learner, the same for a whole rollout.
 
     Players of another run have its ``label`` before their names.
     """
@@ -316,10 +316,10 @@ class LatestPlayer:
 class PastPlayers(LatestPlayer):
     """Gives rows players of a league, drawn by its match maker.
 
-    At most ``num_live`` players take part in a roll-out, as each costs a batch of its own in every tick: so many draws
+    At most ``num_live`` players take part in a rollout, as each costs a batch of its own in every tick: so many draws
     of the match maker at its start, which may repeat themselves, and from which every episode takes one at random. On
     average that is the match maker's distribution; while the league has no more players, episodes ask it directly.
-    How probable they were is kept in ``chances``, by name: some of their episodes end in later roll-outs.
+    How probable they were is kept in ``chances``, by name: some of their episodes end in later rollouts.
     """
 
     def __init__(self, league: League, label: str, num_live: int, chances: dict[str, float]) -> None:

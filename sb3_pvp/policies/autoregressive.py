@@ -41,7 +41,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     - Masks are taken from ``obs["action_mask"]`` wherever none are passed, so `predict` always acts legally.
     - ``obs["privileged"]`` reaches the critic only; `predict` does without it.
     - Observations and the choices that heads see are normalised by statistics that are saved with the weights. They
-      are collected while acting in roll-outs and taken over after each learning phase; the first roll-out only
+      are collected while acting in rollouts and taken over after each learning phase; the first rollout only
       gathers statistics, without a change of weights.
 
     Observations are a Dict of ``"observation"`` (or any other names) and, optionally, ``"privileged"`` and
@@ -167,13 +167,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     @property
     def has_statistics(self) -> bool:
-        """Whether a first roll-out has been taken into the statistics, so that learning may begin."""
+        """Whether a first rollout has been taken into the statistics, so that learning may begin."""
         return bool(self.observation_normalizer.count > 0)
 
     def forward(
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Acts in a roll-out: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
+        """Acts in a rollout: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
@@ -204,7 +204,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         log_probs, entropies = self.heads(self._actor_latent(features), self._masks(obs, action_masks), joint)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
-            # The first roll-out only gives statistics (training.md §5): with gradients of zero nothing changes.
+            # The first rollout only gives statistics (training.md §5): with gradients of zero nothing changes.
             nothing = 0.0 * self.value_net.bias.sum()
             return values.detach() + nothing, log_probs.detach() + nothing, entropies.detach() + nothing
         return values, log_probs, entropies
@@ -257,7 +257,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def set_training_mode(self, mode: bool) -> None:
         """Switches between learning and acting, as SB3 does around every update.
 
-        The statistics follow at the end of a learning phase, so that a roll-out and the learning from it share them.
+        The statistics follow at the end of a learning phase, so that a rollout and the learning from it share them.
         """
         if self.training and not mode:
             self.observation_normalizer.update()

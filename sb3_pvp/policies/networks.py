@@ -96,7 +96,7 @@ def make_network(
 class RunningNormalizer(nn.Module):
     """Scales features to zero mean and unit variance, with statistics of everything the policy acted on in training.
 
-    `observe` only collects; `update` makes it count. PPO can so act and learn from one roll-out under the same
+    `observe` only collects; `update` makes it count. PPO can so act and learn from one rollout under the same
     statistics, which keeps its probability ratio at one before the first gradient step.
 
     Features that always keep one value so far are only shifted: dividing by nothing would blow up their first change.

@@ -1,4 +1,4 @@
-"""Masked PPO for self-play: schedules over roll-outs, reward normalisation, gradient accumulation, exact resume."""
+"""Masked PPO for self-play: schedules over rollouts, reward normalisation, gradient accumulation, exact resume."""
 
 from sb3_pvp.ppo.algorithm import PvpPPO
 from sb3_pvp.ppo.metrics import METRICS

@@ -52,13 +52,13 @@ class PvpPPO(MaskablePPO):
 
     - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: learn
       nothing), ``batch_size``, ``max_grad_norm`` and the arguments below, except ``normalize_reward``, may each be a
-      schedule of `sb3_pvp.schedules`, or the config of one. Its time is the number of finished roll-outs,
+      schedule of `sb3_pvp.schedules`, or the config of one. Its time is the number of finished rollouts,
       `trained_rollouts`; the attribute of the same name holds its current value.
-    - A policy whose ``has_statistics`` is false does not learn from a roll-out; it only gathers statistics.
+    - A policy whose ``has_statistics`` is false does not learn from a rollout; it only gathers statistics.
     - What `save` writes lets `load` and ``learn(..., reset_num_timesteps=False)`` go on exactly as if the run had never
       stopped, if the vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a
-      roll-out goes on from its beginning. Only `reset_num_timesteps=True` starts a new run.
-    - Environments that have a method ``set_trained_rollouts`` are told the time of schedules before each roll-out.
+      rollout goes on from its beginning. Only `reset_num_timesteps=True` starts a new run.
+    - Environments that have a method ``set_trained_rollouts`` are told the time of schedules before each rollout.
     - While it learns on the CPU with no layer wider than 256, PyTorch has one thread: a second one made that 3 to 14
       times slower. With wider networks it has as many as it was given.
 
@@ -76,9 +76,9 @@ class PvpPPO(MaskablePPO):
         ValueError: for an unknown argument, a hyperparameter out of its range, or a wrong schedule.
     """
 
-    #: What a loaded model will resume from, packed; taken up by the first roll-out.
+    #: What a loaded model will resume from, packed; taken up by the first rollout.
     training_state: bytes | None = None
-    #: Where the run stood when this roll-out began; forgotten after learning.
+    #: Where the run stood when this rollout began; forgotten after learning.
     _rollout_start: resumable.State | None = None
     #: The folder of the run, where callbacks put their files, if whoever started the run has set it; not saved.
     run_folder: str | Path | None = None
@@ -99,7 +99,7 @@ class PvpPPO(MaskablePPO):
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
         self.eps_greedy: Any = eps_greedy
-        #: Finished roll-outs in the life of the model, the time of all schedules; persisted.
+        #: Finished rollouts in the life of the model, the time of all schedules; persisted.
         self.trained_rollouts = 0
         #: Steps of the optimiser in the life of the model; persisted.
         self.num_updates = 0
@@ -264,7 +264,7 @@ class PvpPPO(MaskablePPO):
         record(self.logger, "rollout", log.figures(buffer) | numbers)
 
     def train(self) -> None:
-        """Learns from the roll-out in the buffer (training.md §7)."""
+        """Learns from the rollout in the buffer (training.md §7)."""
         started = time.perf_counter()
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
@@ -275,7 +275,7 @@ class PvpPPO(MaskablePPO):
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
         log = update.run(read_buffer(self.rollout_buffer), n_epochs)
-        # Some policies take over here what they have seen in the roll-out.
+        # Some policies take over here what they have seen in the rollout.
         self.policy.set_training_mode(False)
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)

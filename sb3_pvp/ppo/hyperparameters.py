@@ -18,7 +18,7 @@ def _kind(hint: Any, words: str, low: int, high: int | None = None) -> Kind[Any]
 
 _AT_LEAST_0, _SHARE = _kind(FiniteFloat, "a number", 0), _kind(FiniteFloat, "a number", 0, 1)
 _COUNT, _POSITIVE = _kind(int, "an integer", 0), _kind(int, "an integer", 1)
-#: Every hyperparameter that may be a schedule over finished roll-outs, under SB3's name, with what it may be.
+#: Every hyperparameter that may be a schedule over finished rollouts, under SB3's name, with what it may be.
 RANGES: dict[str, Kind[Any]] = {
     "learning_rate": _AT_LEAST_0,
     "clip_range": _AT_LEAST_0,
@@ -43,7 +43,7 @@ def is_schedule(value: Any) -> bool:
 
 
 def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
-    """What a hyperparameter is after so many finished roll-outs, a number of Python; rounded if a schedule must be.
+    """What a hyperparameter is after so many finished rollouts, a number of Python; rounded if a schedule must be.
 
     Functions of SB3 and the batch of everything, ``None``, are given back as they are. Raises `ValueError` for a
     value out of its range, and for a config of a schedule that is wrong.

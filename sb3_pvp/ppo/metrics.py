@@ -1,4 +1,4 @@
-"""Every tag that is logged about learning, and what a roll-out says for them (self-play.md §11.1, §11.2)."""
+"""Every tag that is logged about learning, and what a rollout says for them (self-play.md §11.1, §11.2)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ METRICS = {
     "rollout/ep_len_mean": "Mean length of the last 100 episodes, in steps.",
     "rollout/ep_rew_mean": "Mean raw reward of the last 100 episodes.",
     "rollout/eps_greedy": "Probability that a whole batch of actions is taken greedily.",
-    "rollout/fps": "Steps of all environments per second of roll-out.",
+    "rollout/fps": "Steps of all environments per second of rollout.",
     "rollout/gae_lambda": "Lambda of the advantages.",
     "rollout/gamma": "Discount factor.",
-    "rollout/len/max_episode_length": "Longest episode that ended in this roll-out.",
-    "rollout/len/mean_episode_length": "Mean length of the episodes that ended in this roll-out.",
-    "rollout/len/min_episode_length": "Shortest episode that ended in this roll-out.",
-    "rollout/len/std_episode_length": "Standard deviation of the lengths of the episodes that ended in this roll-out.",
+    "rollout/len/max_episode_length": "Longest episode that ended in this rollout.",
+    "rollout/len/mean_episode_length": "Mean length of the episodes that ended in this rollout.",
+    "rollout/len/min_episode_length": "Shortest episode that ended in this rollout.",
+    "rollout/len/std_episode_length": "Standard deviation of the lengths of the episodes that ended in this rollout.",
     "rollout/num_envs": "Number of parallel environments.",
-    "rollout/num_episode_starts": "Episodes that began in this roll-out.",
-    "rollout/num_episodes": "Episodes that ended in this roll-out.",
-    "rollout/num_truncates": "Episodes that were cut short in this roll-out; a value stands for the rest of them.",
+    "rollout/num_episode_starts": "Episodes that began in this rollout.",
+    "rollout/num_episodes": "Episodes that ended in this rollout.",
+    "rollout/num_truncates": "Episodes that were cut short in this rollout; a value stands for the rest of them.",
     "rollout/return_mean": "Mean target of the critic.",
-    "rollout/reward/max_episode_reward": "Highest raw reward of an episode that ended in this roll-out.",
-    "rollout/reward/mean_episode_reward": "Mean raw reward of the episodes that ended in this roll-out.",
-    "rollout/reward/min_episode_reward": "Lowest raw reward of an episode that ended in this roll-out.",
+    "rollout/reward/max_episode_reward": "Highest raw reward of an episode that ended in this rollout.",
+    "rollout/reward/mean_episode_reward": "Mean raw reward of the episodes that ended in this rollout.",
+    "rollout/reward/min_episode_reward": "Lowest raw reward of an episode that ended in this rollout.",
     "rollout/reward/std_episode_reward": "Standard deviation of the raw rewards of these episodes.",
     "rollout/reward_clip_count": "Normalised rewards at the limit of ±10 (with normalize_reward).",
     "rollout/running_reward_count": "Steps in the statistics of returns (with normalize_reward).",
@@ -42,10 +42,10 @@ METRICS = {
     "rollout/step_reward_mean": "Mean reward of a step, raw, with what callbacks have added to it.",
     "rollout/steps": "Steps per environment.",
     "rollout/success_rate": "Share of the last 100 episodes that the environment calls a success (if it says so).",
-    "rollout/time": "Seconds of the roll-out.",
+    "rollout/time": "Seconds of the rollout.",
     "rollout/value_mean": "Mean value that the critic gave while acting.",
     "time/fps": "Steps of all environments per second since learn() began.",
-    "time/iterations": "Roll-outs since learn() began.",
+    "time/iterations": "Rollouts since learn() began.",
     "time/time_elapsed": "Seconds since learn() began.",
     "time/total_timesteps": "Steps of all environments in the life of the model.",
     "train/approx_kl": "Estimate of the KL divergence from the acting policy, mean of the last epoch.",
@@ -57,7 +57,7 @@ METRICS = {
     "train/entropy_coef": "Weight of the entropy in the loss.",
     "train/entropy_loss": "Minus the mean entropy of an action, all heads together.",
     "train/entropy_loss/{head}": "Minus the mean entropy of one action head (if the policy tells heads apart).",
-    "train/epochs": "Passes over the roll-out; 0 while the policy only gathers statistics.",
+    "train/epochs": "Passes over the rollout; 0 while the policy only gathers statistics.",
     "train/explained_variance": "How much of the variance of the returns the values explained, 1 at best.",
     "train/grad_accum": "Mini-batches whose gradients make one step of the optimiser.",
     "train/grad_norm": "Mean norm of the gradient before clipping.",
@@ -70,7 +70,7 @@ METRICS = {
     "train/policy_gradient_loss": "Clipped surrogate loss of the actor.",
     "train/time": "Seconds of the learning phase.",
     "train/total_steps": "Steps of all environments in the life of the model.",
-    "train/trained_rollouts": "Finished roll-outs in the life of the model, the time of all schedules.",
+    "train/trained_rollouts": "Finished rollouts in the life of the model, the time of all schedules.",
     "train/value_loss": "Mean squared error of the critic.",
     "train/vf_coef": "Weight of the value loss.",
 }
@@ -84,7 +84,7 @@ def record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
 
 @dataclass
 class RolloutLog:
-    """What happened in a roll-out, as far as the buffer does not tell it; ``finalizing`` is when it was full."""
+    """What happened in a rollout, as far as the buffer does not tell it; ``finalizing`` is when it was full."""
 
     started: float = field(default_factory=time.perf_counter)
     finalizing: float = 0.0
@@ -97,7 +97,7 @@ class RolloutLog:
         self.ends += [infos[index] for index in np.flatnonzero(dones)]
 
     def figures(self, buffer: MaskableBuffer) -> dict[str, Any]:
-        """The figures of the finished roll-out, by their tags without ``rollout/``."""
+        """The figures of the finished rollout, by their tags without ``rollout/``."""
         now, size = time.perf_counter(), buffer.rewards.size
         episodes = [info["episode"] for info in self.ends if "episode" in info]
         columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"} if episodes else {}

@@ -1,4 +1,4 @@
-"""Where a run stands between two roll-outs, so that it can go on as if it had never stopped."""
+"""Where a run stands between two rollouts, so that it can go on as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 State = dict[str, Any]
 
 VERSION = 1
-#: The attributes of a model that change with every roll-out.
+#: The attributes of a model that change with every rollout.
 _CHANGING = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
 # What wrappers of SB3 remember from step to step consists of these; the rest of them is how they were set up.
 _WRAPPER_DATA = (np.ndarray, RunningMeanStd, StackedObservations)
 
 
 def current_state(model: Any, env: VecEnv) -> State:
-    """Where the run of a `PvpPPO` stands between two roll-outs, in copies."""
+    """Where the run of a `PvpPPO` stands between two rollouts, in copies."""
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
         "attributes": {name: copy.deepcopy(getattr(model, name)) for name in _CHANGING},

@@ -13,7 +13,7 @@ EPSILON = 1e-8
 
 @dataclass
 class RewardNormalizer:
-    """Running mean and variance of discounted returns, each over all roll-outs so far.
+    """Running mean and variance of discounted returns, each over all rollouts so far.
 
     A fresh one has the standard deviation 1 and next to no weight.
     """
@@ -58,7 +58,7 @@ def returns_to_go(
     last_dones: NDArray[np.bool_],
     gamma: float,
 ) -> NDArray[np.float32]:
-    """Discounted sums of what follows each step of a roll-out, float32 ``(steps, envs)``.
+    """Discounted sums of what follows each step of a rollout, float32 ``(steps, envs)``.
 
     ``rewards`` and ``episode_starts`` are ``(steps, envs)``; ``last_values`` and ``last_dones``, ``(envs,)``, tell what
     follows the last step. All on one scale: that of raw rewards, if the sums are to be of raw rewards.

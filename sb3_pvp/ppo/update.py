@@ -24,7 +24,7 @@ KL = TERMS.index("kl")
 
 @dataclass(frozen=True)
 class Samples:
-    """Steps of a roll-out, in no particular order; the first axis of every tensor counts them."""
+    """Steps of a rollout, in no particular order; the first axis of every tensor counts them."""
 
     observations: PyTorchObs
     actions: th.Tensor
@@ -43,7 +43,7 @@ class Samples:
 
 
 def read_buffer(buffer: MaskableBuffer) -> Samples:
-    """The content of a full roll-out buffer; converted once, while SB3 converts every mini-batch of every epoch."""
+    """The content of a full rollout buffer; converted once, while SB3 converts every mini-batch of every epoch."""
 
     def tensor(array: NDArray[Any]) -> th.Tensor:
         return th.as_tensor(buffer.swap_and_flatten(array), device=buffer.device)

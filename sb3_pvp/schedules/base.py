@@ -17,7 +17,7 @@ KINDS: dict[str, type[Schedule]] = {}  #: Those that have a JSON form, by their 
 
 
 class Schedule(ABC):
-    """A value that depends on the number of finished roll-outs; picklable, and equal if it is set up equally.
+    """A value that depends on the number of finished rollouts; picklable, and equal if it is set up equally.
 
     Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes. What they
     are annotated with, `sb3_pvp.common.arguments.Kind`, is checked.
@@ -38,7 +38,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, t: float, **variables: Any) -> Any:
-        """The value after ``t`` roll-outs; only an `Expression` looks at the variables."""
+        """The value after ``t`` rollouts; only an `Expression` looks at the variables."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Expression(Schedule, kind="expression"):
         parse_formula(self.expression)
 
     def __call__(self, t: float, **variables: Any) -> Any:
-        """The value after ``t`` roll-outs; in arrays undefined elements are infinite or NaN.
+        """The value after ``t`` rollouts; in arrays undefined elements are infinite or NaN.
 
         `ValueError` for unknown names, undefined operations on single numbers and more than 100 evaluated parts.
         """

@@ -18,7 +18,7 @@ from sb3_pvp.schedules.base import Schedule, as_schedule
 
 @dataclass(frozen=True)
 class Linear(Schedule, kind="linear"):
-    """From ``initial_value`` to ``final_value`` in ``change_over_time_steps`` roll-outs, and no further.
+    """From ``initial_value`` to ``final_value`` in ``change_over_time_steps`` rollouts, and no further.
 
     With ``round_value``, rounded to ``round_digits`` digits, or to an integer where those are ``None``.
     """

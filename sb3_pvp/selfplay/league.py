@@ -143,7 +143,7 @@ class League:
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
         """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is."""
         path = self.path(player)
-        if not path.is_file():  # who is there stays as he is, as when a resumed run repeats its last roll-out
+        if not path.is_file():  # who is there stays as he is, as when a resumed run repeats its last rollout
             with replacing(path) as partial:
                 save(partial)
         return path

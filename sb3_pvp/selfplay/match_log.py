@@ -130,7 +130,7 @@ class MatchLog:
         return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
 
     def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
-        """The same with broken fights, one list for each `append` that added something: the roll-outs of a run."""
+        """The same with broken fights, one list for each `append` that added something: the rollouts of a run."""
         query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
             for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):

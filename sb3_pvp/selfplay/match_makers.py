@@ -103,7 +103,7 @@ class Prioritised(MatchMaker, kind="prioritised"):
     Whoever chooses a player for many fights at once must keep the probability of the choice for `record`: that of now
     is smaller after every win, and so each fall of the quality would be greater than the one before.
 
-    ``learning_rate``: a non-negative number, or a schedule of such over trained roll-outs (training.md §9).
+    ``learning_rate``: a non-negative number, or a schedule of such over trained rollouts (training.md §9).
     """
 
     @checked

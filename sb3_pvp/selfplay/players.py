@@ -1,4 +1,4 @@
-"""Players: who is rated. A player never changes, so a learner is another player after every roll-out."""
+"""Players: who is rated. A player never changes, so a learner is another player after every rollout."""
 
 from __future__ import annotations
 

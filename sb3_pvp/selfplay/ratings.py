@@ -44,7 +44,7 @@ class _Moving(ABC, Generic[Rating]):
         return self._newcomer(None if before is None else self.ratings[before])
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rates the matches of one roll-out (one `MatchLog.append`): new players enter first; then come batches."""
+        """Rates the matches of one rollout (one `MatchLog.append`): new players enter first; then come batches."""
         matches = shuffled(records)
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
@@ -119,7 +119,7 @@ class OpenSkill(_Moving[Skill]):
 class Ratings:
     """Elo, OpenSkill and the payoff, kept up to date with a match log; ``anchors`` count for Bradley-Terry alike.
 
-    Reading the log roll-out by roll-out gives the same bits as reading it at once, in any process.
+    Reading the log rollout by rollout gives the same bits as reading it at once, in any process.
     """
 
     def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:

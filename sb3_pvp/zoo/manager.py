@@ -264,7 +264,7 @@ class PvpExperimentManager(SweepingManager):
                 self._end(model, error, last.was_tried)  # raises it
             self._was_stopped = True
             if last.rollout is not None and isinstance(model, PvpPPO):
-                model.num_timesteps = last.rollout  # what is saved now is where it goes on: the start of this roll-out
+                model.num_timesteps = last.rollout  # what is saved now is where it goes on: the start of this rollout
                 model.save(run / CHECKPOINTS / file_name(learner(model)))
         finally:
             with suppress(Exception):  # what has ended the training says more

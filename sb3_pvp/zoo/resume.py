@@ -2,7 +2,7 @@
 
 A run is the folder ``ENV_3`` that rl-zoo3 makes for it. It goes on from its newest checkpoint: of a
 `MaskableCheckpointCallback`, or of rl-zoo3's ``--save-freq``. A new one (``-i model.zip``) keeps the model's count of
-steps and roll-outs, since its snapshots are called by these; episodes and random numbers are new.
+steps and rollouts, since its snapshots are called by these; episodes and random numbers are new.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ INITIAL_MODEL = "initial_model.zip"
 LOCK = ".running"
 
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
-#: How `LeagueCallback` calls the matches of a roll-out.
+#: How `LeagueCallback` calls the matches of a rollout.
 _ROLLOUT = re.compile(rf"{LEARNER}/rollout-(\d+)/")
 
 
@@ -161,11 +161,11 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 
 
 class LastCallback(BaseCallback):
-    """When its turn comes at the start of a roll-out, all others have begun theirs; Ctrl-C waits for its next step."""
+    """When its turn comes at the start of a rollout, all others have begun theirs; Ctrl-C waits for its next step."""
 
-    #: Whether a roll-out has begun, and whether Ctrl-C was pressed.
+    #: Whether a rollout has begun, and whether Ctrl-C was pressed.
     was_tried = interrupted = False
-    #: The steps at the start of the roll-out that is being played; ``None`` while the model learns.
+    #: The steps at the start of the rollout that is being played; ``None`` while the model learns.
     rollout: int | None = None
 
     @contextmanager

@@ -45,7 +45,7 @@ def check_rows(rows: list[dict[str, Any]]) -> None:
 def test_bench_rollout_compares_acting_and_roll_outs(capsys: pytest.CaptureFixture[str]) -> None:
     rows = report(capsys, "rollout", *TINY)["rows"]
     check_rows(rows)
-    assert [row["case"].split(":")[0] for row in rows] == ["acting"] * 4 + ["roll-out"] * 5
+    assert [row["case"].split(":")[0] for row in rows] == ["acting"] * 4 + ["rollout"] * 5
     assert "8 models" in rows[-1]["case"] and 0 < rows[-1]["opponents_share"] < 1
     assert all(row["n"] == 2 and row["agent_steps"] % 2 == 0 for row in rows)
 

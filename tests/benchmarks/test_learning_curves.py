@@ -19,15 +19,15 @@ from benchmarks.learning_curves.variants import vary
 from sb3_pvp.matches.evaluation import Score
 from sb3_pvp.ppo import PvpPPO
 
-STEPS = 4 * 16  # of a roll-out
+STEPS = 4 * 16  # of a rollout
 TINY = {"n_envs": 4, "n_steps": 16, "batch_size": 32, "n_epochs": 1}
-ROLLOUT = 1 / 60  # minutes of a roll-out on the clock of the tests
+ROLLOUT = 1 / 60  # minutes of a rollout on the clock of the tests
 BUDGET = Budget(cpu_minutes=6 * ROLLOUT, evaluate_every=ROLLOUT, checkpoint_every=2 * ROLLOUT, fights=4)
 
 
 @pytest.fixture(autouse=True)
 def one_second_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by a second whenever something is learned from a roll-out."""
+    """A clock that goes on by a second whenever something is learned from a rollout."""
     seconds, train = [0], PvpPPO.train
 
     def timed_train(model: PvpPPO) -> None:
@@ -83,7 +83,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, m
         patch.setattr(callback, "evaluate_model", killed)
         with pytest.raises(KeyboardInterrupt):
             broken.train(BUDGET)
-    # Three roll-outs were evaluated, two of them are in the checkpoint.
+    # Three rollouts were evaluated, two of them are in the checkpoint.
     assert len(read_evaluations(broken.folder)) == 4
     assert PvpPPO.load(broken.folder / "checkpoint.zip").trained_rollouts == 2
     broken.train(BUDGET)

@@ -30,7 +30,7 @@ _PROCESSES = multiprocessing.get_context("fork")
 
 
 class Checkpoints(BaseCallback):
-    """Saves the model before every roll-out, and tells a watcher of every step."""
+    """Saves the model before every rollout, and tells a watcher of every step."""
 
     def __init__(self, path: Path, watcher: Watcher) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class DuelRun:
             "optimizer": moments,
             "counters": (model.num_timesteps, model.trained_rollouts, model.num_updates),
             "matches": [replace(record, finished_at=0.0) for record in league.log.records(counted_only=False)],
-            "roll-outs of the log": [len(records) for records in league.log.appended()],
+            "rollouts of the log": [len(records) for records in league.log.appended()],
             "league.json": (league.folder / "league.json").read_text(),
             "ratings.json": (league.folder / "ratings.json").read_text(),
             "leaderboard": (league.folder / "leaderboard.csv").read_text(),

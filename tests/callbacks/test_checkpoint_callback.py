@@ -82,7 +82,7 @@ def test_a_stock_algorithm_is_saved_as_well(tmp_path: Path) -> None:
 
 
 class Interruption(BaseCallback):
-    """Ends the training in the middle of the third roll-out."""
+    """Ends the training in the middle of the third rollout."""
 
     def _on_step(self) -> bool:
         return self.num_timesteps < 2.5 * ROLLOUT
@@ -98,7 +98,7 @@ def test_an_interrupted_roll_out_is_saved_as_it_began(tmp_path: Path) -> None:
 
 
 class Counting(BaseCallback):
-    """Remembers the steps at the first roll-out's start."""
+    """Remembers the steps at the first rollout's start."""
 
     first: int | None = None
 

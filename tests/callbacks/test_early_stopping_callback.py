@@ -25,7 +25,7 @@ def new_model() -> PvpPPO:
 
 
 class Wins(BaseCallback):
-    """Logs a win rate that grows by a tenth with every roll-out, under a tag with all that names cannot have."""
+    """Logs a win rate that grows by a tenth with every rollout, under a tag with all that names cannot have."""
 
     def _on_step(self) -> bool:
         return True

@@ -49,7 +49,7 @@ class Ended(BaseCallback):
 
 
 class SaveOnce(BaseCallback):
-    """Saves the model in the middle of the second roll-out."""
+    """Saves the model in the middle of the second rollout."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ def own_world(**options: Any) -> SimWorld:
 
 
 def league_of(folder: Path, env: VecEnv, **arguments: Any) -> League:
-    """That of a run of one roll-out."""
+    """That of a run of one rollout."""
     network = {"net_arch": [2]}
     model = PvpPPO("MultiInputPolicy", env, n_steps=2, batch_size=2, n_epochs=1, policy_kwargs=network, device="cpu")
     vars(model)["run_folder"] = folder

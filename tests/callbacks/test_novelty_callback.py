@@ -22,7 +22,7 @@ FALLING = {"type": "linear", "initial_value": 1.0, "final_value": 0.0, "change_o
 
 
 class Buffers(BaseCallback):
-    """Keeps, for each roll-out, buffered rewards and observations, plain rewards and the statistics in force."""
+    """Keeps, for each rollout, buffered rewards and observations, plain rewards and the statistics in force."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def test_the_newest_frame_is_told() -> None:
             assert dump[f"observations/{name}_rollout_{statistic}"] == pytest.approx(expected)
         assert dump[f"observations/{name}_running_mean"] == mean
         assert dump[f"observations/{name}_running_var"] == var
-    assert dump["observations/stats_count"] == buffer.count == 2 * 2 * 16 * 4  # roll-outs, frames, steps, environments
+    assert dump["observations/stats_count"] == buffer.count == 2 * 2 * 16 * 4  # rollouts, frames, steps, environments
     tags = [tag for tag in dump if tag.startswith(("observations/", "actions/"))]
     assert len(tags) == 4 * 6 + 1 and not printed & set(tags)
 

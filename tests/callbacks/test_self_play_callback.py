@@ -149,7 +149,7 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
 
 
 def test_how_old_the_opponents_were(tmp_path: Path) -> None:
-    """With one snapshot, taken before the first roll-out, everybody fights a player of no roll-outs."""
+    """With one snapshot, taken before the first rollout, everybody fights a player of no rollouts."""
     model = new_model(tmp_path)
     memory = remember(model)
     model.learn(4 * ROLLOUT, callback=[LeagueCallback(snapshot_every=100), SelfPlayCallback(past=1.0)])
@@ -306,7 +306,7 @@ def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
     branch = PvpPPO.load(early, env=chosen_duels(8, seed=5))
     branch.training_state, branch.run_folder = None, tmp_path  # not exactly: in new episodes
     again = [LeagueCallback(), SelfPlayCallback(past=0.5)]
-    with pytest.warns(UserWarning, match=r"\d+ fights of roll-out 1 are in the log of .* already, but as others"):
+    with pytest.warns(UserWarning, match=r"\d+ fights of rollout 1 are in the log of .* already, but as others"):
         branch.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
     log = League.existing(tmp_path / "league").log
     assert len({record.key for record in log.records()}) == len(log.records()) and len(log) >= matches
@@ -325,7 +325,7 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
         source.record(name, "won")
     quality = league.match_maker.qualities()[Player.parse(name)]  # type: ignore[union-attr]
     assert quality == pytest.approx(1 - 30 * 1.0 / (20 * (1 / 20)))
-    # His last episodes end in the next roll-out, in which he has hardly a chance to take part.
+    # His last episodes end in the next rollout, in which he has hardly a chance to take part.
     source.begin_rollout(Player("main", 19), 1, rng)
     source.record(name, "won")
     assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]

@@ -68,7 +68,7 @@ def test_killed_while_the_league_is_written(
     with monkeypatch.context() as patch:
         patch.setattr(owner, method, deadly)
         assert killed(run.go_on)
-    if method == "_publish":  # all roll-outs are over: the last one is played again
+    if method == "_publish":  # all rollouts are over: the last one is played again
         assert len(League.existing(tmp_path / "league").log) == len(whole["matches"])
     assert not killed(run.go_on)
     assert_same(run, whole)

@@ -207,7 +207,7 @@ def test_learners_train_in_both_seats(algorithm: str) -> None:
 
 
 class ChangeOpponents(BaseCallback):
-    """Divides the rows anew before each roll-out."""
+    """Divides the rows anew before each rollout."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

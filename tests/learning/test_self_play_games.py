@@ -1,6 +1,6 @@
 """Self-play in games whose answers are known (docs/self-play.md).
 
-Figures of the full run (120 roll-outs, seeds 0 to 4): docs/self-play.json.
+Figures of the full run (120 rollouts, seeds 0 to 4): docs/self-play.json.
 """
 
 from __future__ import annotations

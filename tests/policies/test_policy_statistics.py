@@ -32,7 +32,7 @@ def make_model(algorithm: Algorithm = MaskablePPO, **arguments: Any) -> Maskable
 
 
 class Witness(BaseCallback):
-    """Keeps, for every roll-out, what was acted on and what acting and learning would say about it at its end."""
+    """Keeps, for every rollout, what was acted on and what acting and learning would say about it at its end."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """The policy with the weights of a model of the original system says what that system said about 50 situations.
 
 ``tests/data/reference_policy.npz`` holds three things from one small model that the original system trained for three
-roll-outs against its own world: ``weights/*`` (its names), ``statistics/*`` of observations, and ``outputs/*``, what it
-computed for observations of its last roll-out (greedy, sampled, and for given actions).
+rollouts against its own world: ``weights/*`` (its names), ``statistics/*`` of observations, and ``outputs/*``, what it
+computed for observations of its last rollout (greedy, sampled, and for given actions).
 """
 
 from __future__ import annotations

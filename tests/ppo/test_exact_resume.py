@@ -70,7 +70,7 @@ def fights(seed: int = 0) -> PvpPPO:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of runs that were saved after two roll-outs, or in the third, and were continued in another process."""
+    """Files of runs that were saved after two rollouts, or in the third, and were continued in another process."""
     folder = tmp_path_factory.mktemp("runs")
     for make in (bare, wrapped, fights):
         callback = CheckpointCallback(2 * 16 + 5, str(folder), name_prefix=make.__name__)

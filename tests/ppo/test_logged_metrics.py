@@ -26,7 +26,7 @@ class Memory(KVWriter):
 
 
 def logged(policy: Any = AutoregressivePolicy, rollouts: int = 3, **kwargs: Any) -> list[dict[str, Any]]:
-    """The rows that a run logs, one for each roll-out, with the learning phase before it."""
+    """The rows that a run logs, one for each rollout, with the learning phase before it."""
     memory = Memory()
     settings = {"n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 0, "device": "cpu"} | kwargs
     model = PvpPPO(policy, GuessingGame(), **settings)

@@ -207,7 +207,7 @@ def test_schedules_in_a_yaml_file_reach_the_algorithm(tmp_path: Path) -> None:
     names = ["learning_rate", "clip_range", "ent_coef", "gamma", "vf_coef", "max_grad_norm"]
     model = trained_with(tmp_path, dict.fromkeys(names, SCHEDULE))
     assert model.schedules == dict.fromkeys(names, parse_schedule(SCHEDULE))
-    for name in names:  # the last roll-out was the third, at time 2
+    for name in names:  # the last rollout was the third, at time 2
         value = getattr(model, name)
         assert (value(1) if callable(value) else value) == pytest.approx(0.2), name
 

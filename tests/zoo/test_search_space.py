@@ -37,9 +37,9 @@ UNITS = {
     "value": "as it is",
     "complement": "1 minus the hyperparameter",
     "layers": "sizes joined by x, or none",
-    "minibatches": "mini-batches in a roll-out",
+    "minibatches": "mini-batches in a rollout",
     "of_initial": "share of the initial value",
-    "of_run": "share of the roll-outs of a run",
+    "of_run": "share of the rollouts of a run",
     "rows": "share of the environments, in pairs",
     "rows_left": "share of the environments left",
 }

@@ -63,7 +63,7 @@ def test_one_line_is_enough(python: Path, tmp_path: Path) -> None:
     assert package.is_relative_to(python.parents[1])
     assert f"Loading hyperparameters from: {package / 'hyperparams' / 'maskable_ppo.yml'}" in out
     strict_steps = re.search(r"(\d+) strict steps", out)
-    assert strict_steps and int(strict_steps[1]) > 128, "training, two roll-outs of 64 steps, and evaluation"
+    assert strict_steps and int(strict_steps[1]) > 128, "training, two rollouts of 64 steps, and evaluation"
     model = PvpPPO.load(tmp_path / "logs/maskable_ppo/NhEnv_1/NhEnv.zip")
     assert (model.num_timesteps, model.policy_kwargs) == (512, {"net_arch": [128, 128]})
     for choice in ([], ["--load-best"], ["--load-last-checkpoint"]):

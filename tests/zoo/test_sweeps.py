@@ -157,7 +157,7 @@ def test_hyperband(tmp_path: Path) -> None:
 
 
 def break_learning(monkeypatch: pytest.MonkeyPatch, error: Exception, diverges: bool = False, after: int = 0) -> None:
-    """Lets learning fail after so many roll-outs, with weights that are no numbers if it diverges."""
+    """Lets learning fail after so many rollouts, with weights that are no numbers if it diverges."""
     train, calls = PvpPPO.train, [0]
 
     def broken(model: PvpPPO) -> None:
@@ -185,7 +185,7 @@ def test_a_later_error_is_shown_and_the_sweep_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
-    break_learning(monkeypatch, ValueError("the sky is falling"), after=3)  # roll-outs of the first trial
+    break_learning(monkeypatch, ValueError("the sky is falling"), after=3)  # rollouts of the first trial
     with pytest.raises(ValueError, match="falling"):
         run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"), space=space)
     states = [trial.state for trial in study_in(tmp_path / "s.log").trials]
@@ -257,7 +257,7 @@ def test_what_a_sweep_without_storage_has_found_is_reported_when_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
-    break_learning(monkeypatch, KeyboardInterrupt(), after=3)  # roll-outs of the first trial
+    break_learning(monkeypatch, KeyboardInterrupt(), after=3)  # rollouts of the first trial
     with pytest.raises(SystemExit, match="130"):
         run_sweep(tmp_path, 3, space=space)
     (line,) = capsys.readouterr().err.splitlines()

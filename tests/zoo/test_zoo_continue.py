@@ -48,7 +48,7 @@ def rollouts_of(run: Path) -> set[int]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three roll-outs."""
+    """A run of three rollouts."""
     folder = tmp_path_factory.mktemp("runs")
     train(folder, 3, "--seed", "1")
     return folder

@@ -11,7 +11,7 @@ import optuna
 from sb3_pvp import zoo
 from sb3_pvp.zoo.sweeps.study import find_study
 
-STEPS = 96  # of a trial: three to six roll-outs
+STEPS = 96  # of a trial: three to six rollouts
 SPACE = """\
 n_steps: {choices: [4, 8]}
 minibatches: {choices: [2, 4]}

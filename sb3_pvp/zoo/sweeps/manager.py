@@ -92,7 +92,7 @@ def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: M
 class SweepEvalCallback(BaseCallback):
     """Measures a model ``n_evaluations`` times in a run of ``n_timesteps``, the last time at its end, and may stop it.
 
-    A roll-out that is longer than the distance between two evaluations misses some. ``report`` is told the figure to be
+    A rollout that is longer than the distance between two evaluations misses some. ``report`` is told the figure to be
     maximised and the number of the evaluation, from 1 on; if that is true, the run is stopped.
     """
 

@@ -143,11 +143,11 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
 def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
     """A copy of the block with a sample of the space in place of its own values; the rest stays, in nested values too.
 
-    Schedules are counted in the roll-outs of a run of ``n_timesteps``. Raises `ValueError` for values that are not in
+    Schedules are counted in the rollouts of a run of ``n_timesteps``. Raises `ValueError` for values that are not in
     the space, or have no place in the block.
     """
     conversion = _Conversion(block, n_timesteps)
-    # What others are counted in comes first: roll-outs, initial values, rows.
+    # What others are counted in comes first: rollouts, initial values, rows.
     units = get_args(Unit)
     order = {name: (each.target not in ("n_envs", "n_steps"), units.index(each.unit)) for name, each in space.items()}
     for name in sorted((name for name in space if name in sample), key=order.__getitem__):
@@ -291,7 +291,7 @@ class _Conversion:
         return int(self._own("n_envs"))
 
     def _rollout(self) -> int:
-        """Steps of a roll-out."""
+        """Steps of a rollout."""
         return self._rows() * int(self._own("n_steps"))
 
     def _n_rollouts(self) -> int:

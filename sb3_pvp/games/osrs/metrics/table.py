@@ -76,7 +76,7 @@ def _eating_metrics() -> Iterator[Metric]:
         rows += [
             (f"average_wasted_{name}_scale", "mean", values, f"Overheal of a tick that wasted {name}, in health bars."),
             (f"count_wasted_{name}", "number", differs(values, 0), f"How many ticks wasted {name}."),
-            (f"total_wasted_{name}_scale", "sum", values, f"All overheal by {name} of the roll-out, in health bars."),
+            (f"total_wasted_{name}_scale", "sum", values, f"All overheal by {name} of the rollout, in health bars."),
         ]
         for who, field, outcome, death in (
             ("player", f"remaining_{name}_scale", _LOST, "the learner had left when it died"),

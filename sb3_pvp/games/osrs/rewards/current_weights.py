@@ -31,7 +31,7 @@ WEIGHT_TAGS = {
 
 
 def current_weights(weights: RewardWeights, t: int) -> dict[str, float]:
-    """The weights after ``t`` roll-outs by the names in `WEIGHT_TAGS`.
+    """The weights after ``t`` rollouts by the names in `WEIGHT_TAGS`.
 
     Schedules with variables are evaluated with their defaults; those that have none for a variable are left out.
     """

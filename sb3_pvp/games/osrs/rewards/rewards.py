@@ -18,16 +18,16 @@ from sb3_pvp.schedules.expression import names_in
 
 _NAMES, _ROWS = tuple(COMPONENTS), tuple(COMPONENTS.values())
 _TARGET_LOST = int(Outcome.TARGET_LOST)  # what is not less ended without a result
-#: Schedules that have one value in a roll-out; the others may draw random numbers or use variables.
+#: Schedules that have one value in a rollout; the others may draw random numbers or use variables.
 _STEADY = (Linear, Log)
 
 
 class _Plan(NamedTuple):
-    """What has to be done in the ticks of one roll-out.
+    """What has to be done in the ticks of one rollout.
 
     Attributes:
         weights: how much the terms are worth.
-        t: how many roll-outs are finished.
+        t: how many rollouts are finished.
         rows: of the components that are computed.
         factors: float32 ``(len(COMPONENTS), 1)``, for each the product of its numbers.
         varying: rows with weights that are evaluated in every tick.
@@ -55,7 +55,7 @@ class OsrsRewards:
         return current_weights(weights, trained_rollouts)
 
     def at(self, weights: RewardWeights, trained_rollouts: int) -> _Plan:
-        """The plan of the next roll-out."""
+        """The plan of the next rollout."""
         factors = np.ones((len(_ROWS), 1), np.float32)
         rows, varying = [], []
         for row, component in enumerate(_ROWS):

@@ -1,4 +1,4 @@
-"""How much each event is worth: numbers, or schedules of the number of finished roll-outs."""
+"""How much each event is worth: numbers, or schedules of the number of finished rollouts."""
 
 from __future__ import annotations
 
