@@ -1,8 +1,8 @@
 """Acting: head after head, with as little work per head as possible; and policies that do nothing else.
 
 All that does not change while a policy acts is computed once: what the choice of an entry means for the heads after it
-is one row of a table. Networks of heads run only for the rows of the batch where the head has a choice. The loop over
-heads is NumPy's, whose calls cost half of PyTorch's where there is so little to do in each.
+is one row of a table. Heads without hidden layers are compiled loops (`sb3_pvp.policies.kernels`), for which a call of
+PyTorch or NumPy has too little to do; networks of heads run only for the rows where the head has a choice.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class HeadTables:
         permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
         wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
         networks: of the heads with hidden layers; ``None`` for the others.
+        has_networks: whether there is any.
     """
 
     @th.no_grad()
@@ -165,8 +166,7 @@ def choose(
         table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
         first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
         rules = like.penalties, like.permits, like.wishes, like.starts
-        actions, log_probs = draw_heads(scores, allowed, numbers, table, first, *rules)
-        return actions, log_probs
+        return draw_heads(scores, allowed, numbers, table, first, *rules)
     scores += np.where(allowed, np.float32(0.0), like.penalties)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Logits so far below the highest one have no chance at all.
-_HOPELESS = np.float32(-80.0)
+#: Entries whose logits are so far below the highest one have a probability of zero.
+_NEGLIGIBLE = np.float32(-80.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -16,13 +16,13 @@ def _draw(logits: NDArray[np.float32], uniform: float) -> tuple[int, float]:
     best = int(np.argmax(logits))
     total = np.float32(0.0)
     for logit in logits:
-        if logit - logits[best] > _HOPELESS:
+        if logit - logits[best] > _NEGLIGIBLE:
             total += np.exp(logit - logits[best])
     chosen = best
     if uniform >= 0 and total > 1:
         rest = np.float32(uniform) * total
         for entry, logit in enumerate(logits):
-            if logit - logits[best] > _HOPELESS:
+            if logit - logits[best] > _NEGLIGIBLE:
                 chosen = entry
                 rest -= np.exp(logit - logits[best])
                 if rest < 0:
