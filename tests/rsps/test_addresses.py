@@ -35,8 +35,8 @@ def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> Non
     assert parse_address("rsps://localhost").port == 7071
     assert parse_address("rsps://localhost:5").port == 5
     monkeypatch.setenv("REMOTE_ENV_HOST", "game.example")
-    assert parse_address("rsps://").place == "game.example:7071"
-    assert parse_address("rsps://here").place == "here:7071"
+    assert parse_address("rsps://").host_port == "game.example:7071"
+    assert parse_address("rsps://here").host_port == "here:7071"
     monkeypatch.setenv("REMOTE_ENV_PORT", "many")
     with pytest.raises(ValueError, match="REMOTE_ENV_PORT must be a number"):
         parse_address("rsps://localhost")

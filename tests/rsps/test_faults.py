@@ -17,7 +17,7 @@ from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote import RemoteSettings, RemoteWorld
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
-from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
+from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 from sb3_pvp.games.osrs.remote.guard import Guard
 from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent
 from sb3_pvp.games.osrs.remote.remote_fight import RemoteFight
@@ -54,7 +54,7 @@ def outcomes(world: RemoteWorld) -> list[list[Outcome]]:
     return [[Outcome(value) for value in fight] for fight in world.outcome]
 
 
-def assert_nobody_left(port: int) -> None:
+def assert_no_agent_left(port: int) -> None:
     """Somebody logs everybody out before long."""
     deadline = time.monotonic() + 60
     while logged_in(port) and time.monotonic() < deadline:
@@ -81,7 +81,7 @@ def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: Fa
             world.step(no_op(world))
         assert set(outcomes(world)[0]) == {Outcome.WON, Outcome.LOST}
         world.close()
-        assert_nobody_left(port)
+        assert_no_agent_left(port)
 
 
 @pytest.mark.parametrize("kind", ["delay", "split"])
@@ -112,7 +112,7 @@ def test_a_spoiled_start_is_tried_again(port: int, direction: str, fault: Fault,
         world.step(no_op(world))
         assert outcomes(world) == [[Outcome.RUNNING] * 2]
         world.close()
-        assert_nobody_left(port)
+        assert_no_agent_left(port)
 
 
 def play_on(world: RemoteWorld, options: dict[str, Any], steps: int) -> list[bool]:
@@ -150,7 +150,7 @@ def test_many_faults(port: int, kinds: list[str], options: dict[str, Any]) -> No
         assert not all(decided) or kinds in (["split"], ["delay"])
         assert any(play_on(world, options, 2 * DEATH_TICK + 2))
         world.close()
-        assert_nobody_left(port)
+        assert_no_agent_left(port)
 
 
 def test_a_log_out_that_is_lost_is_sent_again_as_soon_as_a_step_would_time_out(port: int) -> None:
@@ -162,7 +162,7 @@ def test_a_log_out_that_is_lost_is_sent_again_as_soon_as_a_step_would_time_out(p
         assert len(logged_in(port)) == 1
         start = time.monotonic()
         world.leave([0])
-        assert_nobody_left(port)
+        assert_no_agent_left(port)
         assert lost.has_happened
         assert time.monotonic() - start < 3
         world.close()
@@ -173,17 +173,17 @@ def test_a_server_is_taken_for_a_synchronous_one_no_longer_than_until_it_says_wh
     with handler_server(FaultProxy(port, spoiled).handle) as proxy_port:
         world = remote(proxy_port, 1)
         world.reset(options=BOT)
-        assert world._runner is not None and world._runner._around.fights_wait.is_set()
+        assert world._runner is not None and world._runner._shared.not_independent.is_set()
         world.leave([0])
         world.reset(options=BOT)
-        assert not world._runner._around.fights_wait.is_set()
+        assert not world._runner._shared.not_independent.is_set()
         world.close()
 
 
 def fight_of(port: int) -> RemoteFight:
     """A fight without agents, inside an event loop."""
     settings = RemoteSettings(host="127.0.0.1", port=port)
-    return RemoteFight(0, Surroundings(settings, load_contract("NhEnv"), AgentIds(1, None), Guard("127.0.0.1", port)))
+    return RemoteFight(0, SharedState(settings, load_contract("NhEnv"), AgentIds(1, None), Guard("127.0.0.1", port)))
 
 
 async def lose(*_: Any) -> Any:
@@ -196,9 +196,9 @@ def test_a_fight_that_was_nudged_twice_breaks_off_once() -> None:
 
     async def scenario() -> RemoteFight:
         fight = fight_of(1)
-        fight._nudges = {seat: asyncio.ensure_future(lose()) for seat in range(2)}
-        fight._starts, fight._late = [asyncio.ensure_future(lose()) for _ in range(2)], 1
-        await asyncio.gather(fight.settle(1.0), fight.settle(1.0))
+        fight._filler_steps = {seat: asyncio.ensure_future(lose()) for seat in range(2)}
+        fight._resets, fight._late_seat = [asyncio.ensure_future(lose()) for _ in range(2)], 1
+        await asyncio.gather(fight.take_filler_replies(1.0), fight.take_filler_replies(1.0))
         return fight
 
     assert asyncio.run(scenario()).outcomes == [Outcome.DESYNC] * 2
@@ -210,12 +210,12 @@ def test_who_is_lost_in_a_fight_that_is_decided_logs_out_at_once(monkeypatch: py
     async def scenario() -> None:
         fight = fight_of(1)
         monkeypatch.setattr(fight, "_exchange", lose)
-        fight.agents, fight.is_ready = [RemoteAgent("1", fight._around)], True
+        fight.agents, fight.is_ready = [RemoteAgent("1", fight._shared)], True
         fight.outcomes = [Outcome.WON, Outcome.LOST]
-        fight._farewell = asyncio.ensure_future(fight._hear_the_end())
-        fight.stop_listening()
-        assert fight.parting is not None
-        await fight.parting
+        fight._final_step = asyncio.ensure_future(fight._play_final_step())
+        fight.ignore_final_step()
+        assert fight.any_final_step is not None
+        await fight.any_final_step
         assert not fight.agents
         assert fight.outcomes == [Outcome.WON, Outcome.LOST]
 
@@ -234,17 +234,17 @@ def test_a_log_in_may_still_be_carried_out_after_an_error_that_was_not_about_it(
     """Such as the answer to rubbish that came before it; a world that stands still carries it out in its next tick."""
 
     async def scenario() -> RemoteAgent:
-        agent = RemoteAgent("1", fight_of(1)._around)
+        agent = RemoteAgent("1", fight_of(1)._shared)
 
         async def refuse(deadline: float, request: Any) -> Any:
             raise Refused(request.action, message)
 
-        agent._ask_until = refuse  # type: ignore[method-assign]
+        agent._request_until = refuse  # type: ignore[method-assign]
         with pytest.raises(Refused):
             await agent._log_in(0.0)
-        agent.logged_out(known=False)
+        agent.mark_logged_out(known=False)
         return agent
 
     agent = asyncio.run(scenario())
     assert agent.is_logged_in is not is_settled
-    agent._around.guard.close()
+    agent._shared.guard.close()

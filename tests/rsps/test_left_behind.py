@@ -24,9 +24,9 @@ from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, 
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import NoServer
 from sb3_pvp.games.osrs.remote.connection import LineConnection
-from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
-from sb3_pvp.games.osrs.remote.guard_process import ENTERING, GONE, INSIDE, agents_in
-from sb3_pvp.games.osrs.remote.journal import Journal, orphans
+from sb3_pvp.games.osrs.remote.fight_setup import SharedState
+from sb3_pvp.games.osrs.remote.guard_process import LOGGED_IN, LOGGED_OUT, LOGGING_IN, agents_in
+from sb3_pvp.games.osrs.remote.journal import Journal, stale_journals
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.served import ask, handler_server, is_alive, logged_in, world_server
 
@@ -119,7 +119,7 @@ class _SlowWorld(LivingWorld):
 def test_on_our_own_server_every_fight_has_started_when_a_reset_returns(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PATIENCE", "SHARED_PATIENCE"):
+    for name in ("FINAL_STEP_SECONDS", "SHARED_TICK_SECONDS"):
         monkeypatch.setattr(remote_runner, name, 0.001)
     blank = {}
     with world_server(_SlowWorld) as port:
@@ -184,44 +184,44 @@ def test_an_agent_on_its_way_out_keeps_a_server_busy_only_where_others_wait(
         await asyncio.sleep(0)
 
     async def leave() -> None:
-        around: Any = SimpleNamespace(settings=RemoteSettings(), fights_wait=asyncio.Event())
+        shared: Any = SimpleNamespace(settings=RemoteSettings(), not_independent=asyncio.Event())
         if others_wait:
-            around.fights_wait.set()
-        agent = remote_agent.RemoteAgent("it", around)
+            shared.not_independent.set()
+        agent = remote_agent.RemoteAgent("it", shared)
         agent._logged_in = True
         await agent.leave()
 
     pauses: set[float] = set()
     monkeypatch.setattr(remote_agent, "retry_pause", pause)
     monkeypatch.setattr(remote_agent, "log_out", unknown)
-    monkeypatch.setattr(remote_agent, "DEPARTURE_LIMIT", 0.01)
+    monkeypatch.setattr(remote_agent, "LOGOUT_RETRY_SECONDS", 0.01)
     asyncio.run(leave())
     assert pauses == {longest}
 
 
 def test_a_server_whose_fights_are_independent_is_believed_until_it_is_gone() -> None:
-    around = Surroundings(RemoteSettings(restart_timeout=60), load_contract("NhEnv"), AgentIds(1, None), Any)  # type: ignore[arg-type]
+    shared = SharedState(RemoteSettings(restart_timeout=60), load_contract("NhEnv"), AgentIds(1, None), Any)  # type: ignore[arg-type]
     waits = []
     for independent in (False, True, False):  # the first and the last answer were spoiled on the way
-        around.learn_whether_fights_wait(independent)
-        waits.append(around.fights_wait.is_set())
-    around.server_is_there()
-    around.server_is_gone(NoServer("no server", is_gone=True))
-    around.learn_whether_fights_wait(False)
-    assert [*waits, around.fights_wait.is_set()] == [True, False, False, True]
+        shared.record_independence(independent)
+        waits.append(shared.not_independent.is_set())
+    shared.server_reached()
+    shared.server_unreachable(NoServer("no server", is_gone=True))
+    shared.record_independence(False)
+    assert [*waits, shared.not_independent.is_set()] == [True, False, False, True]
 
 
 def test_a_journal_knows_who_is_left(cache: Path) -> None:
     journal = Journal("::1", 7)
-    for sign, agent in [(ENTERING, "1"), (ENTERING, "2"), (INSIDE, "1"), (ENTERING, "3"), (GONE, "3")]:
-        journal.note(sign, agent)
-    assert agents_in(journal.descriptor) == {"1": INSIDE, "2": ENTERING}
-    with orphans("::1", 7) as left:
+    for sign, agent in [(LOGGING_IN, "1"), (LOGGING_IN, "2"), (LOGGED_IN, "1"), (LOGGING_IN, "3"), (LOGGED_OUT, "3")]:
+        journal.record(sign, agent)
+    assert agents_in(journal.descriptor) == {"1": LOGGED_IN, "2": LOGGING_IN}
+    with stale_journals("::1", 7) as left:
         assert left == {}  # its process is alive
     journal.close(remove=False)
-    with orphans("::1", 70) as left:
+    with stale_journals("::1", 70) as left:
         assert left == {}
-    with orphans("::1", 7) as left:
+    with stale_journals("::1", 7) as left:
         assert left == {journal.path: ["1", "2"]}
     assert journal.path.parent == cache
 

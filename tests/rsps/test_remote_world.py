@@ -49,7 +49,7 @@ def outcomes(world: RemoteWorld) -> list[tuple[Outcome, ...]]:
     return [tuple(Outcome(value) for value in fight) for fight in world.outcome]
 
 
-def assert_nobody_left(port: int) -> None:
+def assert_no_agent_left(port: int) -> None:
     """Somebody logs everybody out before long."""
     deadline = time.monotonic() + 30
     while logged_in(port) and time.monotonic() < deadline:
@@ -242,7 +242,7 @@ def test_a_named_opponent_that_leaves(port: int) -> None:
         while logged_in(port) != ["5000", "77"]:
             time.sleep(0.01)
         runner: Any = world._runner
-        while not runner.fights[0].agents[0]._is_asking:  # the world waits for whose reset comes first
+        while not runner.fights[0].agents[0]._awaits_reply:  # the world waits for whose reset comes first
             time.sleep(0.01)
         other = {"target": "5000", "resetParams": {}}
         with ThreadPoolExecutor(1) as asking:
@@ -316,7 +316,7 @@ def test_who_waits_for_a_synchronous_world_in_vain_is_told_what_to_do() -> None:
         # Now the world goes on, and the log-ins that nobody waits for any more are carried out.
         silent.step(no_op(silent))
         silent.close()
-        assert_nobody_left(port)
+        assert_no_agent_left(port)
 
 
 def test_a_fight_that_goes_on_after_all(port: int) -> None:
@@ -404,4 +404,4 @@ def test_a_process_that_is_killed_leaves_nobody_behind(port: int, number: int) -
     assert len(logged_in(port)) == 4
     process.send_signal(number)
     process.wait()
-    assert_nobody_left(port)
+    assert_no_agent_left(port)

@@ -62,7 +62,7 @@ def test_who_waits_for_a_partner_is_kept_unless_nobody_listens_any_more() -> Non
     answers: dict[str, list[Any]] = {"1": [], "2": []}
     for agent in answers:
         wire.lobby.handle(reset_request(agent), answers[agent].append)
-    wire.lobby.hang_up(answers["1"].append)
+    wire.lobby.drop_reply(answers["1"].append)
     for now in (5, 10, 15):
         wire.lobby.log_out_silent(now, 10)
     assert [info["id"] for info in only(wire.ask(None, "debug"))["body"]] == ["2"]

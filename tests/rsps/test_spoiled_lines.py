@@ -162,7 +162,7 @@ def test_what_the_guard_makes_of_the_answer_to_a_logout(reply: bytes, is_gone: b
         writer.close()
 
     with handler_server(handle) as port:
-        assert log_out(("127.0.0.1", port), "5000", inside=True) is is_gone
+        assert log_out(("127.0.0.1", port), "5000", is_logged_in=True) is is_gone
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_half_an_error_is_no_answer(line: bytes) -> None:
         writer.write(line + b"\n")
 
     with handler_server(handle) as port:
-        assert not log_out(("127.0.0.1", port), "7", inside=True)
+        assert not log_out(("127.0.0.1", port), "7", is_logged_in=True)

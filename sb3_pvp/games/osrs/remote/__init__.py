@@ -1,5 +1,5 @@
-"""The remote environment protocol, JSON lines over TCP (``protocol.md``): the embedded world behind a socket that
-speaks it, and a world whose fights are on a server that speaks it, and a launcher for such servers."""
+"""The remote environment protocol, JSON lines over TCP (``protocol.md``): a server of the embedded world, a client
+(`RemoteWorld`) for fights on any such server, and a launcher for servers."""
 
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.client_errors import RemoteError

@@ -1,4 +1,4 @@
-"""Where a remote world is and how to deal with it: ``rsps://host:port?option=value&option=value``."""
+"""Addresses of remote worlds, with connection options: ``rsps://host:port?option=value&option=value``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sb3_pvp.games.osrs.remote.reset_request import BASELINE
 SCHEME = "rsps"
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 7070
-#: Where the remote world is if an address does not say so: the original system's variable for the port (protocol.md
-#: §7), and one like it for the host, for which that system has an option.
+#: Defaults for what an address leaves out. The port's variable is the original system's (protocol.md §7); that system
+#: has only an option for the host, whose variable is ours.
 PORT_VARIABLE = "REMOTE_ENV_PORT"
 HOST_VARIABLE = "REMOTE_ENV_HOST"
 
@@ -26,34 +26,34 @@ _NOT_NEGATIVE = ("restart_timeout", "backoff", "desync_tick_threshold", "desync_
 
 @dataclass(frozen=True)
 class RemoteSettings:
-    """How to reach a remote world. All times are seconds.
+    """Connection settings of a remote world. All times are in seconds.
 
     Attributes:
-        host: name or address; by default the environment variable ``REMOTE_ENV_HOST``, else ``localhost``.
-        port: by default the environment variable ``REMOTE_ENV_PORT``, else 7070.
-        target: whom the agents fight where the world plays the other seat: ``baseline``, the server's bot;
-            ``attacker``, the first player who attacks (give ``reset_timeout`` the time that this may take); or a
-            player's name. What a player sees may not be known: such an opponent's observations are zeros.
-        connect_timeout: for a connection.
+        host: name or address; an address without one uses the environment variable ``REMOTE_ENV_HOST`` first.
+        port: an address without one uses the environment variable ``REMOTE_ENV_PORT`` first.
+        target: opponent of the agents where the world plays the other seat: ``baseline``, the server's bot;
+            ``attacker``, the first player who attacks (allow for the wait in ``reset_timeout``); or a player's name.
+            Observations of an opponent whose view the server does not send are zeros.
+        connect_timeout: for opening a connection.
         reset_timeout: for one attempt to start a fight: connection, log-in and reset together.
-        step_timeout: for the answer to a step.
-        attempts: how often in a row a fight may fail to start on a server that is there, before that is an error.
-            So no fight takes longer to start than ``attempts`` times ``reset_timeout``, pauses aside.
-        restart_timeout: how long a server that has been there may be gone before that is an error; give more to get
-            over a restart of the server. Where nobody listens at the start, that is an error at once.
-        backoff: the first wait between two attempts; the waits double up to 5 seconds.
-        defer_resets: start fights without waiting for them. Until such a fight has started its observations are zeros
-            and its actions without effect. A synchronous server needs it as soon as it has other agents, since it
-            starts no fight before every agent has sent its step. Default: where a world has several fights, and in a
-            worker process, unless the server says that its fights are independent, as ours does.
-        idle_logout: after so many seconds without a reset or a step all agents log out, so that an environment that
-            nobody uses does not stop a synchronous server for ever; the fights have broken off then. 0: never.
-            Default: 20, but never where fights are independent.
-        desync_tick_threshold: a fight breaks off when the world played more ticks than this without us, beyond the
-            usual one, between two steps (rewards.md §3).
-        desync_tolerance_seconds: a fight breaks off when so much time lies between two steps; 0: never.
-        truncate_on_desync: false: a fight that breaks off is a `RemoteError` instead of a truncated episode.
-        first_id: number of the first agent, for one process only; by default drawn by chance.
+        step_timeout: for the reply to a step.
+        attempts: failed attempts in a row after which a fight on a reachable server is an error. A start takes at most
+            ``attempts`` times ``reset_timeout``, plus pauses.
+        restart_timeout: how long a server that was reached before may be gone, e.g. to restart. A server that cannot
+            be reached at the start is an error at once.
+        backoff: first pause between two attempts; pauses double up to 5 seconds.
+        defer_resets: do not wait for fights to start. Until a fight has started its observations are zeros and its
+            actions have no effect. Needed on a synchronous server with other agents, which starts no fight before
+            every agent has sent a step. Default: true where a world has several fights, and in a worker process,
+            unless the server reports independent fights, as ours does.
+        idle_logout: seconds without a reset or a step after which all agents log out and their fights break off, so
+            that an idle environment does not block a synchronous server; 0: never. Default: 20, but 0 where fights
+            are independent.
+        desync_tick_threshold: extra ticks between two steps, beyond the usual one, above which a fight breaks off
+            (rewards.md §3).
+        desync_tolerance_seconds: time between two steps from which on a fight breaks off; 0: never.
+        truncate_on_desync: whether a fight that breaks off is a truncated episode; else it is a `RemoteError`.
+        first_id: id of the first agent, for a single process; random by default.
     """
 
     host: str = DEFAULT_HOST
@@ -85,25 +85,25 @@ class RemoteSettings:
             raise ValueError(f"idle_logout of a remote world must be 0 or more, got {self.idle_logout}")
 
     @property
-    def place(self) -> str:
+    def host_port(self) -> str:
         """``host:port``."""
         return f"{self.host}:{self.port}"
 
 
 def is_address(world: object) -> bool:
-    """Whether the name of a world is an address."""
+    """Returns whether the name of a world is an address."""
     return isinstance(world, str) and world.startswith(f"{SCHEME}:")
 
 
 def parse_address(address: str) -> RemoteSettings:
-    """Reads an address; host, port and options may be left out. Raises `ValueError` for anything else."""
+    """Parses an address, whose host, port and options are optional. Raises `ValueError` for anything else."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise _bad_address(address, str(error)) from error
     if parts.scheme != SCHEME or parts.path not in ("", "/") or parts.fragment or parts.username is not None:
-        raise _bad_address(address, "no such address")
+        raise _bad_address(address, "only host, port and options are allowed")
     if port is None:
         port = _port_from_environment()
     options = dict(_option(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
@@ -112,7 +112,7 @@ def parse_address(address: str) -> RemoteSettings:
 
 
 def _bad_address(address: str, reason: str) -> ValueError:
-    return ValueError(f"a remote world is written {SCHEME}://host:port, got {address!r} ({reason})")
+    return ValueError(f"the address of a remote world must be {SCHEME}://host:port, got {address!r} ({reason})")
 
 
 def _port_from_environment() -> int:
@@ -120,11 +120,11 @@ def _port_from_environment() -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"the environment variable {PORT_VARIABLE} must be a number, it is {text!r}") from None
+        raise ValueError(f"the environment variable {PORT_VARIABLE} must be a number, got {text!r}") from None
 
 
 def _boolean(text: str) -> bool:
-    if text.lower() in ("y", "yes", "t", "true", "on", "1", ""):
+    if text.lower() in ("y", "yes", "t", "true", "on", "1", ""):  # "": an option without a value, "?defer_resets"
         return True
     if text.lower() in ("n", "no", "f", "false", "off", "0"):
         return False
@@ -140,6 +140,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "bool": _boolean,
     "bool | None": _boolean,
 }
+#: All fields but host and port. Their types are texts because of ``from __future__ import annotations``.
 _OPTIONS = {field.name: _READERS[str(field.type)] for field in fields(RemoteSettings)[2:]}
 
 

@@ -1,21 +1,21 @@
-"""Names for agents."""
+"""Ids of agents."""
 
 from __future__ import annotations
 
 import itertools
 import secrets
 
-#: Ids stay far below this, so that a server may hold them in 32 bits.
+#: The range of the first id: ids count up from it, and stay below 2**31 for servers that parse them as 32-bit integers.
 _LARGEST = 2_000_000_000
 _SMALLEST = 1_000_000
 
 
 class AgentIds:
-    """Decimal numbers, which every server takes as they are: they do not change when names are formatted, and builds
-    are drawn from them (protocol.md §2.1 and §3.1).
+    """Generates decimal ids: the server's formatting of names does not change them, and it selects builds by their
+    value (protocol.md §2.1 and §3.1).
 
-    They count up from a number drawn by chance for each process and run, so that others are not met. The agents of
-    seat 0 come first: fight ``i`` of a world draws its build from ``first + i``.
+    Ids count up from ``first``, by default a random number, so that processes do not collide. Seat 0 of all fights
+    comes before seat 1: the server selects the build of fight ``i`` by ``first + i``, the smaller id of the pair.
     """
 
     def __init__(self, num_fights: int, first: int | None = None) -> None:
@@ -24,9 +24,9 @@ class AgentIds:
         self._fresh = itertools.count(self._first + 2 * num_fights)
 
     def first(self, fight: int, seat: int) -> str:
-        """The id that an agent starts with."""
+        """Returns the id of the first agent on a seat."""
         return str(self._first + seat * self._num_fights + fight)
 
     def fresh(self) -> str:
-        """An id that was never used: a server may still hold something against the old one."""
+        """Returns an unused id, since a server may keep state of an old one (protocol-observed.md, surprise 10)."""
         return str(next(self._fresh))

@@ -1,4 +1,4 @@
-"""A logged-in agent and where it stands (``protocol.md`` §5.1)."""
+"""A logged-in agent and its state (``protocol.md`` §5.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sb3_pvp.games.osrs.remote.arena import Arena
     from sb3_pvp.games.osrs.remote.fights import Fight
 
-#: Sends a reply line to whoever asked.
+#: Sends a reply line to the connection that the request came from.
 Reply = Callable[[bytes], None]
 
 
@@ -23,7 +23,7 @@ class State(Enum):
     """The states of an agent, with their names on the wire."""
 
     PENDING = "PENDING"
-    #: Waits for the dead to be gone; on a server without a clock nobody has to.
+    #: Waits until a dead fighter has disappeared; only on a server with a clock.
     PROCESSING_RESET = "PROCESSING_RESET"
     PENDING_TARGET_MATCH = "PENDING_TARGET_MATCH"
     #: The fight exists, the reset is answered in its next tick.
@@ -35,9 +35,13 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Message:
-    """A `reset` or `step` that waits for its answer. ``error`` stopped the execution of the action.
+    """A `reset` or `step` that is not answered yet.
 
-    On a server with a clock, ``request`` is what was asked; it is looked at in the next tick.
+    Attributes:
+        reply: sends the answer.
+        actions: the playable part of a step's action.
+        error: why the rest of the action is not executed.
+        request: the request itself, on a server with a clock, which reads it in the next tick.
     """
 
     reply: Reply
@@ -48,7 +52,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the fight ended for an agent, and what it saw in the tick that decided it (JSON text)."""
+    """How the fight ended for an agent, and its observation (JSON text) in the tick that decided the fight."""
 
     outcome: str
     obs: bytes
@@ -56,14 +60,14 @@ class Ending:
 
 @dataclass(slots=True)
 class TickCounts:
-    """What a server with a clock counts for an agent (``protocol.md`` §5.2, §5.3). Points in time are numbers of ticks.
+    """Counters of an agent on a server with a clock, in ticks (``protocol.md`` §5.2, §5.3).
 
     Attributes:
-        episode_start: the tick in which the episode's counter still was 0.
+        episode_start: number of the tick in which the episode's counter was 0.
         missed: ticks of this fight without a message.
-        dying_until: the tick in which it, or whom it fought last, is no longer dying.
+        dying_until: number of the tick in which neither the agent nor its last opponent is dying any more.
         wait: ticks before a reset is carried out.
-        waited: ticks of this episode in which the opponent was not there yet.
+        waited: ticks of this episode without an opponent.
     """
 
     episode_start: int = 0
@@ -75,37 +79,38 @@ class TickCounts:
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """One logged-in agent; connections come and go, the agent stays until it logs out."""
+    """A logged-in agent. It is not tied to a connection, and stays until it logs out (protocol-observed.md, surprise 8)."""
 
     id: str
-    #: Where agents of its type fight.
+    #: The arena of its type.
     arena: Arena = field(repr=False)
     state: State = State.PENDING
     message: Message | None = None
     request: ResetRequest | None = None
     fight: Fight | None = None
     seat: int = 0
-    #: Where it is in the world of its fight: twice the fight's number, plus the seat.
-    place: int = 0
+    #: Its row in the flattened arrays of the fight's world: twice the fight's number, plus the seat.
+    row: int = 0
     ending: Ending | None = None
-    #: What it takes along from its last fight: who has PID, hitsplats, run energy.
+    #: What a login keeps between fights: PID, hitsplats, run energy.
     login: Any = field(default=None, repr=False)
     last_message_tick: int = 0
-    #: When it was last heard of, see `Lobby.log_out_silent`.
+    #: Time of its last message, see `Lobby.log_out_silent`.
     last_heard: float = 0.0
     counts: TickCounts = field(default_factory=TickCounts, repr=False)
 
     @property
     def wants_target_view(self) -> bool:
-        """Replies carry the opponent's observation and masks."""
+        """Whether replies carry the opponent's observation and masks."""
         return self.request is not None and self.request.maintain_target_environment
 
     def answer(self, line: bytes) -> None:
-        """Replies to the waiting message."""
+        """Sends the reply to the waiting message, if there is one."""
+        # Cleared first: a message that was answered must not block the agent's next one.
         message, self.message = self.message, None
         if message is not None:
             message.reply(line)
 
     def refuse(self, error: RequestError) -> None:
-        """Replies to the waiting message with an error."""
+        """Sends an error reply to the waiting message, if there is one."""
         self.answer(error_reply(error))

@@ -50,10 +50,10 @@ class Arenas:
             known = " or ".join(AGENT_TYPES)
             raise RequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {known}, not {agent_type!r}")
         if agent_type not in self._arenas:
-            self._arenas[agent_type] = self._made(agent_type)
+            self._arenas[agent_type] = self._make(agent_type)
         return self._arenas[agent_type]
 
-    def _made(self, agent_type: str) -> Arena:
+    def _make(self, agent_type: str) -> Arena:
         try:
             pool = FightPool(self._make_world, self._seed, self._first_size, agent_type)
         except ValueError as error:
@@ -67,7 +67,7 @@ class Arenas:
     @property
     def num_in_play(self) -> int:
         """Fights of all arenas that have begun and not ended."""
-        return sum(arena.pool.num_taken for arena in self._arenas.values())
+        return sum(arena.pool.num_in_use for arena in self._arenas.values())
 
     def close(self) -> None:
         """Closes all worlds."""

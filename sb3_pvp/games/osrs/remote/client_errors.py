@@ -41,6 +41,6 @@ class Refused(RemoteError):
         super().__init__(f"the server refused a {request}: {self.message}")
 
     @property
-    def nobody_has_the_name(self) -> bool:
+    def is_unknown_agent(self) -> bool:
         """The answer to the log-out of an agent that is not on the server (protocol-observed.md)."""
         return "No player found" in self.message

@@ -54,7 +54,7 @@ MetaValues = tuple[Any, ...]
 #: Where each field is in them.
 POSITION = {name: position for position, name in enumerate(_FIELDS)}
 
-_FULL = ("current_health_percent", "current_target_health_percent", "current_prayer_percent")
+_FULL_AT_START = ("current_health_percent", "current_target_health_percent", "current_prayer_percent")
 
 
 _PACKING = {"<f4": "f", "<i4": "i", "|i1": "b", "|b1": "?"}
@@ -66,28 +66,28 @@ def meta_record(meta: MetaValues) -> bytes:
     return _RECORD.pack(*meta)
 
 
-def _quiet_value(name: str) -> Any:
+def _uneventful_value(name: str) -> Any:
     if name in STYLE_FIELDS:
         return int(Style.NONE)
-    return 1.0 if name in _FULL or name.endswith("_level_scale") else 0
+    return 1.0 if name in _FULL_AT_START or name.endswith("_level_scale") else 0
 
 
-_QUIET = tuple(_quiet_value(name) for name in _FIELDS)
+_UNEVENTFUL = tuple(_uneventful_value(name) for name in _FIELDS)
 _HIT, _OFF_PRAYER = POSITION["hit_present"], POSITION["hit_off_prayer"]
 _RECEIVED, _PROTECTED = POSITION["received_present"], POSITION["protected_prayer"]
 _SIDES = [(POSITION[one], POSITION[other]) for one, other in MIRRORED.items()]
 
 
-def quiet_meta(episode_ticks: int = 0) -> MetaValues:
+def uneventful_meta(episode_ticks: int = 0) -> MetaValues:
     """A tick in which nothing happened, to somebody in perfect health; no reward comes from it."""
-    values = list(_QUIET)
+    values = list(_UNEVENTFUL)
     values[POSITION["episode_ticks"]] = episode_ticks
     return tuple(values)
 
 
 def mirrored_meta(meta: MetaValues) -> MetaValues:
     """The same tick from the opponent's side, as far as it can be known."""
-    values = list(_QUIET)
+    values = list(_UNEVENTFUL)
     for one, other in _SIDES:
         values[one], values[other] = meta[other], meta[one]
     # A prayer protects from all attacks but those that are off it.
@@ -177,12 +177,12 @@ def _outcome(name: Any) -> Outcome:
 def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
     """The values of a `META_DTYPE` record. `KeyError` for a field that must always be there and is not, `TypeError`,
     `OverflowError` or `struct.error` for what cannot be in the record."""
-    values = list(_ALWAYS(fields))
+    values = list(_read_required(fields))
     for position, name in enumerate(values[_NUM_NUMBERS:], _NUM_NUMBERS):
         values[position] = _STYLES[name]
     # Most of the time nothing was eaten, and nobody was hit.
-    values += _NOTHING if _OPTIONAL_KEYS.isdisjoint(fields) else [read(fields) for read in _OPTIONAL_READERS]
-    record: MetaValues = _IN_ORDER(values)
+    values += _ABSENT_VALUES if _OPTIONAL_KEYS.isdisjoint(fields) else [read(fields) for read in _OPTIONAL_READERS]
+    record: MetaValues = _in_field_order(values)
     if not _NUMBERS.issuperset(map(type, record)):
         raise TypeError("a fact in meta is no number")
     meta_record(record)
@@ -203,9 +203,9 @@ def _reader(name: str) -> Any:
 _OPTIONAL = [name for name in _FIELDS if name in OPTIONAL_FIELDS or name in _IN_GROUP]
 _OPTIONAL_READERS = [_reader(name) for name in _OPTIONAL]
 _OPTIONAL_KEYS = {camel_case(name) for name in _IN_GROUP}
-_NOTHING = [read({}) for read in _OPTIONAL_READERS]
+_ABSENT_VALUES = [read({}) for read in _OPTIONAL_READERS]
 #: What is always there: first the numbers, then the styles.
 _NAMES = sorted((name for name in _FIELDS if name not in _OPTIONAL), key=lambda name: name in STYLE_FIELDS)
 _NUM_NUMBERS = sum(name not in STYLE_FIELDS for name in _NAMES)
-_ALWAYS = itemgetter(*map(camel_case, _NAMES))
-_IN_ORDER = itemgetter(*map([*_NAMES, *_OPTIONAL].index, _FIELDS))
+_read_required = itemgetter(*map(camel_case, _NAMES))
+_in_field_order = itemgetter(*map([*_NAMES, *_OPTIONAL].index, _FIELDS))

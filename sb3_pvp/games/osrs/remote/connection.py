@@ -19,7 +19,7 @@ class LineConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[bytes] | None = None
+        self._pending_reply: asyncio.Future[bytes] | None = None
         self._buffer = b""
         self._fault: Lost | None = None
 
@@ -37,7 +37,7 @@ class LineConnection(asyncio.Protocol):
             connecting.result()
         except OSError as error:
             raise NoServer(
-                f"no server can be reached at {settings.place} ({error}); start one, for example with: "
+                f"no server can be reached at {settings.host_port} ({error}); start one, for example with: "
                 f"sb3-pvp sim-server --port {settings.port}",
                 is_gone=isinstance(error, ConnectionRefusedError),
             ) from error
@@ -48,26 +48,26 @@ class LineConnection(asyncio.Protocol):
             connecting.cancel()
         return connection
 
-    async def ask(self, line: bytes, timeout: float) -> bytes:
+    async def request(self, line: bytes, timeout: float) -> bytes:
         """Sends a request line and returns the reply line; `Lost` if there is none within the time-out."""
         if self._fault is not None or self._transport is None:
             raise self._fault or Lost("not connected")
         loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        timer = loop.call_later(timeout, self._fail, f"no answer within {round(timeout, 1):g} s", Silent)
+        self._pending_reply = loop.create_future()
+        timer = loop.call_later(timeout, self._close_with_fault, f"no answer within {round(timeout, 1):g} s", Silent)
         self._transport.write(line)
         try:
-            return await self._waiting
+            return await self._pending_reply
         except asyncio.CancelledError:
-            self._fail("a request was given up")
+            self._close_with_fault("a request was given up")
             raise
         finally:
             timer.cancel()
-            self._waiting = None
+            self._pending_reply = None
 
     def close(self) -> None:
         """Hangs up."""
-        self._fail("the connection was closed")
+        self._close_with_fault("the connection was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remembers where to write to."""
@@ -78,23 +78,25 @@ class LineConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The request in flight fails."""
-        self._fail(f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp)
+        self._close_with_fault(
+            f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp
+        )
 
     def data_received(self, data: bytes) -> None:
         """Hands the line to whoever asked."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            if self._waiting is None or self._waiting.done():
-                self._fail("the server sent a line that nobody asked for")
+            if self._pending_reply is None or self._pending_reply.done():
+                self._close_with_fault("the server sent a line that nobody asked for")
                 return
-            self._waiting.set_result(line)
+            self._pending_reply.set_result(line)
         if len(self._buffer) > MAX_REPLY:
-            self._fail("the server sent an endless line")
+            self._close_with_fault("the server sent an endless line")
 
-    def _fail(self, fault: str, kind: type[Lost] = Lost) -> None:
+    def _close_with_fault(self, fault: str, kind: type[Lost] = Lost) -> None:
         self._fault = self._fault or kind(fault)
         self._buffer = b""
         if self._transport is not None:
             self._transport.abort()
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(self._fault)
+        if self._pending_reply is not None and not self._pending_reply.done():
+            self._pending_reply.set_exception(self._fault)

@@ -50,7 +50,7 @@ class FightPool:
         self._seed = seed
         self._next_size = first_size
         #: Fights that are given out.
-        self.num_taken = 0
+        self.num_in_use = 0
         self._worlds: list[ServedWorld] = []
         self._free: list[Slot] = []
         self._grow()
@@ -59,12 +59,12 @@ class FightPool:
         """A fight that nobody uses."""
         if not self._free:
             self._grow()
-        self.num_taken += 1
+        self.num_in_use += 1
         return self._free.pop()
 
-    def give_back(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """The fight is over and may be given out again."""
-        self.num_taken -= 1
+        self.num_in_use -= 1
         self._free.append(slot)
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class FightOptions:
 
 
 @dataclass
-class Surroundings:
+class SharedState:
     """What the fights of a world share.
 
     Attributes:
@@ -48,39 +48,39 @@ class Surroundings:
     contract: Contract
     ids: AgentIds
     guard: Guard
-    departures: set[asyncio.Task[None]] = field(default_factory=set)
-    fights_wait: asyncio.Event = field(default_factory=asyncio.Event)
+    pending_logouts: set[asyncio.Task[None]] = field(default_factory=set)
+    not_independent: asyncio.Event = field(default_factory=asyncio.Event)
     broken_off: set[int] = field(default_factory=set)
-    num_calls: int = 0
+    num_world_steps: int = 0
     num_replies: int = 0
     _says_independent: bool = False
-    _was_there: bool = False
-    _gone_since: float | None = None
+    _was_reached: bool = False
+    _unreachable_since: float | None = None
 
     def __post_init__(self) -> None:
         self.decoder = ReplyDecoder(self.contract)
 
-    def learn_whether_fights_wait(self, independent: bool) -> None:
+    def record_independence(self, independent: bool) -> None:
         """The server has answered. One that has said once that its fights are independent is believed: later answers
         that lack this were spoiled on the way, and an answer like that may have come first."""
         self._says_independent |= independent
         if self._says_independent:
-            self.fights_wait.clear()
+            self.not_independent.clear()
         else:
-            self.fights_wait.set()
+            self.not_independent.set()
 
-    def server_is_there(self) -> None:
+    def server_reached(self) -> None:
         """A connection was accepted."""
-        self._was_there, self._gone_since = True, None
+        self._was_reached, self._unreachable_since = True, None
 
-    def server_is_gone(self, error: NoServer) -> None:
+    def server_unreachable(self, error: NoServer) -> None:
         """No connection was accepted: raises the error if it is of no use to wait for a restart of the server."""
         limit, now = self.settings.restart_timeout, time.monotonic()
-        if not self._was_there or not limit:
+        if not self._was_reached or not limit:
             raise error
         self._says_independent = False  # it may be another one that comes back
-        if self._gone_since is None:
-            logger.warning("%s is gone; waiting up to %g s for its return", self.settings.place, limit)
-            self._gone_since = now
-        elif now - self._gone_since > limit:
+        if self._unreachable_since is None:
+            logger.warning("%s is gone; waiting up to %g s for its return", self.settings.host_port, limit)
+            self._unreachable_since = now
+        elif now - self._unreachable_since > limit:
             raise RemoteError(f"{error}; it was gone for {limit:g} s (?restart_timeout=... waits longer)") from error

@@ -22,7 +22,7 @@ class Fight:
         self._episode_ticks = slot.world.report["episode_ticks"][slot.fight]
         for seat, agent in enumerate(agents):
             agent.fight, agent.seat, agent.ending = self, seat, None
-            agent.place = slot.fight * NUM_SEATS + seat
+            agent.row = slot.fight * NUM_SEATS + seat
 
     @property
     def target_left(self) -> bool:
@@ -44,7 +44,7 @@ class Fight:
         """Ticks since the agent's episode began."""
         return int(self._episode_ticks[agent.seat])
 
-    def add_waiting(self) -> None:
+    def add_waiting_ticks(self) -> None:
         """Counts the ticks in which an agent waited for its opponent to its episode, once the fight has started."""
         for agent in self.agents:
             seat = self.slot.fight, agent.seat
@@ -62,9 +62,9 @@ class Fight:
     def actions(self, no_op: list[int]) -> list[list[int]]:
         """The joint action of each seat in the coming tick. Once the fight is decided, what agents send has no
         effect."""
-        return [no_op if agent is None else self._action(agent) or no_op for agent in self.seats]
+        return [no_op if agent is None else self._playable_action(agent) or no_op for agent in self.seats]
 
-    def _action(self, agent: Agent) -> list[int] | None:
+    def _playable_action(self, agent: Agent) -> list[int] | None:
         if agent.state is not State.STEPPING or self.target_left or agent.message is None:
             return None
         return agent.message.actions

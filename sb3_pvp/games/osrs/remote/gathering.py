@@ -27,34 +27,36 @@ class Gathering:
         self._loop = loop
         self._handle: asyncio.Handle | None = None
         self._is_waiting = False
-        self._came = 0
-        self._skips = self._next_skips = 0
+        self._num_joined = 0
+        self._ticks_without_wait = self._next_ticks_without_wait = 0
 
     def add(self, is_last: bool) -> None:
         """A fight is ready; ``is_last``: so are all others that are in play."""
         if self._is_waiting:
-            self._came += 1
+            self._num_joined += 1
             if is_last:
                 self._end_wait()
         elif self._handle is None:
-            if is_last or self._skips:
-                self._skips = max(0, self._skips - 1)
+            if is_last or self._ticks_without_wait:
+                self._ticks_without_wait = max(0, self._ticks_without_wait - 1)
                 self._handle = self._loop.call_soon(self._run)
             else:
-                self._is_waiting, self._came = True, 0
-                self._handle = self._loop.call_later(WAIT, self._waited)
+                self._is_waiting, self._num_joined = True, 0
+                self._handle = self._loop.call_later(WAIT, self._on_timeout)
 
     def _end_wait(self) -> None:
         assert self._handle is not None
         self._handle.cancel()
         self._is_waiting = False
-        self._next_skips = 0
+        self._next_ticks_without_wait = 0
         self._handle = self._loop.call_soon(self._run)
 
-    def _waited(self) -> None:
+    def _on_timeout(self) -> None:
         self._is_waiting = False
-        self._next_skips = 0 if self._came else min(2 * self._next_skips + 1, MOST_SKIPPED)
-        self._skips = self._next_skips
+        self._next_ticks_without_wait = (
+            0 if self._num_joined else min(2 * self._next_ticks_without_wait + 1, MOST_SKIPPED)
+        )
+        self._ticks_without_wait = self._next_ticks_without_wait
         self._run()
 
     def _run(self) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sb3_pvp.games.osrs.remote.guard_process import ENTERING, GONE, INSIDE
+from sb3_pvp.games.osrs.remote.guard_process import LOGGED_IN, LOGGED_OUT, LOGGING_IN
 from sb3_pvp.games.osrs.remote.journal import Journal
 
 _SCRIPT = Path(__file__).with_name("guard_process.py")
@@ -27,7 +27,7 @@ class Guard:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._place = (host, port)
+        self._server = (host, port)
         self._journal: Journal | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watched: set[str] = set()
@@ -38,21 +38,21 @@ class Guard:
         if os.name != "posix":
             return
         if self._journal is None:
-            self._journal = Journal(*self._place)
-        self._journal.note(ENTERING, agent_id)
+            self._journal = Journal(*self._server)
+        self._journal.record(LOGGING_IN, agent_id)
         if self._process is None or self._process.poll() is not None:
             self._process = self._start(self._journal)
 
-    def entered(self, agent_id: str) -> None:
+    def confirm_login(self, agent_id: str) -> None:
         """The log-in was answered."""
         if self._journal is not None and agent_id in self._watched:
-            self._journal.note(INSIDE, agent_id)
+            self._journal.record(LOGGED_IN, agent_id)
 
     def forget(self, agent_id: str) -> None:
         """The agent is logged out."""
         self._watched.discard(agent_id)
         if self._journal is not None:
-            self._journal.note(GONE, agent_id)
+            self._journal.record(LOGGED_OUT, agent_id)
             if not self._watched:
                 self._journal.clear()
 
@@ -73,7 +73,7 @@ class Guard:
             process.wait(_CLOSE_TIMEOUT)
 
     def _start(self, journal: Journal) -> subprocess.Popen[bytes]:
-        arguments = [os.getpid(), *self._place, journal.descriptor, journal.path]
+        arguments = [os.getpid(), *self._server, journal.descriptor, journal.path]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, arguments)],
             stdin=subprocess.PIPE,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from sb3_pvp.games.osrs.remote.guard_process import agents_in
 
-_ENDING = ".agents"
+_SUFFIX = ".agents"
 
 
 class Journal:
@@ -31,14 +31,14 @@ class Journal:
 
     def __init__(self, host: str, port: int) -> None:
         folder = _folder() or Path(tempfile.gettempdir())
-        self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_ENDING}"
+        self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_SUFFIX}"
         unlocked = self.path.with_suffix(".new")
         self.descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         with contextlib.suppress(OSError):
             _lock(self.descriptor)
         unlocked.rename(self.path)
 
-    def note(self, sign: str, agent_id: str) -> None:
+    def record(self, sign: str, agent_id: str) -> None:
         """Something happened to an agent: a sign of `sb3_pvp.games.osrs.remote.guard_process`."""
         # A full disk is no reason not to play.
         with contextlib.suppress(OSError):
@@ -57,12 +57,12 @@ class Journal:
 
 
 @contextmanager
-def orphans(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
+def stale_journals(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
     """The journals that runs on this server have left behind, and who is in them; locked in the meantime."""
     left: dict[Path, list[str]] = {}
     with contextlib.ExitStack() as locks:
         folder = _folder()
-        for path in sorted(folder.glob(f"{_prefix(host, port)}*{_ENDING}")) if folder else []:
+        for path in sorted(folder.glob(f"{_prefix(host, port)}*{_SUFFIX}")) if folder else []:
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR)
                 locks.callback(os.close, descriptor)

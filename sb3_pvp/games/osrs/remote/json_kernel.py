@@ -46,7 +46,7 @@ _MELEE, _RANGED = np.frombuffer(b'"MELEE"', np.uint8), np.frombuffer(b'"RANGED"'
 _MAGIC, _NO_STYLE = np.frombuffer(b'"MAGIC"', np.uint8), np.frombuffer(b'"null"', np.uint8)
 
 
-def longest(tables: Tables) -> int:
+def max_row_size(tables: Tables) -> int:
     """An upper bound of the bytes that `write` needs for a row of each of its arrays."""
     is_int, head_ends, fields, names = tables
     num_flags = int(head_ends[-1])
@@ -56,15 +56,15 @@ def longest(tables: Tables) -> int:
 
 @_compiled
 def _put(out: NDArray[np.uint8], at: int, text: NDArray[np.uint8]) -> int:
-    for place in range(text.size):
-        out[at + place] = text[place]
+    for index in range(text.size):
+        out[at + index] = text[index]
     return at + text.size
 
 
 @_compiled
 def _put_digits(out: NDArray[np.uint8], at: int, number: int, size: int) -> int:
-    for place in range(at + size - 1, at - 1, -1):
-        out[place] = _ZERO + number % 10
+    for index in range(at + size - 1, at - 1, -1):
+        out[index] = _ZERO + number % 10
         number //= 10
     return at + size
 
@@ -84,7 +84,7 @@ def _put_integer(out: NDArray[np.uint8], at: int, number: int) -> int:
 
 
 @_compiled
-def _checked(number: np.float32) -> np.float32:
+def _require_finite(number: np.float32) -> np.float32:
     if not abs(number) < _LARGEST:
         raise ValueError("a number is too large for the wire, or is none")
     return number
@@ -93,7 +93,7 @@ def _checked(number: np.float32) -> np.float32:
 @_compiled
 def _put_fraction(out: NDArray[np.uint8], at: int, number: np.float32) -> int:
     """The fewest decimals, but at least one, that are read as this number."""
-    number = _checked(number)
+    number = _require_finite(number)
     if number < 0:
         out[at] = _MINUS
         at, number = at + 1, -number
@@ -115,7 +115,7 @@ def _put_numbers(out: NDArray[np.uint8], at: int, numbers: NDArray[np.float32], 
     out[at] = _OPEN
     for column in range(numbers.size):
         if is_int[column]:
-            at = _put_integer(out, at + 1, int(_checked(numbers[column])))
+            at = _put_integer(out, at + 1, int(_require_finite(numbers[column])))
         else:
             at = _put_fraction(out, at + 1, numbers[column])
         out[at] = _COMMA

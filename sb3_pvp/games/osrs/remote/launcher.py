@@ -67,8 +67,8 @@ class RspsServer:
         if start_timeout <= 0 or (tick_rate is not None and tick_rate <= 0):
             raise ValueError("start_timeout and tick_rate must be more than 0")
         settings = {
-            PORT_VARIABLE: str(_checked_port(port)),
-            "GAME_PORT": str(_checked_port(game_port)),
+            PORT_VARIABLE: str(_resolved_port(port)),
+            "GAME_PORT": str(_resolved_port(game_port)),
             "SYNC_TRAINING": str(sync).lower(),
             "TRAIN": "true",
             "RUN_EVAL_BOTS": "false",
@@ -79,9 +79,9 @@ class RspsServer:
             tick_rate = 1
         if tick_rate is not None:
             self.environment.setdefault("TICK_RATE", str(tick_rate))
-        self.port = _checked_port(self.environment[PORT_VARIABLE])
+        self.port = _resolved_port(self.environment[PORT_VARIABLE])
         self.log_file = Path(log_file or f"rsps-{self.port}.log").absolute()
-        self._command = _checked_command(command, self.environment, cwd)
+        self._command = _validated_command(command, self.environment, cwd)
         self._cwd = cwd
         self._start_timeout = start_timeout
         self._process: WatchedProcess | None = None
@@ -99,7 +99,7 @@ class RspsServer:
         """
         if self._process is not None:
             raise RemoteError("the server was started already")
-        if _listens(self.port):
+        if _accepts_connections(self.port):
             raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
         self.log_file.write_bytes(b"")
         self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, GRACE)
@@ -132,20 +132,20 @@ class RspsServer:
 
     def _wait_until_it_listens(self, process: WatchedProcess) -> None:
         deadline = time.monotonic() + self._start_timeout
-        while not _listens(self.port):
+        while not _accepts_connections(self.port):
             if (code := process.poll()) is not None:
-                raise RemoteError(self._failure(f"the server ended with exit code {code}"))
+                raise RemoteError(self._startup_error(f"the server ended with exit code {code}"))
             if time.monotonic() > deadline:
-                raise RemoteError(self._failure(f"the server did not listen within {self._start_timeout:g} s"))
+                raise RemoteError(self._startup_error(f"the server did not listen within {self._start_timeout:g} s"))
             time.sleep(POLL_SECONDS)
 
-    def _failure(self, what: str) -> str:
+    def _startup_error(self, what: str) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
         said = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
         return f"{what} before it listened on port {self.port} ({self.log_file}){said}"
 
 
-def _checked_port(port: object) -> int:
+def _resolved_port(port: object) -> int:
     """The port; for 0 one that is free now."""
     try:
         number = int(str(port))
@@ -160,7 +160,7 @@ def _checked_port(port: object) -> int:
         return int(probe.getsockname()[1])
 
 
-def _checked_command(
+def _validated_command(
     command: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
 ) -> list[str]:
     if isinstance(command, str) or not command:
@@ -175,7 +175,7 @@ def _checked_command(
     return list(command)
 
 
-def _listens(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     try:
         with socket.create_connection((HOST, port), 1.0):
             return True

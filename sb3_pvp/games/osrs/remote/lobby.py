@@ -50,19 +50,19 @@ class Lobby:
         """
         self._now = now
         for agent in list(self._agents.values()):
-            if agent.message is not None and agent.message.reply is not _nobody:
+            if agent.message is not None and agent.message.reply is not _discard_reply:
                 agent.last_heard = now
             elif now - agent.last_heard >= timeout:
                 logger.info("agent %s was silent for %g s", agent.id, now - agent.last_heard)
                 self._log_out(agent)
 
-    def hang_up(self, reply: Reply) -> None:
+    def drop_reply(self, reply: Reply) -> None:
         """Nobody listens to ``reply`` any more: a connection is gone. Its agents stay, and so do their messages."""
         for agent in self._agents.values():
             if agent.message is not None and agent.message.reply == reply:
-                agent.message.reply = _nobody
+                agent.message.reply = _discard_reply
 
-    def _carry_out(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
+    def _call_handler(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
         try:
             handler(request, reply)
         except RequestError as error:
@@ -71,7 +71,7 @@ class Lobby:
             logger.exception("request failed: %s", request)
             reply(error_reply(RequestError("RuntimeException", str(error))))
 
-    def _login(self, request: Request, reply: Reply) -> None:
+    def _handle_login(self, request: Request, reply: Reply) -> None:
         agent_id = request.agent_id
         agent_type = body_object(request.body, "body").get("agentType")
         arena = self._arenas["" if agent_type is None else text(agent_type, "agentType")]
@@ -80,7 +80,7 @@ class Lobby:
         self._agents[agent_id] = Agent(agent_id, arena, last_heard=self._now)
         reply(EMPTY_REPLY)
 
-    def _logout(self, request: Request, reply: Reply) -> None:
+    def _handle_logout(self, request: Request, reply: Reply) -> None:
         agent = self._agents.get(request.agent_id)
         if agent is None:
             raise RequestError(ILLEGAL_STATE, f"No player found for: {request.agent_id}")
@@ -92,10 +92,10 @@ class Lobby:
         agent.refuse(RequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
         self._leave(agent)
 
-    def _debug(self, request: Request, reply: Reply) -> None:
-        reply(body_reply([self._info(agent) for _, agent in sorted(self._agents.items())]))
+    def _handle_debug(self, request: Request, reply: Reply) -> None:
+        reply(body_reply([self._debug_info(agent) for _, agent in sorted(self._agents.items())]))
 
-    def _info(self, agent: Agent) -> dict[str, Any]:
+    def _debug_info(self, agent: Agent) -> dict[str, Any]:
         info = {
             "id": agent.id,
             "state": agent.state.value,
@@ -111,7 +111,7 @@ class Lobby:
     def _episode_ticks(self, agent: Agent) -> int:
         return 0 if agent.fight is None else agent.fight.episode_ticks(agent)
 
-    def _agent(self, request: Request) -> Agent:
+    def _sender(self, request: Request) -> Agent:
         agent = self._agents.get(request.agent_id)
         if agent is None:
             raise not_logged_in(request.agent_id)
@@ -173,5 +173,5 @@ class Lobby:
         """Somebody of this fight has sent a message or left."""
 
 
-def _nobody(line: bytes) -> None:
+def _discard_reply(line: bytes) -> None:
     """Takes the answers to those who have hung up."""

@@ -75,7 +75,7 @@ def read_wire_recording(path: str | Path, fight: int = 0) -> WireFight:
 
 
 @dataclass
-class _Fight:
+class _AgentFight:
     """One agent's side: its reset, the steps that it asked for, and the answers to all of that."""
 
     reset: dict[str, Any]
@@ -83,18 +83,18 @@ class _Fight:
     replies: list[FightReply] = field(default_factory=list)
 
 
-def _read(path: Path) -> tuple[Contract, dict[str, list[_Fight]]]:
+def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
     """What is played, and the fights of every agent."""
     contract: Contract | None = None
-    agents: dict[str, list[_Fight]] = defaultdict(list)
-    asked: dict[tuple[str, int], _Fight] = {}
+    agents: dict[str, list[_AgentFight]] = defaultdict(list)
+    asked: dict[tuple[str, int], _AgentFight] = {}
     for entry in _entries(path):
         message, key = json.loads(entry["line"]), (entry["conn"], entry["seq"])
         action, body = message.get("action"), message.get("body")
         if action == "login":
             contract = load_contract(body["agentType"])
         elif action == "reset":
-            agents[entry["conn"]].append(_Fight(body))
+            agents[entry["conn"]].append(_AgentFight(body))
         elif action == "step":
             agents[entry["conn"]][-1].actions.append(body["action"])
         if action in ("reset", "step"):
@@ -120,7 +120,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
                 yield entry
 
 
-def _wire_fight(contract: Contract, agents: dict[str, list[_Fight]], number: int) -> WireFight:
+def _wire_fight(contract: Contract, agents: dict[str, list[_AgentFight]], number: int) -> WireFight:
     first, fights = next(iter(agents.items()))
     if not 0 <= number < len(fights) or not fights[number].replies:
         raise ValueError(f"agent {first} has {len(fights)} fights in it, and none with the number {number}")
@@ -139,7 +139,7 @@ def _wire_fight(contract: Contract, agents: dict[str, list[_Fight]], number: int
 
 
 def _moments(
-    names: tuple[str, str], contract: Contract, own: _Fight, other: _Fight | None
+    names: tuple[str, str], contract: Contract, own: _AgentFight, other: _AgentFight | None
 ) -> Iterator[tuple[Scene, Choice | None, Choice | None]]:
     """One for each tick that the first agent was told of, and the other one, too, if it asked."""
     facing = {reply.episode_ticks: reply.own if other else reply.target for reply in (other or own).replies}
@@ -159,7 +159,7 @@ def _fighter(name: str, contract: Contract, view: View) -> Fighter:
     return Fighter(name, contract, view.obs, np.frombuffer(meta_record(view.meta), META_DTYPE)[0])
 
 
-def _choices(fight: _Fight) -> dict[int, Choice]:
+def _choices(fight: _AgentFight) -> dict[int, Choice]:
     """By the ticks that they led to; choices that were not answered are left out."""
     answered = zip(fight.actions, fight.replies, fight.replies[1:], strict=False)
     return {after.episode_ticks: (tuple(map(int, action)), before.own.masks) for action, before, after in answered}

@@ -13,19 +13,19 @@ from sb3_pvp.games.osrs.remote.client_errors import Lost, NoServer, Refused
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, parse_reply
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
 from sb3_pvp.games.osrs.remote.connection import LineConnection
-from sb3_pvp.games.osrs.remote.fight_setup import Surroundings
+from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 
 #: For each log-out, which a server answers at once, or in its next tick: at most as long as for a step. A synchronous
 #: world may stand still until it arrives, so one that was lost on the way must be sent again soon.
 LOGOUT_TIMEOUT = 5.0
 #: In the errors with which a server refuses a log-in: it knows the name already, or does not know the contract.
-_ANSWERS_TO_LOGIN = ("Agent already exists", "No value present")
+_LOGIN_ERRORS = ("Agent already exists", "No value present")
 #: Seconds between two attempts at most: more would keep a server busy.
 LONGEST_PAUSE = 5.0
 #: Between two log-outs of an agent for which a world may stand still.
-LONGEST_DEPARTURE_PAUSE = 0.5
+LONGEST_LOGOUT_PAUSE = 0.5
 #: How long an agent whose log-in is still to be carried out is logged out again and again.
-DEPARTURE_LIMIT = 600.0
+LOGOUT_RETRY_SECONDS = 600.0
 
 
 class RemoteAgent:
@@ -37,16 +37,16 @@ class RemoteAgent:
         last_call: in which call it sent its last step, see `Surroundings.num_calls`; -1: not since its reset.
     """
 
-    def __init__(self, agent_id: str, around: Surroundings) -> None:
+    def __init__(self, agent_id: str, shared: SharedState) -> None:
         self.id = agent_id
         self.extra_ticks = 0
-        self.last_call = -1
-        self._around = around
-        self._settings = around.settings
+        self.last_world_step = -1
+        self._shared = shared
+        self._settings = shared.settings
         self._connection: LineConnection | None = None
         self._logged_in = False
         self._login_answered = False
-        self._is_asking = False
+        self._awaits_reply = False
         self._ticks = 0
         self._steps = 0
 
@@ -55,12 +55,12 @@ class RemoteAgent:
         deadline = time.monotonic() + self._settings.reset_timeout
         if self._connection is None:
             self._connection = await LineConnection.open(self._settings)
-            self._around.server_is_there()
+            self._shared.server_reached()
         if not self._logged_in:
             await self._log_in(deadline)
-        self._is_asking, self.last_call = True, -1
-        reply = self._around.decoder.decode(await self._ask_until(deadline, request))
-        self._was_answered()
+        self._awaits_reply, self.last_world_step = True, -1
+        reply = self._shared.decoder.decode(await self._request_until(deadline, request))
+        self._record_reply()
         if reply.outcome is not Outcome.RUNNING:
             raise Lost("the reset was answered with the end of the fight before")
         self._ticks, self._steps, self.extra_ticks = reply.episode_ticks, 0, 0
@@ -68,9 +68,9 @@ class RemoteAgent:
 
     async def step(self, choices: list[int]) -> FightReply:
         """Plays a tick. `Refused` if the server does not want the step, `Lost` if it does not answer it."""
-        self._is_asking, self.last_call = True, self._around.num_calls
-        reply = self._around.decoder.decode(await self._ask(Step(choices), self._settings.step_timeout))
-        self._was_answered()
+        self._awaits_reply, self.last_world_step = True, self._shared.num_world_steps
+        reply = self._shared.decoder.decode(await self._request(Step(choices), self._settings.step_timeout))
+        self._record_reply()
         passed = reply.episode_ticks - self._ticks
         if passed < 1:
             raise Lost("a reply came twice")
@@ -87,12 +87,12 @@ class RemoteAgent:
         log-out is sent again and again.
         """
         self.hang_up()
-        deadline = time.monotonic() + DEPARTURE_LIMIT
+        deadline = time.monotonic() + LOGOUT_RETRY_SECONDS
         attempt = 0
         while self._logged_in and time.monotonic() < deadline:
             if attempt:
-                others_wait = self._around.fights_wait.is_set()
-                await retry_pause(self._settings, attempt, LONGEST_DEPARTURE_PAUSE if others_wait else LONGEST_PAUSE)
+                others_wait = self._shared.not_independent.is_set()
+                await retry_pause(self._settings, attempt, LONGEST_LOGOUT_PAUSE if others_wait else LONGEST_PAUSE)
             attempt += 1
             await log_out(self._settings, self)
 
@@ -107,61 +107,61 @@ class RemoteAgent:
         return self._logged_in
 
     @property
-    def is_silent(self) -> bool:
+    def owes_message(self) -> bool:
         """It is in the world, which owes it no answer: a synchronous world waits for it."""
-        return self._login_answered and self._logged_in and not self._is_asking
+        return self._login_answered and self._logged_in and not self._awaits_reply
 
     @property
-    def is_fresh(self) -> bool:
+    def has_not_stepped(self) -> bool:
         """No step since the last reset was answered."""
         return not self._steps
 
-    def logged_out(self, known: bool) -> None:
+    def mark_logged_out(self, known: bool) -> None:
         """A log-out was answered; ``known``: the server had the agent, and not only maybe a log-in still to come."""
         if known or self._login_answered:
             self._logged_in = False
-            self._around.guard.forget(self.id)
+            self._shared.guard.forget(self.id)
 
-    def _was_answered(self) -> None:
-        self._is_asking = False
-        self._around.num_replies += 1
+    def _record_reply(self) -> None:
+        self._awaits_reply = False
+        self._shared.num_replies += 1
 
     async def _log_in(self, deadline: float) -> None:
-        await self._free_the_name(deadline)
-        contract = self._around.contract.name
-        self._around.guard.watch(self.id)
+        await self._free_id(deadline)
+        contract = self._shared.contract.name
+        self._shared.guard.watch(self.id)
         self._logged_in = True
         try:
-            await self._ask_until(deadline, Login(contract))
-            self._entered()
+            await self._request_until(deadline, Login(contract))
+            self._record_login()
         except Refused as error:
             # Any other error may be the answer to another line, or a spoiled one: the log-in may still be carried out.
-            if any(words in error.message for words in _ANSWERS_TO_LOGIN):
-                self._entered()
+            if any(words in error.message for words in _LOGIN_ERRORS):
+                self._record_login()
             if "No value present" in error.message:
-                reason = f"{self._settings.place} does not play the contract {contract} ({error.message})"
+                reason = f"{self._settings.host_port} does not play the contract {contract} ({error.message})"
                 raise Refused("login", reason) from error
             raise
 
-    def _entered(self) -> None:
+    def _record_login(self) -> None:
         self._login_answered = True
-        self._around.guard.entered(self.id)
+        self._shared.guard.confirm_login(self.id)
 
-    async def _free_the_name(self, deadline: float) -> None:
+    async def _free_id(self, deadline: float) -> None:
         """Logs out whoever has the name: if a run that was killed left the same agent behind, a world that waits for it
         answers nothing but this. Usually nobody has, and with that a server says whether its fights are independent."""
         try:
-            await self._ask_until(deadline, Logout())
+            await self._request_until(deadline, Logout())
         except Refused as error:
-            if error.nobody_has_the_name:
-                self._around.learn_whether_fights_wait(error.independent_fights)
+            if error.is_unknown_agent:
+                self._shared.record_independence(error.independent_fights)
 
-    async def _ask_until(self, deadline: float, request: AgentRequest) -> Any:
-        return await self._ask(request, max(deadline - time.monotonic(), 0.0))
+    async def _request_until(self, deadline: float, request: AgentRequest) -> Any:
+        return await self._request(request, max(deadline - time.monotonic(), 0.0))
 
-    async def _ask(self, request: AgentRequest, timeout: float) -> Any:
+    async def _request(self, request: AgentRequest, timeout: float) -> Any:
         assert self._connection is not None
-        line = await self._connection.ask(request_line(request, self.id), timeout)
+        line = await self._connection.request(request_line(request, self.id), timeout)
         return parse_reply(line, request.action)
 
 
@@ -175,7 +175,7 @@ async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
             return
     except Lost:
         return
-    agent.logged_out(known)
+    agent.mark_logged_out(known)
 
 
 async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
@@ -183,19 +183,19 @@ async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
     connection = await LineConnection.open(settings)
     try:
         timeout = min(LOGOUT_TIMEOUT, settings.step_timeout)
-        line = await connection.ask(request_line(Logout(), agent_id), timeout)
+        line = await connection.request(request_line(Logout(), agent_id), timeout)
         parse_reply(line, "logout")
         return True
     except Refused as error:
         # Any other error is no word on the agent: the line was spoiled on the way.
-        if not error.nobody_has_the_name:
+        if not error.is_unknown_agent:
             raise Lost(str(error)) from error
         return False
     finally:
         connection.close()
 
 
-async def log_out_orphans(settings: RemoteSettings, agent_ids: Iterable[str]) -> None:
+async def log_out_stale_agents(settings: RemoteSettings, agent_ids: Iterable[str]) -> None:
     """Logs out agents of a run that is gone; `Lost` if the server does not answer."""
     await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
 

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import NUM_SEATS, DesyncReason, Outcome
 from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Refused, RemoteError, Silent
-from sb3_pvp.games.osrs.remote.client_replies import POSITION, FightReply, View, mirrored_meta, quiet_meta
+from sb3_pvp.games.osrs.remote.client_replies import POSITION, FightReply, View, mirrored_meta, uneventful_meta
 from sb3_pvp.games.osrs.remote.client_requests import Reset
-from sb3_pvp.games.osrs.remote.fight_setup import FightOptions, Surroundings
+from sb3_pvp.games.osrs.remote.fight_setup import FightOptions, SharedState
 from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent, retry_pause
 
 logger = logging.getLogger(__name__)
@@ -58,21 +58,21 @@ class RemoteFight:
         waits_for_server: a start is under way, and the server has what it needs for it.
     """
 
-    def __init__(self, index: int, around: Surroundings) -> None:
+    def __init__(self, index: int, shared: SharedState) -> None:
         self._index = index
-        self._around = around
+        self._shared = shared
         self._random = random.Random()
         self._used_first_ids = False
         self._options = FightOptions()
-        self._starts: list[asyncio.Task[FightReply]] = []
-        self._late: int | None = None
+        self._resets: list[asyncio.Task[FightReply]] = []
+        self._late_seat: int | None = None
         #: By seat: steps without an action, sent because the world waited for them.
-        self._nudges: dict[int, asyncio.Task[FightReply]] = {}
+        self._filler_steps: dict[int, asyncio.Task[FightReply]] = {}
         #: A tick that was put off until the next call, and what does that, see `postpone`.
-        self._pending: asyncio.Task[dict[int, FightReply]] | None = None
-        self._put_off: asyncio.Future[None] | None = None
-        self._farewell: asyncio.Task[None] | None = None
-        self._parting: asyncio.Task[None] | None = None
+        self._unfinished_tick: asyncio.Task[dict[int, FightReply]] | None = None
+        self._postponed: asyncio.Future[None] | None = None
+        self._final_step: asyncio.Task[None] | None = None
+        self._ignored_final_step: asyncio.Task[None] | None = None
         self._last_step: float | None = None
         self.preparation: asyncio.Task[None] | None = None
         self.agents: list[RemoteAgent] = []
@@ -88,15 +88,15 @@ class RemoteFight:
     def begin(self, options: FightOptions) -> None:
         """Starts a new fight in the background: `preparation` ends when it is ready, or with a `RemoteError`."""
         previous = self.preparation
-        if any(not task.done() for task in (*self._starts, previous) if task is not None):
+        if any(not task.done() for task in (*self._resets, previous) if task is not None):
             self.leave()  # A request may still be unanswered, so these agents cannot be used for another one.
-        self.stop_listening()
+        self.ignore_final_step()
         self._options = options
         self.is_ready = False
         self.reason = DesyncReason.NONE
         self.outcomes = [Outcome.RUNNING] * NUM_SEATS
         self.views = [self._blank_view()] * NUM_SEATS
-        self.preparation = _task(self._prepare(previous))
+        self.preparation = _background_task(self._prepare(previous))
 
     async def tick(self, choices: NDArray[np.int64], in_lock_step: bool = False) -> None:
         """Plays a tick with ``(2, heads)`` choices; whatever goes wrong ends the fight, and is seen in `outcomes`.
@@ -106,26 +106,30 @@ class RemoteFight:
         if self._is_too_late():
             self._break_off(Outcome.DESYNC, "the steps came too late", DesyncReason.TIME)
             return
-        await self.settle(0.0)
+        await self.take_filler_replies(0.0)
         if self.is_over:
             return
         if not in_lock_step:
-            await self._advance(self._exchange(choices))
+            await self._finish_tick(self._exchange(choices))
             return
-        pending = self._pending = self._pending or _task(self._exchange(choices))
-        self._put_off = asyncio.get_running_loop().create_future()
-        either: list[asyncio.Future[Any]] = [pending, self._put_off]
+        pending = self._unfinished_tick = self._unfinished_tick or _background_task(self._exchange(choices))
+        self._postponed = asyncio.get_running_loop().create_future()
+        either: list[asyncio.Future[Any]] = [pending, self._postponed]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if pending.done():
-            self._pending = None
+            self._unfinished_tick = None
             if not pending.cancelled():  # by `leave`
-                await self._advance(pending)
+                await self._finish_tick(pending)
 
-    def postpone(self) -> None:
+    def postpone_first_tick(self) -> None:
         """Nothing moves: if the fight has started while others of a lock-step were stepped, the world waits for their
         next steps, and they for the end of this one. So the first tick of a fight ends with the next call."""
-        if self._put_off is not None and not self._put_off.done() and all(agent.is_fresh for agent in self.agents):
-            self._put_off.set_result(None)
+        if (
+            self._postponed is not None
+            and not self._postponed.done()
+            and all(agent.has_not_stepped for agent in self.agents)
+        ):
+            self._postponed.set_result(None)
 
     @property
     def is_over(self) -> bool:
@@ -133,19 +137,19 @@ class RemoteFight:
         return self.outcomes[0] is not Outcome.RUNNING
 
     @property
-    def farewell(self) -> asyncio.Task[None] | None:
+    def final_step(self) -> asyncio.Task[None] | None:
         """The step that brings the server's word on a fight that is decided, while it is under way."""
-        return None if self._farewell is None or self._farewell.done() else self._farewell
+        return None if self._final_step is None or self._final_step.done() else self._final_step
 
     @property
-    def parting(self) -> asyncio.Task[None] | None:
+    def any_final_step(self) -> asyncio.Task[None] | None:
         """The same step, also if nobody listens to it any more."""
-        return self.farewell or self._parting
+        return self.final_step or self._ignored_final_step
 
-    def stop_listening(self) -> None:
+    def ignore_final_step(self) -> None:
         """The outcome is taken as it is: what the server says of it from now on changes nothing."""
-        if self._farewell is not None:
-            self._parting, self._farewell = self._farewell, None
+        if self._final_step is not None:
+            self._ignored_final_step, self._final_step = self._final_step, None
 
     @property
     def waits_for_server(self) -> bool:
@@ -169,55 +173,55 @@ class RemoteFight:
 
     def leave(self) -> None:
         """Gives up the fight: its agents log out in the background."""
-        others = (self.preparation, self._farewell, self._parting, self._pending)
-        for task in (*self._starts, *self._nudges.values(), *others):
+        others = (self.preparation, self._final_step, self._ignored_final_step, self._unfinished_tick)
+        for task in (*self._resets, *self._filler_steps.values(), *others):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-        self._starts, self.preparation, self._farewell, self._parting = [], None, None, None
-        self._nudges, self._pending = {}, None
+        self._resets, self.preparation, self._final_step, self._ignored_final_step = [], None, None, None
+        self._filler_steps, self._unfinished_tick = {}, None
         self.is_ready = False
-        for agent in self.take_agents():
-            departure = _task(agent.leave())
-            self._around.departures.add(departure)
-            departure.add_done_callback(self._around.departures.discard)
+        for agent in self.hand_over_agents():
+            logout = _background_task(agent.leave())
+            self._shared.pending_logouts.add(logout)
+            logout.add_done_callback(self._shared.pending_logouts.discard)
 
-    def take_agents(self) -> list[RemoteAgent]:
+    def hand_over_agents(self) -> list[RemoteAgent]:
         """Hands over the agents, for their log-out."""
         agents, self.agents = self.agents, []
         return agents
 
     def _blank_view(self) -> View:
         """What is shown before a fight has started: nothing, and only the first choice of each head."""
-        contract = self._around.contract
+        contract = self._shared.contract
         masks = np.zeros(contract.num_flat_actions, np.bool_)
         masks[np.cumsum([0, *contract.head_sizes[:-1]])] = True
-        return View(np.zeros(contract.num_observations, np.float32), masks, quiet_meta())
+        return View(np.zeros(contract.num_observations, np.float32), masks, uneventful_meta())
 
     # Starting
 
     async def _prepare(self, previous: asyncio.Task[None] | None) -> None:
-        for task in (previous, self._parting):
+        for task in (previous, self._ignored_final_step):
             if task is not None:
                 await asyncio.wait([task])
-        self._parting = None
+        self._ignored_final_step = None
         failures: list[RemoteError] = []
         for pauses in itertools.count():
             try:
                 await self._start()
                 return
             except NoServer as error:
-                self.leave_agents()
-                self._around.server_is_gone(error)
+                self.log_out_agents()
+                self._shared.server_unreachable(error)
             except (Lost, Refused) as error:
-                self.leave_agents()
+                self.log_out_agents()
                 failures.append(error)
-                self._check_hope(failures)
+                self._raise_if_out_of_attempts(failures)
                 logger.info("fight %d: %s; attempt %d follows", self._index, error, len(failures) + 1)
-            await retry_pause(self._around.settings, pauses)
+            await retry_pause(self._shared.settings, pauses)
 
-    def _check_hope(self, failures: Sequence[RemoteError]) -> None:
+    def _raise_if_out_of_attempts(self, failures: Sequence[RemoteError]) -> None:
         """Raises the last error if another attempt is of no use."""
-        if len(failures) < self._around.settings.attempts:
+        if len(failures) < self._shared.settings.attempts:
             return
         error, hint = failures[-1], ""
         if isinstance(error, Silent):
@@ -227,7 +231,7 @@ class RemoteFight:
             )
         raise RemoteError(f"no fight could be started in {len(failures)} attempts: {error}{hint}") from error
 
-    def leave_agents(self) -> None:
+    def log_out_agents(self) -> None:
         """The agents log out, and whatever starts a fight has new ones."""
         preparation, self.preparation = self.preparation, None
         self.leave()
@@ -237,26 +241,26 @@ class RemoteFight:
         count = 1 if self._options.against_world else NUM_SEATS
         if len(self.agents) != count:
             # Also because a server may remember that an id fought somebody of another kind.
-            self.leave_agents()
+            self.log_out_agents()
             self.agents = [self._new_agent(seat) for seat in range(count)]
             self._used_first_ids = True
-        self._starts = [_task(agent.reset(self._request(seat))) for seat, agent in enumerate(self.agents)]
-        await asyncio.wait(self._starts, return_when=asyncio.FIRST_COMPLETED)
-        done = [seat for seat, start in enumerate(self._starts) if start.done()]
-        replies = {seat: self._starts[seat].result() for seat in done}
-        self._late = None if len(replies) == count else 1 - done[0]
+        self._resets = [_background_task(agent.reset(self._make_reset(seat))) for seat, agent in enumerate(self.agents)]
+        await asyncio.wait(self._resets, return_when=asyncio.FIRST_COMPLETED)
+        done = [seat for seat, start in enumerate(self._resets) if start.done()]
+        replies = {seat: self._resets[seat].result() for seat in done}
+        self._late_seat = None if len(replies) == count else 1 - done[0]
         self._last_step = None
-        self._show(replies)
+        self._update_views(replies)
         self.is_ready = True
 
     def _new_agent(self, seat: int) -> RemoteAgent:
-        ids = self._around.ids
+        ids = self._shared.ids
         agent_id = ids.fresh() if self._used_first_ids else ids.first(self._index, seat)
-        return RemoteAgent(agent_id, self._around)
+        return RemoteAgent(agent_id, self._shared)
 
-    def _request(self, seat: int) -> Reset:
+    def _make_reset(self, seat: int) -> Reset:
         options = self._options
-        target = self._around.settings.target if options.against_world else self.agents[1 - seat].id
+        target = self._shared.settings.target if options.against_world else self.agents[1 - seat].id
         return Reset(
             target,
             {
@@ -272,67 +276,70 @@ class RemoteFight:
 
     # Playing
 
-    def nudge(self) -> bool:
+    def filler(self) -> bool:
         """The world seems to wait: steps without an action for agents that were answered and have not stepped in this
         call. Returns whether there were any. What they are answered is taken by `settle`, or by the next tick."""
-        silent = [
+        seats = [
             seat
-            for seat, (agent, start) in enumerate(zip(self.agents, self._starts, strict=False))
-            if start.done() and agent.is_silent and agent.last_call != self._around.num_calls
+            for seat, (agent, start) in enumerate(zip(self.agents, self._resets, strict=False))
+            if start.done() and agent.owes_message and agent.last_world_step != self._shared.num_world_steps
         ]
-        if not silent or not self.is_ready or self.is_over:
+        if not seats or not self.is_ready or self.is_over:
             return False
-        for seat in silent:
-            self._nudges[seat] = _task(self._nudged_step(seat))
+        for seat in seats:
+            self._filler_steps[seat] = _background_task(self._filler_step(seat))
         return True
 
-    async def _nudged_step(self, seat: int) -> FightReply:
+    async def _filler_step(self, seat: int) -> FightReply:
         """If it fails before anybody asks for it, the fight breaks off at once: the world may wait for this agent."""
         try:
-            return await self.agents[seat].step([0] * self._around.contract.num_heads)
+            return await self.agents[seat].step([0] * self._shared.contract.num_heads)
         except RemoteError as error:
-            if self._nudges.get(seat) is asyncio.current_task():
-                self._end_broken(Outcome.DESYNC, str(error), _reason(error))
-                self._around.broken_off.add(self._index)
+            if self._filler_steps.get(seat) is asyncio.current_task():
+                self._end_broken(Outcome.DESYNC, str(error), _desync_reason(error))
+                self._shared.broken_off.add(self._index)
             raise
 
-    async def settle(self, timeout: float = QUIET_SECONDS) -> None:
+    async def take_filler_replies(self, timeout: float = QUIET_SECONDS) -> None:
         """Takes what nudged agents were answered, if that comes within the time-out; else they are ahead by a step."""
-        nudges = self._nudges
-        if not nudges:
+        filler_steps = self._filler_steps
+        if not filler_steps:
             return
-        asked = [*self._nudges.values(), *(self._starts[self._late : self._late + 1] if self._late is not None else ())]
+        asked = [
+            *self._filler_steps.values(),
+            *(self._resets[self._late_seat : self._late_seat + 1] if self._late_seat is not None else ()),
+        ]
         done, _ = await asyncio.wait(asked, timeout=timeout)
         # Not if the fight broke off meanwhile, or somebody else took the answers.
-        if self._nudges is nudges and len(done) == len(asked):
-            await self._advance(self._nudged_replies())
+        if self._filler_steps is filler_steps and len(done) == len(asked):
+            await self._finish_tick(self._filler_replies())
 
-    async def _nudged_replies(self) -> dict[int, FightReply]:
-        replies = {seat: nudge.result() for seat, nudge in self._nudges.items()}
-        if self._late is not None:
-            replies[self._late] = self._starts[self._late].result()
-        self._nudges, self._late = {}, None
+    async def _filler_replies(self) -> dict[int, FightReply]:
+        replies = {seat: filler.result() for seat, filler in self._filler_steps.items()}
+        if self._late_seat is not None:
+            replies[self._late_seat] = self._resets[self._late_seat].result()
+        self._filler_steps, self._late_seat = {}, None
         return replies
 
-    async def _advance(self, exchange: Awaitable[dict[int, FightReply]]) -> None:
+    async def _finish_tick(self, exchange: Awaitable[dict[int, FightReply]]) -> None:
         """Takes the replies of a tick; whatever goes wrong ends the fight."""
         try:
             replies = await exchange
         except RemoteError as error:
-            self._break_off(Outcome.DESYNC, str(error), _reason(error))
+            self._break_off(Outcome.DESYNC, str(error), _desync_reason(error))
             return
-        self._take(replies)
+        self._apply_replies(replies)
         if not self.is_over:
-            self._foresee()
+            self._predict_outcome()
 
     def _is_too_late(self) -> bool:
         now, before = time.monotonic(), self._last_step
         self._last_step = now
-        tolerance = self._around.settings.desync_tolerance_seconds
+        tolerance = self._shared.settings.desync_tolerance_seconds
         return tolerance > 0 and before is not None and now - before >= tolerance
 
     async def _exchange(self, choices: NDArray[np.int64]) -> dict[int, FightReply]:
-        if self._late is not None:
+        if self._late_seat is not None:
             return await self._first_exchange(choices)
         if len(self.agents) == 1:
             return {0: await self._step(0, choices)}
@@ -341,30 +348,30 @@ class RemoteFight:
 
     async def _first_exchange(self, choices: NDArray[np.int64]) -> dict[int, FightReply]:
         """The tick in which the later agent is still to be answered."""
-        assert self._late is not None
-        late, early, self._late = self._late, 1 - self._late, None
-        start = self._starts[late]
+        assert self._late_seat is not None
+        late, early, self._late_seat = self._late_seat, 1 - self._late_seat, None
+        start = self._resets[late]
         if start.done():
             start.result()
             return await self._exchange(choices)
         replies = {early: await self._step(early, choices), late: await start}
         # Nudged: both were reset in the same tick, and the world has waited for the later one as well.
-        nudge = self._nudges.pop(late, None)
-        if nudge is not None:
-            await asyncio.wait([nudge], timeout=QUIET_SECONDS)
-            if nudge.done():
-                replies[late] = nudge.result()
+        filler = self._filler_steps.pop(late, None)
+        if filler is not None:
+            await asyncio.wait([filler], timeout=QUIET_SECONDS)
+            if filler.done():
+                replies[late] = filler.result()
             else:
-                self._nudges[late] = nudge
+                self._filler_steps[late] = filler
         return replies
 
     def _step(self, seat: int, choices: NDArray[np.int64]) -> Awaitable[FightReply]:
-        nudge = self._nudges.pop(seat, None)
-        if nudge is not None and not nudge.done():
-            return nudge
+        filler = self._filler_steps.pop(seat, None)
+        if filler is not None and not filler.done():
+            return filler
         return self.agents[seat].step(choices[seat].tolist())
 
-    def _show(self, replies: Mapping[int, FightReply]) -> None:
+    def _update_views(self, replies: Mapping[int, FightReply]) -> None:
         """Takes over what was answered; a seat without an answer is shown what the other one's answer says of it."""
         for seat in range(NUM_SEATS):
             if seat in replies:
@@ -376,37 +383,37 @@ class RemoteFight:
         blank = self._blank_view()
         return View(blank.obs, blank.masks, mirrored_meta(reply.own.meta))
 
-    def _take(self, replies: dict[int, FightReply]) -> None:
+    def _apply_replies(self, replies: dict[int, FightReply]) -> None:
         outcomes = {seat: reply.outcome for seat, reply in replies.items()}
         if Outcome.TARGET_LOST in outcomes.values() or Outcome.DESYNC in outcomes.values():
             self._break_off(Outcome.TARGET_LOST, "the opponent is gone")
-        elif max(agent.extra_ticks for agent in self.agents) > self._around.settings.desync_tick_threshold:
+        elif max(agent.extra_ticks for agent in self.agents) > self._shared.settings.desync_tick_threshold:
             self._break_off(Outcome.DESYNC, "the world played ticks without our steps", DesyncReason.TICK)
         else:
-            self._show(replies)
-            self._end(outcomes)
+            self._update_views(replies)
+            self._set_outcomes(outcomes)
 
-    def _end(self, outcomes: Mapping[int, Outcome]) -> None:
+    def _set_outcomes(self, outcomes: Mapping[int, Outcome]) -> None:
         """Takes over the outcomes; who was told none has the other side of the opponent's."""
         if any(outcome is not Outcome.RUNNING for outcome in outcomes.values()):
             for seat in range(NUM_SEATS):
                 outcome = outcomes.get(seat, Outcome.RUNNING)
                 if outcome is Outcome.RUNNING:
-                    told = outcomes[1 - seat]
-                    outcome = _OTHER_SIDE.get(told, told)
+                    reported = outcomes[1 - seat]
+                    outcome = _OTHER_SIDE.get(reported, reported)
                 self.outcomes[seat] = outcome
 
     # Ending
 
-    def _foresee(self) -> None:
+    def _predict_outcome(self) -> None:
         """Ends the fight in the tick that decides it; the wire says so only in the answer to one more step, whose
         action has no effect (protocol.md §6.2 and §6.3)."""
-        decided = [self._decided(view) for view in self.views[: len(self.agents)]]
+        decided = [self._predicted_outcome(view) for view in self.views[: len(self.agents)]]
         if any(outcome is not Outcome.RUNNING for outcome in decided):
-            self._end(dict(enumerate(decided)))
-            self._farewell = _task(self._hear_the_end())
+            self._set_outcomes(dict(enumerate(decided)))
+            self._final_step = _background_task(self._play_final_step())
 
-    def _decided(self, view: View) -> Outcome:
+    def _predicted_outcome(self, view: View) -> Outcome:
         health, target_health, food, target_food = _DECISIVE(view.meta)
         if target_health <= 0:
             return Outcome.WON
@@ -416,36 +423,36 @@ class RemoteFight:
             return Outcome.TIED
         return Outcome.RUNNING
 
-    async def _hear_the_end(self) -> None:
-        no_op = np.zeros((NUM_SEATS, self._around.contract.num_heads), np.int64)
-        foreseen = list(self.outcomes)
+    async def _play_final_step(self) -> None:
+        no_op = np.zeros((NUM_SEATS, self._shared.contract.num_heads), np.int64)
+        predicted = list(self.outcomes)
         try:
             replies = await self._exchange(no_op)
         except RemoteError as error:
-            if self._farewell is asyncio.current_task():
-                self._break_off(Outcome.DESYNC, str(error), _reason(error))
+            if self._final_step is asyncio.current_task():
+                self._break_off(Outcome.DESYNC, str(error), _desync_reason(error))
             else:
                 # Nobody resets it before other fights have started, for which a synchronous world may wait for it.
-                self.leave_agents()
+                self.log_out_agents()
             return
-        if self._farewell is not asyncio.current_task():
+        if self._final_step is not asyncio.current_task():
             return
-        told = {seat: reply.outcome for seat, reply in replies.items()}
-        if all(outcome is Outcome.RUNNING for outcome in told.values()):
+        reported = {seat: reply.outcome for seat, reply in replies.items()}
+        if all(outcome is Outcome.RUNNING for outcome in reported.values()):
             logger.warning("fight %d went on although somebody's health was 0", self._index)
             self.outcomes = [Outcome.RUNNING] * NUM_SEATS
-            self._take(replies)
-        elif Outcome.TARGET_LOST in told.values():
+            self._apply_replies(replies)
+        elif Outcome.TARGET_LOST in reported.values():
             self._break_off(Outcome.TARGET_LOST, "the opponent is gone")
         else:
-            self._end(told)
-        if self.outcomes != foreseen:
-            logger.info("fight %d: foreseen was %s, the server says %s", self._index, foreseen, self.outcomes)
+            self._set_outcomes(reported)
+        if self.outcomes != predicted:
+            logger.info("fight %d: foreseen was %s, the server says %s", self._index, predicted, self.outcomes)
 
     def _break_off(self, outcome: Outcome, fault: str, reason: DesyncReason = DesyncReason.NONE) -> None:
         """Ends the fight as broken, or with an error where that is wanted."""
         self._end_broken(outcome, fault, reason)
-        if not self._around.settings.truncate_on_desync:
+        if not self._shared.settings.truncate_on_desync:
             raise RemoteError(f"a fight broke off: {fault}")
 
     def _end_broken(self, outcome: Outcome, fault: str, reason: DesyncReason) -> None:
@@ -454,18 +461,18 @@ class RemoteFight:
         self.outcomes = [outcome] * NUM_SEATS
         self.reason = reason
         self.views = [
-            View(view.obs, view.masks, quiet_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
+            View(view.obs, view.masks, uneventful_meta(view.meta[POSITION["episode_ticks"]])) for view in self.views
         ]
         self.leave()
 
 
-def _reason(error: RemoteError) -> DesyncReason:
+def _desync_reason(error: RemoteError) -> DesyncReason:
     if isinstance(error, HungUp):
         return DesyncReason.CONNECTION
     return DesyncReason.TICK if "Too many ticks since last step" in str(error) else DesyncReason.NONE
 
 
-def _task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+def _background_task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     """Does this in the background. Whoever needs the result also gets the error; nobody else has to."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())

@@ -24,23 +24,23 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import Lost, RemoteError
-from sb3_pvp.games.osrs.remote.fight_setup import FightOptions, Surroundings
+from sb3_pvp.games.osrs.remote.fight_setup import FightOptions, SharedState
 from sb3_pvp.games.osrs.remote.guard import Guard
-from sb3_pvp.games.osrs.remote.journal import orphans
-from sb3_pvp.games.osrs.remote.remote_agent import log_out, log_out_orphans
+from sb3_pvp.games.osrs.remote.journal import stale_journals
+from sb3_pvp.games.osrs.remote.remote_agent import log_out, log_out_stale_agents
 from sb3_pvp.games.osrs.remote.remote_fight import QUIET_SECONDS, RemoteFight
 
 _T = TypeVar("_T")
 
 #: How long the server's word on a fight that is decided is waited for ...
-PATIENCE = 2.0
+FINAL_STEP_SECONDS = 2.0
 #: ... and, once it was seen that the server does not go on before every agent has sent its step, that and all else
 #: that may be answered in the same tick.
-SHARED_PATIENCE = 0.02
+SHARED_TICK_SECONDS = 0.02
 #: The default of `RemoteSettings.idle_logout` on a server whose fights are not independent: shorter than others wait.
 IDLE_SECONDS = 20.0
 #: How long `RemoteRunner.shut_down` waits for log-outs that are under way; the guard sees to what is left then.
-DEPARTURE_SECONDS = 1.0
+PENDING_LOGOUT_SECONDS = 1.0
 #: A server with a clock answers a step, or a reset, sooner than that; one that does not waits for somebody.
 STEP_SECONDS, RESET_SECONDS = 1.5, 6.0
 #: How long a world waits for its fights to start before it looks for a reason: the server waits for worlds of the same
@@ -48,7 +48,7 @@ STEP_SECONDS, RESET_SECONDS = 1.5, 6.0
 START_SECONDS = 0.25
 
 #: Of each server the worlds of this process, for the case that they wait for each other.
-_runners: dict[str, weakref.WeakSet[RemoteRunner]] = defaultdict(weakref.WeakSet)
+_runners_by_server: dict[str, weakref.WeakSet[RemoteRunner]] = defaultdict(weakref.WeakSet)
 
 
 class RemoteRunner:
@@ -62,18 +62,18 @@ class RemoteRunner:
         self._settings = settings
         self._guard = Guard(settings.host, settings.port)
         ids = AgentIds(num_fights, settings.first_id)
-        self._around = Surroundings(settings, contract, ids, self._guard)
-        self.fights = [RemoteFight(index, self._around) for index in range(num_fights)]
-        self._patience = PATIENCE if settings.defer_resets is None else SHARED_PATIENCE
+        self._shared = SharedState(settings, contract, ids, self._guard)
+        self.fights = [RemoteFight(index, self._shared) for index in range(num_fights)]
+        self._final_step_seconds = FINAL_STEP_SECONDS if settings.defer_resets is None else SHARED_TICK_SECONDS
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._nudge_timer: asyncio.TimerHandle | None = None
-        self._has_cleaned_up = False
-        self._process = os.getpid()
-        self._start_patience = SHARED_PATIENCE if settings.defer_resets else START_SECONDS
-        self._caller = 0
+        self._filler_timer: asyncio.TimerHandle | None = None
+        self._logged_out_stale = False
+        self._pid = os.getpid()
+        self._start_seconds = SHARED_TICK_SECONDS if settings.defer_resets else START_SECONDS
+        self._calling_thread = 0
         #: When the last two steps began.
-        self._steps = [0.0, 0.0]
-        _runners[settings.place].add(self)
+        self._last_step_times = [0.0, 0.0]
+        _runners_by_server[settings.host_port].add(self)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rsps-client", daemon=True)
         self._thread.start()
@@ -87,7 +87,7 @@ class RemoteRunner:
 
         Raises `RemoteError` if a fight cannot be started.
         """
-        self._steps = [self._steps[1], time.monotonic()]
+        self._last_step_times = [self._last_step_times[1], time.monotonic()]
         return self._run(self._step(choices))
 
     def leave(self, fights: Iterable[int]) -> None:
@@ -97,7 +97,7 @@ class RemoteRunner:
     def shut_down(self) -> None:
         """Logs all agents out and ends the thread; later calls do nothing."""
         # A forked child has the objects, but not the thread, and its parent's agents are none of its business.
-        if self._loop.is_closed() or os.getpid() != self._process:
+        if self._loop.is_closed() or os.getpid() != self._pid:
             return
         try:
             self._run(self._shut_down())
@@ -108,48 +108,48 @@ class RemoteRunner:
             self._guard.close()
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if os.getpid() != self._process:
+        if os.getpid() != self._pid:
             work.close()
             raise RemoteError("a forked process cannot play in its parent's remote world: make a world of its own")
-        self._caller = threading.get_ident()
-        return asyncio.run_coroutine_threadsafe(self._attended(work), self._loop).result()
+        self._calling_thread = threading.get_ident()
+        return asyncio.run_coroutine_threadsafe(self._run_with_timers(work), self._loop).result()
 
-    async def _attended(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _run_with_timers(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Does the work; from then on the fights may be played for a while, and after that are abandoned."""
-        for timer in (self._idle_timer, self._nudge_timer):
+        for timer in (self._idle_timer, self._filler_timer):
             if timer is not None:
                 timer.cancel()
         result = await work
-        if self._is_in_lock_step() and self._around.fights_wait.is_set():
-            self._nudge_soon()
+        if self._may_be_in_lock_step() and self._shared.not_independent.is_set():
+            self._schedule_filler_steps()
         seconds = self._settings.idle_logout
         if seconds is None:
-            seconds = IDLE_SECONDS if self._around.fights_wait.is_set() else 0.0
+            seconds = IDLE_SECONDS if self._shared.not_independent.is_set() else 0.0
         if seconds:
             self._idle_timer = self._loop.call_later(seconds, self._abandon, f"no step came for {seconds:g} s")
         return result
 
     def _abandon(self, fault: str) -> None:
-        self._around.broken_off |= {index for index, fight in enumerate(self.fights) if fight.abandon(fault)}
+        self._shared.broken_off |= {index for index, fight in enumerate(self.fights) if fight.abandon(fault)}
 
     async def _reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:
-        if not self._has_cleaned_up:
-            await self._clean_up()
+        if not self._logged_out_stale:
+            await self._log_out_stale()
         for index, fight_options in options.items():
             if index in seeds:
                 self.fights[index].seed(seeds[index])
             self.fights[index].begin(fight_options)
-        self._around.broken_off -= set(options)
+        self._shared.broken_off -= set(options)
         await self._wait_for_starts([self.fights[index] for index in options])
 
-    async def _clean_up(self) -> None:
+    async def _log_out_stale(self) -> None:
         """Logs out who was left behind by runs that were killed together with their guards."""
-        self._has_cleaned_up = True
+        self._logged_out_stale = True
         if os.name != "posix":
             return
-        with orphans(self._settings.host, self._settings.port) as left, contextlib.suppress(Lost):
+        with stale_journals(self._settings.host, self._settings.port) as left, contextlib.suppress(Lost):
             for path, agents in left.items():
-                await log_out_orphans(self._settings, agents)
+                await log_out_stale_agents(self._settings, agents)
                 path.unlink(missing_ok=True)
 
     async def _leave(self, fights: Iterable[int]) -> None:
@@ -157,7 +157,7 @@ class RemoteRunner:
             self.fights[index].leave()
 
     async def _step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
-        self._around.num_calls += 1
+        self._shared.num_world_steps += 1
         fights = {index: self.fights[index] for index in choices}
         playing = {index: fight for index, fight in fights.items() if fight.is_ready and not fight.is_over}
         waiting = {index: fight for index, fight in fights.items() if not fight.is_ready and not fight.is_over}
@@ -165,14 +165,14 @@ class RemoteRunner:
             if fight.is_over and fight.agents:
                 fight.leave()  # Nobody resets it, so nobody shall have to wait for its agents.
         if playing:
-            in_lock_step = self._is_in_lock_step()
+            in_lock_step = self._may_be_in_lock_step()
             ticks = [fight.tick(choices[index], in_lock_step) for index, fight in playing.items()]
             await self._play(ticks, fights.values())
-            await self._wait_for_farewells(playing.values())
+            await self._wait_for_final_steps(playing.values())
         if waiting:
             await self._wait_for_starts(list(waiting.values()))
-        broken = self._around.broken_off & set(choices)
-        self._around.broken_off -= broken
+        broken = self._shared.broken_off & set(choices)
+        self._shared.broken_off -= broken
         if broken and not self._settings.truncate_on_desync:
             raise RemoteError("a fight broke off: no step came for too long, or the server did not answer one")
         return {*broken, *playing, *(index for index, fight in waiting.items() if fight.is_ready)}
@@ -181,38 +181,40 @@ class RemoteRunner:
         """Plays these ticks. A synchronous server answers agent by agent, so fights may have started since, and it does
         not go on without them."""
         played, began = asyncio.gather(*ticks), self._loop.time()
-        nudged: list[RemoteFight] = []
+        with_fillers: list[RemoteFight] = []
         while not played.done():
-            heard = self._around.num_replies
+            heard = self._shared.num_replies
             await asyncio.wait([played], timeout=QUIET_SECONDS)
-            if self._around.num_replies == heard and self._around.fights_wait.is_set() and not played.done():
-                nudged += [fight for fight in fights if fight.nudge()]
+            if self._shared.num_replies == heard and self._shared.not_independent.is_set() and not played.done():
+                with_fillers += [fight for fight in fights if fight.send_filler_steps()]
                 for fight in fights:
-                    fight.postpone()
-                self._send_idle_worlds_away(began + STEP_SECONDS)
+                    fight.postpone_first_tick()
+                self._abandon_idle_worlds(began + STEP_SECONDS)
         await played
-        if nudged:
-            await asyncio.gather(*(fight.settle() for fight in dict.fromkeys(nudged)))
+        if with_fillers:
+            await asyncio.gather(*(fight.take_filler_replies() for fight in dict.fromkeys(with_fillers)))
 
-    def _nudge_soon(self) -> None:
-        self._nudge_timer = self._loop.call_later(QUIET_SECONDS, self._nudge_all)
+    def _schedule_filler_steps(self) -> None:
+        self._filler_timer = self._loop.call_later(QUIET_SECONDS, self._send_filler_steps)
 
-    def _nudge_all(self) -> None:
+    def _send_filler_steps(self) -> None:
         """The other worlds of a lock-step were stepped at the same time, and may wait for a fight that was not."""
         for fight in self.fights:
-            fight.nudge()
+            fight.send_filler_steps()
         if any(fight.is_starting for fight in self.fights):
-            self._nudge_soon()
+            self._schedule_filler_steps()
 
-    async def _wait_for_farewells(self, fights: Iterable[RemoteFight]) -> None:
-        farewells = {fight.farewell: fight for fight in fights if fight.farewell is not None}
-        if farewells:
-            shared = self._around.fights_wait.is_set() and (self._must_be_stepped() or self._is_in_lock_step())
-            done, pending = await asyncio.wait(farewells, timeout=0 if shared else self._patience)
+    async def _wait_for_final_steps(self, fights: Iterable[RemoteFight]) -> None:
+        final_steps = {fight.final_step: fight for fight in fights if fight.final_step is not None}
+        if final_steps:
+            shared = self._shared.not_independent.is_set() and (
+                self._server_waits_for_us() or self._may_be_in_lock_step()
+            )
+            done, pending = await asyncio.wait(final_steps, timeout=0 if shared else self._final_step_seconds)
             if pending:
-                self._patience = SHARED_PATIENCE
+                self._final_step_seconds = SHARED_TICK_SECONDS
             for task in pending:
-                farewells[task].stop_listening()
+                final_steps[task].ignore_final_step()
             for task in done:
                 task.result()
 
@@ -220,86 +222,91 @@ class RemoteRunner:
         """Waits until these fights have started, or, if starts are deferred, until it is time to go on without them."""
         starts = {fight.preparation for fight in fights if fight.preparation is not None}
         if starts:
-            if not await self._must_defer(starts):
+            if not await self._must_defer_starts(starts):
                 await asyncio.wait(starts)
-            elif not self._must_be_stepped():
-                await self._wait_for_some(starts)
+            elif not self._server_waits_for_us():
+                await self._wait_for_first_starts(starts)
         for start in starts:
             if start.done():
                 start.result()
 
-    async def _must_defer(self, starts: set[asyncio.Task[None]]) -> bool:
+    async def _must_defer_starts(self, starts: set[asyncio.Task[None]]) -> bool:
         """Whether these fights may need the steps of others for their start; false at the latest when all have
         started."""
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
-        foreign = self._loop.create_task(self._around.fights_wait.wait())
+        not_independent = self._loop.create_task(self._shared.not_independent.wait())
         started = self._loop.create_task(asyncio.wait(starts))
-        await asyncio.wait([foreign, started], return_when=asyncio.FIRST_COMPLETED)
-        foreign.cancel()
+        await asyncio.wait([not_independent, started], return_when=asyncio.FIRST_COMPLETED)
+        not_independent.cancel()
         started.cancel()
         return not started.done()
 
-    def _is_in_lock_step(self) -> bool:
+    def _may_be_in_lock_step(self) -> bool:
         """The learner may step this world in turn with others on the same server, which wait for each other then."""
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
         return len(self.fights) == 1 and multiprocessing.parent_process() is not None
 
-    async def _wait_for_some(self, starts: set[asyncio.Task[None]]) -> None:
+    async def _wait_for_first_starts(self, starts: set[asyncio.Task[None]]) -> None:
         """Waits for the fights that start in the same tick. A world of one fight may be in lock-step with others: it
         does not wait long. One of several waits for the first, and sees to it that no idle world is in the way."""
         began = self._loop.time()
-        while not self._must_be_stepped() and not any(start.done() for start in starts):
-            tasks = [task for fight in self.fights for task in (fight.preparation, fight.parting)]
+        while not self._server_waits_for_us() and not any(start.done() for start in starts):
+            tasks = [task for fight in self.fights for task in (fight.preparation, fight.any_final_step)]
             pending = {task for task in tasks if task is not None and not task.done()}
-            done, _ = await asyncio.wait(pending, timeout=self._start_patience, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(pending, timeout=self._start_seconds, return_when=asyncio.FIRST_COMPLETED)
             waits = all(fight.waits_for_server for fight in self.fights if not fight.is_ready and not fight.is_over)
-            if not done and waits and self._around.fights_wait.is_set():
-                self._send_idle_worlds_away(began + RESET_SECONDS)
-                if self._is_in_lock_step():
-                    self._start_patience = max(self._start_patience / 2, SHARED_PATIENCE)
+            if not done and waits and self._shared.not_independent.is_set():
+                self._abandon_idle_worlds(began + RESET_SECONDS)
+                if self._may_be_in_lock_step():
+                    self._start_seconds = max(self._start_seconds / 2, SHARED_TICK_SECONDS)
                     return
-        await asyncio.wait(starts, timeout=SHARED_PATIENCE)
+        await asyncio.wait(starts, timeout=SHARED_TICK_SECONDS)
 
-    def _must_be_stepped(self) -> bool:
+    def _server_waits_for_us(self) -> bool:
         """A synchronous server waits for agents of ours: nobody is answered before they are stepped or reset."""
-        return any(agent.is_silent for fight in self.fights if not fight.is_starting for agent in fight.agents)
+        return any(agent.owes_message for fight in self.fights if not fight.is_starting for agent in fight.agents)
 
-    def _send_idle_worlds_away(self, deadline: float) -> None:
+    def _abandon_idle_worlds(self, deadline: float) -> None:
         """Nothing moves, and cannot while the server waits for other worlds of this thread: their agents log out.
 
         Those that the learner steps in turn with this one stay; if there are some at the deadline that is a
         `RemoteError`.
         """
-        for runner in list(_runners[self._settings.place]):
-            is_near = runner is not self and runner._caller == self._caller and not runner._loop.is_closed()
-            if not is_near or not runner._must_be_stepped():
+        for runner in list(_runners_by_server[self._settings.host_port]):
+            is_near = (
+                runner is not self and runner._calling_thread == self._calling_thread and not runner._loop.is_closed()
+            )
+            if not is_near or not runner._server_waits_for_us():
                 continue
-            if not runner._steps[0] or not runner._steps[0] <= self._steps[0] <= runner._steps[1]:
+            if (
+                not runner._last_step_times[0]
+                or not runner._last_step_times[0] <= self._last_step_times[0] <= runner._last_step_times[1]
+            ):
                 runner._loop.call_soon_threadsafe(runner._abandon, "its learner plays in another world of this server")
             elif self._loop.time() > deadline:
                 raise RemoteError(
-                    f"{self._settings.place} waits for all agents before it answers one, so environments cannot be "
+                    f"{self._settings.host_port} waits for all agents before it answers one, so environments cannot be "
                     "stepped one after another there: use NhVecEnv, or a SubprocVecEnv"
                 )
 
     async def _shut_down(self) -> None:
-        for timer in (self._idle_timer, self._nudge_timer):
+        for timer in (self._idle_timer, self._filler_timer):
             if timer is not None:
                 timer.cancel()
         agents = []
         for fight in self.fights:
-            mine = fight.take_agents()
+            mine = fight.hand_over_agents()
             fight.leave()
             for agent in mine:
                 agent.hang_up()
             agents += [agent for agent in mine if agent.is_logged_in]
         # One connection for each: a server with a clock answers one log-out per tick and connection.
         await asyncio.gather(*(log_out(self._settings, agent) for agent in agents))
-        if self._around.departures:
-            await asyncio.wait(self._around.departures, timeout=DEPARTURE_SECONDS)
+        if self._shared.pending_logouts:
+            await asyncio.wait(self._shared.pending_logouts, timeout=PENDING_LOGOUT_SECONDS)
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=DEPARTURE_SECONDS)
+            await asyncio.wait(tasks, timeout=PENDING_LOGOUT_SECONDS)

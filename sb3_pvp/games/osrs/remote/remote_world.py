@@ -20,8 +20,8 @@ from sb3_pvp.games.osrs.remote.client_replies import meta_record
 from sb3_pvp.games.osrs.remote.errors import RequestError
 from sb3_pvp.games.osrs.remote.fight_setup import FightOptions
 from sb3_pvp.games.osrs.remote.remote_runner import RemoteRunner
-from sb3_pvp.games.osrs.remote.reset_request import BASELINE, checked_reset_params
-from sb3_pvp.games.osrs.remote.step_actions import attack_details, sanitised
+from sb3_pvp.games.osrs.remote.reset_request import BASELINE, validated_reset_params
+from sb3_pvp.games.osrs.remote.step_actions import attack_details, without_incomplete_attacks
 from sb3_pvp.games.osrs.report import META_BYTES, META_DTYPE
 
 Options = Mapping[str, Any]
@@ -70,8 +70,8 @@ class RemoteWorld:
         self.settings = parse_address(address) if isinstance(address, str) else address
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
-        self._reset_params = _checked_params(reset_params or {}, self.contract)
-        self._seeds = {fight: _checked_seed(seed) + fight for fight in range(num_fights)}
+        self._reset_params = _validated_params(reset_params or {}, self.contract)
+        self._seeds = {fight: _validated_seed(seed) + fight for fight in range(num_fights)}
         self._details = attack_details(self.contract)
         self._runner: RemoteRunner | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -106,7 +106,9 @@ class RemoteWorld:
         which = fight_numbers(fights, self.num_fights).tolist()
         given = self._option_list(options, len(which))
         starts = {fight: self._fight_options(each) for fight, each in zip(which, given, strict=True)}
-        seeds = {fight: _checked_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each}
+        seeds = {
+            fight: _validated_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each
+        }
         runner = self._open()
         first_seeds, self._seeds = self._seeds, {}
         try:
@@ -114,7 +116,7 @@ class RemoteWorld:
         except BaseException:
             self.close()
             raise
-        self._show(which)
+        self._update_arrays(which)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
         """Plays one tick in these fights (all if ``None``); fights that are over stay as they are.
@@ -128,7 +130,7 @@ class RemoteWorld:
             RemoteError: if a fight cannot be started; the world is closed then. Also before the first reset.
         """
         which = fight_numbers(fights, self.num_fights).tolist()
-        choices = sanitised(joint_actions(actions, len(which), self.contract), self._details)
+        choices = without_incomplete_attacks(joint_actions(actions, len(which), self.contract), self._details)
         if self._runner is None:
             raise RemoteError("no fights are running: reset the world first")
         try:
@@ -136,7 +138,7 @@ class RemoteWorld:
         except BaseException:
             self.close()
             raise
-        self._show(changed)
+        self._update_arrays(changed)
 
     def leave(self, fights: ArrayLike) -> None:
         """Nobody plays in these fights before their next reset: their agents log out, so that nobody waits for them."""
@@ -155,7 +157,7 @@ class RemoteWorld:
             self._finalizer = weakref.finalize(self, self._runner.shut_down)
         return self._runner
 
-    def _show(self, which: Any) -> None:
+    def _update_arrays(self, which: Any) -> None:
         assert self._runner is not None
         for index in which:
             fight = self._runner.fights[index]
@@ -171,7 +173,7 @@ class RemoteWorld:
             shared = dict(options or {})
             if "seed" not in shared:
                 return [shared] * count
-            return [{**shared, "seed": _checked_seed(shared["seed"]) + place} for place in range(count)]
+            return [{**shared, "seed": _validated_seed(shared["seed"]) + place} for place in range(count)]
         if len(options) != count:
             raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset")
         return list(options)
@@ -185,7 +187,7 @@ class RemoteWorld:
         seats = tuple(options.get("seat_reset_params") or (shared, shared))
         if len(seats) != NUM_SEATS:
             raise ValueError(f"seat_reset_params must be a pair of mappings, not {seats!r}")
-        first, second = (_checked_params(params, self.contract) for params in seats)
+        first, second = (_validated_params(params, self.contract) for params in seats)
         flags = {name: _flag(name, options[name]) for name in _FLAGS if name in options}
         return FightOptions((first, second), bots[1] is not None, **flags)
 
@@ -196,15 +198,15 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _checked_seed(seed: object) -> int:
+def _validated_seed(seed: object) -> int:
     return COUNT.read("a seed", seed)
 
 
-def _checked_params(params: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
+def _validated_params(params: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
     """A copy, as it goes onto the wire; what the server would refuse is refused here."""
     if not isinstance(params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {params!r}")
     try:
-        return checked_reset_params(params, contract.name)
+        return validated_reset_params(params, contract.name)
     except RequestError as error:
         raise ValueError(f"wrong reset parameter: {error}") from error

@@ -26,18 +26,18 @@ class Views(NamedTuple):
     masks: Mapping[int, bytes]
     meta: Mapping[int, bytes]
 
-    def reply(self, place: int, with_target: bool, obs: bytes | None = None, outcome: str | None = None) -> bytes:
+    def reply(self, row: int, with_target: bool, obs: bytes | None = None, outcome: str | None = None) -> bytes:
         """The reply line of a place; ``obs`` replaces its own observation, ``with_target`` adds the opponent's view to
         `meta`, ``outcome`` is there if the fight is over."""
         terminal = b"" if outcome is None else b',"terminalState":"%b"' % outcome.encode()
         target = b""
         if with_target:
-            target = b',"targetObs":%b,"targetActionMasks":%b' % (self.obs[place ^ 1], self.masks[place ^ 1])
+            target = b',"targetObs":%b,"targetActionMasks":%b' % (self.obs[row ^ 1], self.masks[row ^ 1])
         return b'{"body":{"obs":%b,"actionMasks":%b%b,"meta":%b%b}}}\n' % (
-            self.obs[place] if obs is None else obs,
-            self.masks[place],
+            self.obs[row] if obs is None else obs,
+            self.masks[row],
             terminal,
-            self.meta[place],
+            self.meta[row],
             target,
         )
 
@@ -56,39 +56,39 @@ class ReplyEncoder:
         self._write: Callable[..., None] = partial(json_kernel.write, *tables)
         self._write_from: dict[World, Callable[..., None]] = {}
         self._num_flat_actions = contract.num_flat_actions
-        self._longest = json_kernel.longest(tables)
+        self._max_row_size = json_kernel.max_row_size(tables)
         self._out = np.empty(0, np.uint8)
         # Compiles now, so that the first client does not wait for it.
         self.observation(np.zeros(contract.num_observations, np.float32))
 
-    def views(self, world: World, places: Sequence[int], others: Sequence[int] = ()) -> Views:
+    def views(self, world: World, rows: Sequence[int], others: Sequence[int] = ()) -> Views:
         """What is seen from these places; of ``others`` only observations and masks."""
         if world not in self._write_from:
-            self._write_from[world] = partial(self._write, *_by_place(world.obs, world.masks, world.report))
-        rows = [*places, *others]
-        texts = self._texts(self._write_from[world], rows, len(places))
-        count = len(rows)
+            self._write_from[world] = partial(self._write, *_by_row(world.obs, world.masks, world.report))
+        all_rows = [*rows, *others]
+        texts = self._texts(self._write_from[world], all_rows, len(rows))
+        count = len(all_rows)
         return Views(
-            obs=dict(zip(rows, texts[:count], strict=True)),
-            masks=dict(zip(rows, texts[count : 2 * count], strict=True)),
-            meta=dict(zip(places, texts[2 * count :], strict=True)),
+            obs=dict(zip(all_rows, texts[:count], strict=True)),
+            masks=dict(zip(all_rows, texts[count : 2 * count], strict=True)),
+            meta=dict(zip(rows, texts[2 * count :], strict=True)),
         )
 
     def observation(self, obs: NDArray[np.float32]) -> bytes:
         """An observation ``(num_observations,)`` as a JSON array."""
-        arrays = _by_place(obs, np.zeros(self._num_flat_actions, np.bool_), np.zeros(1, META_DTYPE))
+        arrays = _by_row(obs, np.zeros(self._num_flat_actions, np.bool_), np.zeros(1, META_DTYPE))
         return self._texts(partial(self._write, *arrays), [0], 0)[0]
 
-    def _texts(self, write: Callable[..., None], rows: list[int], num_records: int) -> list[bytes]:
-        if self._out.size < len(rows) * self._longest:
-            self._out = np.empty(2 * len(rows) * self._longest, np.uint8)
-        ends = np.empty(2 * len(rows) + num_records, np.int64)
-        write(np.array(rows), num_records, self._out, ends)
+    def _texts(self, write: Callable[..., None], all_rows: list[int], num_records: int) -> list[bytes]:
+        if self._out.size < len(all_rows) * self._max_row_size:
+            self._out = np.empty(2 * len(all_rows) * self._max_row_size, np.uint8)
+        ends = np.empty(2 * len(all_rows) + num_records, np.int64)
+        write(np.array(all_rows), num_records, self._out, ends)
         whole = self._out[: ends[-1]].tobytes()
         return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
 
-def _by_place(obs: NDArray[np.float32], masks: NDArray[np.bool_], meta: NDArray[np.void]) -> Arrays:
+def _by_row(obs: NDArray[np.float32], masks: NDArray[np.bool_], meta: NDArray[np.void]) -> Arrays:
     records = meta.reshape(-1).view(np.uint8).reshape(-1, META_DTYPE.itemsize)
     return obs.reshape(-1, obs.shape[-1]), masks.reshape(-1, masks.shape[-1]), records
 

@@ -73,7 +73,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 _PARAMETERS = {"DharokEnv": ("episodeId", "agent", "target")}
 
 
-def checked_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
+def validated_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
     """A copy of the parameters that a client is going to send: a name that the contract does not have is a
     `ValueError` with the nearest one that it has, a value that a server refuses a `RequestError`."""
     names = _PARAMETERS.get(contract, (*_READERS, "fightType"))

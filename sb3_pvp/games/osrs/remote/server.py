@@ -25,7 +25,7 @@ from sb3_pvp.games.osrs.remote.ticker import Ticker
 #: 1000 ticks of 0.6 s. Learners that stop to learn need less.
 IDLE_TIMEOUT = 600.0
 #: How often silent agents are looked for, within that time.
-_LOOKS = 10
+_IDLE_CHECKS = 10
 #: Clients that may wait for being accepted.
 _BACKLOG = 4096
 
@@ -57,8 +57,8 @@ async def serve(
         ValueError: for a tick rate that is not above 0 or an idle timeout below 0.
     """
     check_times(tick_rate, idle_timeout)
-    arenas = Arenas(make_world or _sim_world, seed)
-    lobby, tickers = _lobby(arenas, tick_rate, idle_timeout)
+    arenas = Arenas(make_world or _make_sim_world, seed)
+    lobby, tickers = _make_lobby(arenas, tick_rate, idle_timeout)
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
@@ -89,7 +89,7 @@ def check_times(tick_rate: float | None, idle_timeout: float) -> None:
         raise ValueError(f"the idle timeout must be 0 seconds or more, got {idle_timeout:g}")
 
 
-def _lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
+def _make_lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
     """The agents, and what moves them besides their own messages."""
     loop = asyncio.get_running_loop()
     lobby: Lobby
@@ -103,7 +103,7 @@ def _lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tupl
     if idle_timeout:
         start = loop.time()
         tickers.append(
-            Ticker(idle_timeout / _LOOKS, lambda: lobby.log_out_silent(loop.time() - start, idle_timeout), loop)
+            Ticker(idle_timeout / _IDLE_CHECKS, lambda: lobby.log_out_silent(loop.time() - start, idle_timeout), loop)
         )
     return lobby, tickers
 
@@ -142,7 +142,7 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld:
+def _make_sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld:
     # Imported here, so that importing this package does not load Numba.
     from sb3_pvp.games.osrs.sim import SimWorld
 

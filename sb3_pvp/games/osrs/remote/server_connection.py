@@ -31,8 +31,8 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._lines: deque[bytes] = deque()
         self._unanswered = 0
-        self._is_behind = False
-        self._is_flooding = False
+        self._is_write_paused = False
+        self._has_too_many_unanswered = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remembers where to write to."""
@@ -46,32 +46,32 @@ class Connection(asyncio.Protocol):
         self._drop_input()
         self._connections.discard(self)
         if self._unanswered:
-            self._lobby.hang_up(self.send)
+            self._lobby.drop_reply(self.send)
 
     def data_received(self, data: bytes) -> None:
         """Handles the complete lines of what has arrived so far."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         self._lines.extend(lines)
-        self._work()
+        self._handle_lines()
 
     def pause_writing(self) -> None:
         """The client does not read what was sent."""
-        self._is_behind = True
+        self._is_write_paused = True
         self._pause()
 
     def resume_writing(self) -> None:
         """The client has read what was sent."""
-        self._is_behind = False
-        self._go_on()
+        self._is_write_paused = False
+        self._resume()
 
     def send(self, line: bytes) -> None:
         """Writes a reply line, unless the client is gone."""
         self._unanswered -= 1
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(line)
-            if self._is_flooding and self._unanswered <= MAX_UNANSWERED // 2:
-                self._is_flooding = False
-                asyncio.get_running_loop().call_soon(self._go_on)
+            if self._has_too_many_unanswered and self._unanswered <= MAX_UNANSWERED // 2:
+                self._has_too_many_unanswered = False
+                asyncio.get_running_loop().call_soon(self._resume)
 
     def close(self) -> None:
         """Sends what is still to be sent and hangs up."""
@@ -79,10 +79,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _work(self) -> None:
+    def _handle_lines(self) -> None:
         try:
-            while self._lines and not (self._is_behind or self._is_flooding):
-                self._handle(self._lines.popleft().removesuffix(b"\r"))
+            while self._lines and not (self._is_write_paused or self._has_too_many_unanswered):
+                self._handle_line(self._lines.popleft().removesuffix(b"\r"))
             if len(self._buffer.removesuffix(b"\r")) > MAX_LINE:
                 raise FramingError("line too long")
         except FramingError as error:
@@ -90,13 +90,13 @@ class Connection(asyncio.Protocol):
             logger.info("connection closed: %s", error)
             self.close()
 
-    def _handle(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         if len(line) > MAX_LINE:
             raise FramingError("line too long")
         request = parse_request(line)
         self._unanswered += 1
         if self._unanswered >= MAX_UNANSWERED:
-            self._is_flooding = True
+            self._has_too_many_unanswered = True
             self._pause()
         self._lobby.handle(request, self.send)
 
@@ -104,9 +104,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
-        self._work()
-        if self._transport is not None and not (self._is_behind or self._is_flooding or self._transport.is_closing()):
+    def _resume(self) -> None:
+        self._handle_lines()
+        if self._transport is not None and not (
+            self._is_write_paused or self._has_too_many_unanswered or self._transport.is_closing()
+        ):
             self._transport.resume_reading()
 
     def _drop_input(self) -> None:

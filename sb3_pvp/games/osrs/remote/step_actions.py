@@ -43,7 +43,9 @@ def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
     return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
 
 
-def sanitised(choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+def without_incomplete_attacks(
+    choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]
+) -> NDArray[np.int64]:
     """The joint actions ``(F, 2, heads)`` without attacks whose kind is not chosen: these do nothing, but a server
     refuses them (protocol-observed.md, surprise 5).
 
@@ -113,16 +115,16 @@ class ActionCheck:
         if len(actions) != self._num_heads:
             return played, RequestError(ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head")
         try:
-            self._take(actions, played)
+            self._apply(actions, played)
         except RequestError as error:
             return played, error
         return played, None
 
-    def _take(self, actions: list[int | None], played: list[int]) -> None:
+    def _apply(self, actions: list[int | None], played: list[int]) -> None:
         for head, size, details in self._order:
             choice = actions[head]
             if choice is None or not 0 <= choice < size:
-                raise self._no_choice(head, choice)
+                raise self._invalid_choice(head, choice)
             detail = details.get(choice)
             if detail is not None:
                 played[detail] = self._detail(head, choice, detail, actions[detail])
@@ -130,12 +132,12 @@ class ActionCheck:
 
     def _detail(self, head: int, choice: int, detail: int, value: int | None) -> int:
         if value is None or not 0 <= value < self._sizes[detail]:
-            raise self._no_choice(detail, value)
+            raise self._invalid_choice(detail, value)
         if head == self._attack and value == 0:
             raise RequestError(ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0")
         return value
 
-    def _no_choice(self, head: int, value: int | None) -> RequestError:
+    def _invalid_choice(self, head: int, value: int | None) -> RequestError:
         if value is None:
             return RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
         limit = self._sizes[head] - 1

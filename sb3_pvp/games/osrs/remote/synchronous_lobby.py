@@ -27,16 +27,16 @@ class SynchronousLobby(Lobby):
         self._schedule = schedule
         self._num_ready = 0
         self._handlers: dict[str, Callable[[Request, Reply], None]] = {
-            "login": self._login,
-            "logout": self._logout,
-            "reset": self._reset,
-            "step": self._step,
-            "debug": self._debug,
+            "login": self._handle_login,
+            "logout": self._handle_logout,
+            "reset": self._handle_reset,
+            "step": self._handle_step,
+            "debug": self._handle_debug,
         }
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Does what the request says; ``reply`` is called with the answer, now or when the fight has ticked."""
-        self._carry_out(self._handlers[request.action], request, reply)
+        self._call_handler(self._handlers[request.action], request, reply)
 
     def play(self) -> None:
         """Plays one tick of every fight whose agents are ready."""
@@ -44,8 +44,8 @@ class SynchronousLobby(Lobby):
         for arena in self._arenas:
             arena.play_ready()
 
-    def _reset(self, request: Request, reply: Reply) -> None:
-        agent = self._agent(request)
+    def _handle_reset(self, request: Request, reply: Reply) -> None:
+        agent = self._sender(request)
         if agent.message is not None:
             raise message_already_queued()
         self._leave(agent)
@@ -54,8 +54,8 @@ class SynchronousLobby(Lobby):
         agent.state = State.PENDING_TARGET_MATCH
         self._match(agent, wanted)
 
-    def _step(self, request: Request, reply: Reply) -> None:
-        agent = self._agent(request)
+    def _handle_step(self, request: Request, reply: Reply) -> None:
+        agent = self._sender(request)
         sent = parse_actions(request.body)
         if agent.message is not None:
             raise message_already_queued()

@@ -40,19 +40,19 @@ class TickPlayer:
         try:
             slot.world.reset([slot.fight], fight.reset_options())
         except Exception as error:
-            self._abandon(fight)
+            self._undo_start(fight)
             if not isinstance(error, ValueError):
                 logger.exception("a fight could not be started")
             raise RequestError(ILLEGAL_ARGUMENT, str(error)) from error
-        fight.add_waiting()
+        fight.add_waiting_ticks()
         for agent in agents:
             agent.state = State.RESET_COMPLETE
         self._answer_first(fight)
 
-    def _abandon(self, fight: Fight) -> None:
+    def _undo_start(self, fight: Fight) -> None:
         for agent in fight.agents:
             agent.fight = None
-        self._pool.give_back(fight.slot)
+        self._pool.release(fight.slot)
 
     def _answer_first(self, fight: Fight) -> None:
         world, index = fight.slot.world, fight.slot.fight
@@ -60,7 +60,7 @@ class TickPlayer:
         seat = 0 if fight.against_bot else int(world.obs[index, 0, self._has_pid] != 0)
         agent = fight.agents[seat]
         agent.state = State.STEPPING
-        agent.answer(self._views(world, [agent]).reply(agent.place, agent.wants_target_view))
+        agent.answer(self._views(world, [agent]).reply(agent.row, agent.wants_target_view))
 
     def play(self, fights: Iterable[Fight]) -> None:
         """Plays one tick of these fights."""
@@ -72,7 +72,7 @@ class TickPlayer:
                 self._play_group(group[0].slot.world, group)
             except Exception as error:  # One broken fight must not end the server.
                 logger.exception("a tick of %d fights failed", len(group))
-                self._fail(group, error)
+                self._answer_with_error(group, error)
 
     def _play_group(self, world: ServedWorld, fights: list[Fight]) -> None:
         actions = [fight.actions(self._no_op) for fight in fights]
@@ -85,41 +85,41 @@ class TickPlayer:
 
     def _views(self, world: ServedWorld, agents: Iterable[Agent]) -> Views:
         """What these agents see, and what those of their opponents see whom they watch."""
-        places = {agent.place: agent.wants_target_view for agent in agents}
-        watched = [place ^ 1 for place, is_watching in places.items() if is_watching]
-        return self._encoder.views(world, list(places), [place for place in watched if place not in places])
+        rows = {agent.row: agent.wants_target_view for agent in agents}
+        watched = [row ^ 1 for row, is_watching in rows.items() if is_watching]
+        return self._encoder.views(world, list(rows), [row for row in watched if row not in rows])
 
-    def _fail(self, fights: list[Fight], error: Exception) -> None:
+    def _answer_with_error(self, fights: list[Fight], error: Exception) -> None:
         for agent in [agent for fight in fights for agent in fight.agents]:
             agent.answer(error_reply(RequestError("RuntimeException", str(error))))
 
     def _answer(self, fight: Fight, agent: Agent, views: Views, target_left: bool) -> None:
         if target_left and agent.state is State.STEPPING:
             agent.state = State.TERMINAL
-            agent.ending = Ending(Outcome.TARGET_LOST.name, views.obs[agent.place])
+            agent.ending = Ending(Outcome.TARGET_LOST.name, views.obs[agent.row])
         if agent.ending is None:
-            self._go_on(fight, agent, views)
+            self._answer_running(fight, agent, views)
         elif agent.message is not None:
-            self._end(fight, agent, views, agent.ending)
+            self._answer_terminal(fight, agent, views, agent.ending)
 
-    def _end(self, fight: Fight, agent: Agent, views: Views, ending: Ending) -> None:
-        line = views.reply(agent.place, agent.wants_target_view, ending.obs, ending.outcome)
+    def _answer_terminal(self, fight: Fight, agent: Agent, views: Views, ending: Ending) -> None:
+        line = views.reply(agent.row, agent.wants_target_view, ending.obs, ending.outcome)
         self.leave(agent)
         agent.answer(line)
 
-    def _go_on(self, fight: Fight, agent: Agent, views: Views) -> None:
+    def _answer_running(self, fight: Fight, agent: Agent, views: Views) -> None:
         agent.state = State.STEPPING
         own_obs = None
         outcome = int(fight.slot.world.outcome[fight.slot.fight, agent.seat])
         if outcome != Outcome.RUNNING:
             agent.state = State.TERMINAL
-            agent.ending = Ending(Outcome(outcome).name, views.obs[agent.place])
+            agent.ending = Ending(Outcome(outcome).name, views.obs[agent.row])
             own_obs = self._refreshed_obs(fight, agent.seat) if self._target_health_is_late else None
         error = agent.message.error if agent.message is not None else None
         if error is not None:
             agent.answer(error_reply(error))
         else:
-            agent.answer(views.reply(agent.place, agent.wants_target_view, own_obs))
+            agent.answer(views.reply(agent.row, agent.wants_target_view, own_obs))
 
     def _refreshed_obs(self, fight: Fight, seat: int) -> bytes:
         """The observation in the tick that decides a fight. The reference server takes the vector twice then, so
@@ -136,4 +136,4 @@ class TickPlayer:
         if fight is not None:
             fight.remove(agent)
             if not fight.agents:
-                self._pool.give_back(fight.slot)
+                self._pool.release(fight.slot)

@@ -39,7 +39,7 @@ class TickedLobby(Lobby):
     def __init__(self, arenas: Arenas) -> None:
         super().__init__(arenas)
         self._tasks: list[tuple[Request, Reply]] = []
-        self._task_handlers = {"login": self._login, "logout": self._logout, "debug": self._debug}
+        self._task_handlers = {"login": self._handle_login, "logout": self._handle_logout, "debug": self._handle_debug}
         #: The number of the tick that is being played, or comes next.
         self._tick = 0
 
@@ -48,13 +48,13 @@ class TickedLobby(Lobby):
         if request.action in self._task_handlers:
             self._tasks.append((request, reply))
         else:
-            self._carry_out(self._queue, request, reply)
+            self._call_handler(self._queue_message, request, reply)
 
     def tick(self) -> None:
         """Plays one tick of the whole world."""
         tasks, self._tasks = self._tasks, []
         for request, reply in tasks:
-            self._carry_out(self._task_handlers[request.action], request, reply)
+            self._call_handler(self._task_handlers[request.action], request, reply)
         # A fight that starts in this tick plays its first tick in the next one.
         fights = {agent.fight: agent.arena for agent in self._agents.values() if agent.fight is not None}
         for agent in list(self._agents.values()):
@@ -64,12 +64,12 @@ class TickedLobby(Lobby):
             self._log_out_expired()
         self._tick += 1
 
-    def _login(self, request: Request, reply: Reply) -> None:
-        super()._login(request, reply)
+    def _handle_login(self, request: Request, reply: Reply) -> None:
+        super()._handle_login(request, reply)
         self._agents[request.agent_id].counts.episode_start = self._tick
 
-    def _queue(self, request: Request, reply: Reply) -> None:
-        agent = self._agent(request)
+    def _queue_message(self, request: Request, reply: Reply) -> None:
+        agent = self._sender(request)
         if request.action == "step":
             parse_actions(request.body)  # What is no list of numbers costs no tick.
         if agent.message is not None:
@@ -88,7 +88,7 @@ class TickedLobby(Lobby):
             elif message.request.action == "step":
                 self._take_step(agent, message, message.request)
             else:
-                self._go_on_with_reset(agent, message.request)
+                self._advance_reset(agent, message.request)
         except RequestError as error:
             agent.refuse(error)
         except Exception as error:  # A client must never be able to end the server.
@@ -103,7 +103,7 @@ class TickedLobby(Lobby):
         agent.counts.missed = 0
         message.actions, message.error = agent.arena.action_check.playable(parse_actions(request.body))
 
-    def _go_on_with_reset(self, agent: Agent, request: Request) -> None:
+    def _advance_reset(self, agent: Agent, request: Request) -> None:
         if agent.request is None or agent.state in (State.PENDING, State.STEPPING, State.TERMINAL):
             self._leave(agent)
             agent.request = self._reset_request(agent, request.body)
