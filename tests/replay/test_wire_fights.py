@@ -61,12 +61,12 @@ def test_one_of_several_fights() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "nobody logs in"),
-        ("[]\n", "nobody logs in"),
-        ("{", "no recording of the wire"),
-        ('{"dir": ">", "conn": "1"}', "no recording of the wire"),
-        ('{"dir": ">", "conn": "1", "seq": 1, "line": "{\\"action\\": \\"step\\"}"}', "no recording of the wire"),
-        ('{"dir": ">", "conn": "1", "seq": 1, "line": "[]"}', "no recording of the wire"),
+        ("", "no agent logs in"),
+        ("[]\n", "no agent logs in"),
+        ("{", "cannot be shown as a recording of the wire"),
+        ('{"dir": ">", "conn": "1"}', "cannot be shown as a recording of the wire"),
+        ('{"dir": ">", "conn": "1", "seq": 1, "line": "{\\"action\\": \\"step\\"}"}', "cannot be shown as a recording of the wire"),
+        ('{"dir": ">", "conn": "1", "seq": 1, "line": "[]"}', "cannot be shown as a recording of the wire"),
     ],
 )
 def test_other_files_are_refused(content: str, message: str, tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ def test_other_files_are_refused(content: str, message: str, tmp_path: Path) -> 
     with pytest.raises(ValueError, match=message):
         load_fight(path)
     hidden = FOLDER / "baseline-13-zerker_no_target_env_not_training.jsonl.gz"
-    with pytest.raises(ValueError, match="the server did not tell what the opponent saw"):
+    with pytest.raises(ValueError, match="the replies lack the opponent's view"):
         load_fight(hidden)

@@ -1,1 +1,1 @@
-"""Sub-commands of this game."""
+"""The game's own sub-commands of ``sb3-pvp``."""

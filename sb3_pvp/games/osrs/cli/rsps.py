@@ -1,4 +1,4 @@
-"""``sb3-pvp rsps``."""
+"""``sb3-pvp rsps``: starts and stops a server for training."""
 
 from __future__ import annotations
 
@@ -14,21 +14,32 @@ from sb3_pvp.games.osrs.remote.launcher import DEFAULT_GAME_PORT, RspsServer
 
 
 def rsps(
-    command: Annotated[list[str], typer.Argument(help="How to start the server; behind --.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="REMOTE_ENV_PORT; 0 picks a free one.")] = DEFAULT_PORT,
-    sync: Annotated[bool, typer.Option("--sync/--no-sync", help="SYNC_TRAINING: ticks wait for all agents.")] = True,
-    tick_rate: Annotated[int | None, typer.Option(min=1, help="TICK_RATE, in ms; 1 if synchronous.")] = None,
+    command: Annotated[list[str], typer.Argument(help="Command that starts the server, after --.")],
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for agents (REMOTE_ENV_PORT); 0 picks a free one.")
+    ] = DEFAULT_PORT,
+    sync: Annotated[
+        bool, typer.Option("--sync/--no-sync", help="Whether each tick waits for all agents (SYNC_TRAINING).")
+    ] = True,
+    tick_rate: Annotated[
+        int | None,
+        typer.Option(min=1, help="Milliseconds per tick (TICK_RATE). By default 1 with --sync, else the server's own."),
+    ] = None,
     game_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="GAME_PORT; 0 picks a free one.")
+        int, typer.Option(min=0, max=65535, help="Port for players (GAME_PORT); 0 picks a free one.")
     ] = DEFAULT_GAME_PORT,
-    log_file: Annotated[Path | None, typer.Option(help="Where its output goes; default: rsps-PORT.log.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until it must listen.")] = 300.0,
-    cwd: Annotated[Path | None, typer.Option(help="Where the command runs.", exists=True, file_okay=False)] = None,
+    log_file: Annotated[
+        Path | None, typer.Option(help="File for the server's output; rsps-PORT.log if not given.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds within which the server must listen.")] = 300.0,
+    cwd: Annotated[
+        Path | None, typer.Option(help="Working directory of the command.", exists=True, file_okay=False)
+    ] = None,
 ) -> None:
-    """Run a server of your own until interrupted.
+    """Run your own server until interrupted.
 
-    Sets its environment, waits until it listens, and in the end stops all that it has started. A variable that is
-    set in your environment wins over the options.
+    Sets the environment variables for training, waits until the server listens, and at the end stops it with all its
+    processes. A variable that is already set in your environment takes precedence over the option.
     """
     from sb3_pvp.games.osrs.remote import RemoteError
 
@@ -47,4 +58,5 @@ def rsps(
 
 
 def _interrupt(number: int, frame: Any) -> None:
+    # An exception, so that the server is stopped on the way out; the exit code is that of a shell for this signal.
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""``sb3-pvp sim-server``."""
+"""``sb3-pvp sim-server``: serves the embedded world."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.games.osrs.remote.address import DEFAULT_PORT, PORT_VARIABLE
 
-_TICK_RATE = """Milliseconds between two ticks of the world, as on a live server (600 there). Whoever misses more than 3
-ticks has to reset. Without this option each fight waits for its own agents and runs as fast as these send."""
-_IDLE_TIMEOUT = """Seconds after which an agent that sends nothing is logged out and its opponent told that its target
-is lost; 0 lets everybody wait for ever, as the reference server does."""
+_TICK_RATE = """Milliseconds per tick, as on a live server (600 there). An agent that misses more than 3 ticks has to
+reset. By default there is no clock: each fight ticks as soon as its own agents have sent their actions."""
+_IDLE_TIMEOUT = """Seconds after which a silent agent is logged out, and its opponent's fight ends as TARGET_LOST; 0:
+never, as on the reference server."""
 
 
 def sim_server(
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Anybody who can reach it may use the server.")
+        str, typer.Option(help="Address to listen on. Every client that can reach it may use the server.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, envvar=PORT_VARIABLE, help="Port to listen on; 0 picks a free one.")
@@ -26,11 +26,12 @@ def sim_server(
     tick_rate: Annotated[float | None, typer.Option(help=" ".join(_TICK_RATE.split()))] = None,
     idle_timeout: Annotated[float, typer.Option(help=" ".join(_IDLE_TIMEOUT.split()))] = 600.0,
 ) -> None:
-    """Serve the embedded world to remote agents, until interrupted.
+    """Serve the embedded world to remote agents until interrupted.
 
-    Any client of the original remote environment can fight here, as NhEnv or as DharokEnv: against the bot ("baseline")
-    or against another client's agent, not against "attacker", since no players are in this world.
+    Any client of the original remote environment can fight here, in NhEnv or in DharokEnv: against the bot ("baseline")
+    or another client's agent. The target "attacker" is refused, since there are no players in this world.
     """
+    # Imported here: the server loads much that the help of the command line does not need.
     from sb3_pvp.games.osrs.remote.server import check_times, run_server
 
     with refusals():

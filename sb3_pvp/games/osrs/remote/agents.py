@@ -79,7 +79,7 @@ class TickCounts:
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A logged-in agent. It is not tied to a connection, and stays until it logs out (protocol-observed.md, surprise 8)."""
+    """A logged-in agent, not tied to a connection: it stays until it logs out (protocol-observed.md, surprise 8)."""
 
     id: str
     #: The arena of its type.

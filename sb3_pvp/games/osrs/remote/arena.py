@@ -1,4 +1,4 @@
-"""What the fights of one type of agent are played with. A server has an arena for each type that has logged in."""
+"""All that a server needs for one type of agent. It has an arena for each type that has logged in."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AGENT_TYPES = ("NhEnv", "DharokEnv")
 
 
 class Arena:
-    """The fights of one type of agent: where they are, how actions are read and replies written.
+    """The fights of one type of agent, and the contract by which actions are read and replies written.
 
     Attributes:
-        ready: fights whose agents have all sent their messages.
+        ready: fights whose agents have all sent their messages; a fight may be in it twice.
     """
 
     def __init__(self, contract: Contract, pool: FightPool) -> None:
@@ -31,12 +31,14 @@ class Arena:
 
     def play_ready(self) -> None:
         """Plays one tick of the fights that are ready."""
+        # Without duplicates, in the order in which they became ready.
         ready, self.ready = dict.fromkeys(self.ready), []
+        # All agents of a fight may have left since it was added.
         self.player.play([fight for fight in ready if fight.is_ready()])
 
 
 class Arenas:
-    """Makes the arena of a type of agent when it is first asked for. All worlds come from one factory."""
+    """The arenas by type of agent, each made at its first lookup. All worlds come from one factory."""
 
     def __init__(self, make_world: WorldFactory, seed: int = 0, first_size: int = FIRST_SIZE) -> None:
         self._make_world = make_world
@@ -45,7 +47,7 @@ class Arenas:
         self._arenas: dict[str, Arena] = {}
 
     def __getitem__(self, agent_type: str) -> Arena:
-        """`RequestError` for a type that does not exist, or that the world does not know."""
+        """Returns the arena of a type; raises `RequestError` if the type or a world for it does not exist."""
         if agent_type not in AGENT_TYPES:
             known = " or ".join(AGENT_TYPES)
             raise RequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {known}, not {agent_type!r}")
@@ -61,12 +63,12 @@ class Arenas:
         return Arena(load_contract(agent_type), pool)
 
     def __iter__(self) -> Iterator[Arena]:
-        """The arenas that exist."""
+        """Iterates over the arenas made so far."""
         return iter(list(self._arenas.values()))
 
     @property
     def num_in_play(self) -> int:
-        """Fights of all arenas that have begun and not ended."""
+        """Number of fights under way, over all arenas."""
         return sum(arena.pool.num_in_use for arena in self._arenas.values())
 
     def close(self) -> None:

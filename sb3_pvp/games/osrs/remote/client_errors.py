@@ -1,4 +1,4 @@
-"""What can go wrong with a remote world, as its users see it."""
+"""Errors of a remote world, as its users see them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from sb3_pvp.game import WorldError
 
 
 class RemoteError(WorldError):
-    """The remote world cannot go on; the message says what to do."""
+    """The remote world cannot continue; the message says what to do."""
 
 
 class Lost(RemoteError):
-    """A connection broke, stayed silent, or sent what is no reply: the fight on it cannot go on, another one can."""
+    """A connection broke, stayed silent, or sent an invalid reply. Its fight is lost; a new one may be started."""
 
 
 class Silent(Lost):
-    """No answer came within the time-out."""
+    """No reply came within the time-out."""
 
 
 class HungUp(Lost):
@@ -22,7 +22,11 @@ class HungUp(Lost):
 
 
 class NoServer(Lost):
-    """Nobody accepts connections; ``is_gone``: the port is closed, so that no server runs behind it."""
+    """No connection was accepted.
+
+    Attributes:
+        is_gone: the port is closed, so no server runs there that could still have the agent.
+    """
 
     def __init__(self, message: str, is_gone: bool) -> None:
         super().__init__(message)
@@ -30,9 +34,11 @@ class NoServer(Lost):
 
 
 class Refused(RemoteError):
-    """The server answered with an error; only the first line of its message, which may be a long stack trace.
+    """The server answered with an error.
 
-    ``independent_fights``: the server says that its fights do not wait for each other.
+    Attributes:
+        message: first line of the server's message, which may be a long stack trace.
+        independent_fights: whether the server reports that its fights do not wait for each other.
     """
 
     def __init__(self, request: str, message: str, independent_fights: bool = False) -> None:
@@ -42,5 +48,5 @@ class Refused(RemoteError):
 
     @property
     def is_unknown_agent(self) -> bool:
-        """The answer to the log-out of an agent that is not on the server (protocol-observed.md)."""
+        """Whether this answers the log-out of an agent that is not on the server (protocol-observed.md)."""
         return "No player found" in self.message

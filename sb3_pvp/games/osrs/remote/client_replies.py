@@ -1,4 +1,4 @@
-"""What a server answers to a `reset` or a `step`, as arrays (``protocol.md`` §2.5 and §4)."""
+"""Decodes the replies to a `reset` or a `step` into arrays (``protocol.md`` §2.5 and §4)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS,
 _FIELDS = META_DTYPE.names or ()
 _STYLES = {name: style for style, name in STYLE_NAMES.items()}
 _IN_GROUP = {name for group in OPTIONAL_FIELDS.values() for name in group}
-#: What a record is made of; NumPy takes text and ``None`` for numbers as well.
+#: Types that a record may hold. Checked, since NumPy would also convert texts and ``None`` to numbers.
 _NUMBERS = {bool, int, float, Style}
-#: How outcomes are called on the wire; an unfinished fight has none there.
+#: Outcomes by their name on the wire, where an unfinished fight has none.
 _OUTCOMES = {outcome.name: outcome for outcome in Outcome if outcome is not Outcome.RUNNING}
 
-#: What the two sides of a fight have in common: a field, and what it is called from the other side.
+#: Fields that describe the same thing for both sides: a field, and its name in the opponent's record.
 MIRRORED = {
     "episode_ticks": "episode_ticks",
     "distance": "distance",
@@ -49,20 +49,20 @@ MIRRORED = {
 }
 
 
-#: The values of a `META_DTYPE` record in the order of its fields: quicker to make and to look at than the record.
+#: The values of a `META_DTYPE` record in the order of its fields; faster to make and to read than the record.
 MetaValues = tuple[Any, ...]
-#: Where each field is in them.
+#: Index of each field in `MetaValues`.
 POSITION = {name: position for position, name in enumerate(_FIELDS)}
 
 _FULL_AT_START = ("current_health_percent", "current_target_health_percent", "current_prayer_percent")
 
-
+#: `struct` format characters by the type of a field; `META_DTYPE` is packed, as is "<".
 _PACKING = {"<f4": "f", "<i4": "i", "|i1": "b", "|b1": "?"}
 _RECORD = struct.Struct("<" + "".join(_PACKING[META_DTYPE[name].str] for name in _FIELDS))
 
 
 def meta_record(meta: MetaValues) -> bytes:
-    """The bytes of a `META_DTYPE` record: NumPy takes several times as long to put the values into one."""
+    """Returns the bytes of a `META_DTYPE` record; NumPy takes more than twice as long to assign the values."""
     return _RECORD.pack(*meta)
 
 
@@ -79,25 +79,25 @@ _SIDES = [(POSITION[one], POSITION[other]) for one, other in MIRRORED.items()]
 
 
 def uneventful_meta(episode_ticks: int = 0) -> MetaValues:
-    """A tick in which nothing happened, to somebody in perfect health; no reward comes from it."""
+    """Returns the values of a tick in which nothing happened, at full health, so that no reward comes from it."""
     values = list(_UNEVENTFUL)
     values[POSITION["episode_ticks"]] = episode_ticks
     return tuple(values)
 
 
 def mirrored_meta(meta: MetaValues) -> MetaValues:
-    """The same tick from the opponent's side, as far as it can be known."""
+    """Returns the same tick from the opponent's side; what that side alone knows has its uneventful value."""
     values = list(_UNEVENTFUL)
     for one, other in _SIDES:
         values[one], values[other] = meta[other], meta[one]
-    # A prayer protects from all attacks but those that are off it.
+    # What is "off prayer" for the attacker is "not protected" for the defender: negated, hence not in `MIRRORED`.
     values[_OFF_PRAYER] = bool(meta[_RECEIVED]) and not meta[_PROTECTED]
     values[_PROTECTED] = bool(meta[_HIT]) and not meta[_OFF_PRAYER]
     return tuple(values)
 
 
 class View(NamedTuple):
-    """What a seat sees: float32 ``(D,)``, bool ``(A,)`` and the values of a `META_DTYPE` record."""
+    """What a seat sees: observation float32 ``(D,)``, masks bool ``(A,)`` and the values of a `META_DTYPE` record."""
 
     obs: NDArray[np.float32]
     masks: NDArray[np.bool_]
@@ -105,7 +105,7 @@ class View(NamedTuple):
 
 
 class FightReply(NamedTuple):
-    """A decoded reply; ``target`` is the opponent's view, if the server sent it."""
+    """A decoded reply; ``target`` is the opponent's view, or ``None`` if the server did not send it."""
 
     own: View
     target: View | None
@@ -118,7 +118,12 @@ class FightReply(NamedTuple):
 
 
 def parse_reply(line: bytes, request: str) -> Any:
-    """The body of a reply line, ``None`` if it has none; `Refused` for an error reply, `Lost` if it is no reply."""
+    """Returns the body of a reply line, or ``None`` if it has none.
+
+    Raises:
+        Refused: if it is an error reply.
+        Lost: if it is no valid reply to this ``request``.
+    """
     try:
         reply = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -127,19 +132,20 @@ def parse_reply(line: bytes, request: str) -> Any:
         raise Lost(f"the answer to a {request} is no JSON object")
     if reply.get("error"):
         raise Refused(request, str(reply.get("message", "")), reply.get(INDEPENDENT_FIGHTS) is True)
-    if reply and request in ("login", "logout"):  # Spoiled: taken for a yes, it would leave an agent on the server.
+    # A corrupted error reply: taken for a success, it would leave an agent on the server.
+    if reply and request in ("login", "logout"):
         raise Lost(f"the answer to a {request} is neither an error nor empty")
     return reply.get("body")
 
 
 class ReplyDecoder:
-    """Decodes the replies of a server that plays a contract."""
+    """Decodes replies that follow a contract."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
 
     def decode(self, body: Any) -> FightReply:
-        """Raises `Lost`, with what is wrong, for a body that does not fit the contract."""
+        """Decodes the body of a reply; raises `Lost`, with the reason, if it does not fit the contract."""
         try:
             meta = decode_meta(body["meta"])
             own = View(self._obs(body["obs"]), self._masks(body["actionMasks"]), meta)
@@ -155,18 +161,20 @@ class ReplyDecoder:
     def _obs(self, values: Any) -> NDArray[np.float32]:
         obs = np.array(values, np.float32)
         if obs.shape != (self._contract.num_observations,):
-            raise ValueError(f"{self._contract.num_observations} observations were expected, {obs.size} came")
-        # The product is infinite or no number if one of them is, and is quicker to come by.
+            raise ValueError(f"expected {self._contract.num_observations} observations, got {obs.size}")
+        # A non-finite observation makes the product non-finite, and one product is faster than `isfinite` of each.
+        # The second check is for finite observations whose squares overflow.
         if not isfinite(obs.dot(obs)) and not np.isfinite(obs).all():
             raise ValueError("an observation is not finite")
         return obs
 
     def _masks(self, heads: Any) -> NDArray[np.bool_]:
         if tuple(map(len, heads)) != self._contract.head_sizes:
-            raise ValueError(f"masks of heads with {self._contract.head_sizes} choices were expected")
+            raise ValueError(f"expected masks of heads with {self._contract.head_sizes} choices")
         flat = list(chain.from_iterable(heads))
         if set(map(type, flat)) != {bool}:
             raise ValueError("masks must be true or false")
+        # By way of bytes: twice as fast as `np.array(flat)`.
         return np.frombuffer(bytes(flat), np.bool_)
 
 
@@ -175,22 +183,26 @@ def _outcome(name: Any) -> Outcome:
 
 
 def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
-    """The values of a `META_DTYPE` record. `KeyError` for a field that must always be there and is not, `TypeError`,
-    `OverflowError` or `struct.error` for what cannot be in the record."""
+    """Returns the values of a `META_DTYPE` record from the ``meta`` of a reply.
+
+    Raises:
+        KeyError: if a required field is missing, or a combat style is unknown.
+        TypeError, OverflowError, struct.error: if a value does not fit into the record.
+    """
     values = list(_read_required(fields))
     for position, name in enumerate(values[_NUM_NUMBERS:], _NUM_NUMBERS):
         values[position] = _STYLES[name]
-    # Most of the time nothing was eaten, and nobody was hit.
+    # In most ticks there is no hit and no eating, so no optional field is there.
     values += _ABSENT_VALUES if _OPTIONAL_KEYS.isdisjoint(fields) else [read(fields) for read in _OPTIONAL_READERS]
     record: MetaValues = _in_field_order(values)
     if not _NUMBERS.issuperset(map(type, record)):
-        raise TypeError("a fact in meta is no number")
-    meta_record(record)
+        raise TypeError("a value in meta is not a number")
+    meta_record(record)  # Only to check the ranges: `RemoteWorld` must be able to pack what is shown.
     return record
 
 
 def _reader(name: str) -> Any:
-    """How one field of the record is read from the fields on the wire."""
+    """Returns a function that reads one optional field of the record from the fields on the wire."""
     if name in OPTIONAL_FIELDS:
         keys = [camel_case(member) for member in OPTIONAL_FIELDS[name]]
         return lambda fields: any(key in fields for key in keys)
@@ -204,7 +216,7 @@ _OPTIONAL = [name for name in _FIELDS if name in OPTIONAL_FIELDS or name in _IN_
 _OPTIONAL_READERS = [_reader(name) for name in _OPTIONAL]
 _OPTIONAL_KEYS = {camel_case(name) for name in _IN_GROUP}
 _ABSENT_VALUES = [read({}) for read in _OPTIONAL_READERS]
-#: What is always there: first the numbers, then the styles.
+#: The fields that every reply has: first the numbers, then the styles, which are converted from texts.
 _NAMES = sorted((name for name in _FIELDS if name not in _OPTIONAL), key=lambda name: name in STYLE_FIELDS)
 _NUM_NUMBERS = sum(name not in STYLE_FIELDS for name in _NAMES)
 _read_required = itemgetter(*map(camel_case, _NAMES))

@@ -1,4 +1,4 @@
-"""What a client says: one class for each request (``protocol.md`` §2)."""
+"""The requests of a client, one class for each (``protocol.md`` §2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The agent enters the world; ``agent_type`` is the name of the contract."""
+    """Logs an agent in; ``agent_type`` is the name of the contract."""
 
     action: ClassVar[str] = "login"
     agent_type: str
@@ -24,7 +24,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Logout:
-    """The agent leaves; this works from any connection, also while the world waits for the agent."""
+    """Logs an agent out. Works from any connection, also while the world waits for the agent."""
 
     action: ClassVar[str] = "logout"
     body: ClassVar[None] = None
@@ -32,7 +32,7 @@ class Logout:
 
 @dataclass(frozen=True, slots=True)
 class Debug:
-    """Asks for the state of all agents."""
+    """Requests the states of all agents."""
 
     action: ClassVar[str] = "debug"
     body: ClassVar[None] = None
@@ -40,7 +40,7 @@ class Debug:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A new fight against ``target``; it is answered when the fight is ready. Every key is always sent."""
+    """Starts a fight against ``target``; answered when the fight is ready. Every key is always sent."""
 
     action: ClassVar[str] = "reset"
     target: str
@@ -63,7 +63,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One choice for each head."""
+    """Plays a tick, with one choice for each head."""
 
     action: ClassVar[str] = "step"
     choices: Sequence[int]
@@ -78,5 +78,5 @@ AgentRequest = Login | Logout | Debug | Reset | Step
 
 
 def request_line(request: AgentRequest, agent_id: str) -> bytes:
-    """The line that is sent for an agent."""
+    """Returns the line to send for an agent."""
     return orjson.dumps({"action": request.action, "body": request.body, "meta": {"id": agent_id}}) + b"\n"

@@ -1,4 +1,4 @@
-"""A connection of one agent: one request at a time, one line each way."""
+"""A connection of one agent, with one request at a time: one line each way."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import asyncio
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Silent
 
-#: Bytes of a reply line. Real ones have at most about ten thousand.
+#: Maximum bytes of a reply line. Real ones have at most about ten thousand.
 MAX_REPLY = 1 << 20
 
 
 class LineConnection(asyncio.Protocol):
-    """Replies carry no number, so a line that nobody waits for makes all later ones doubtful: it ends the connection.
+    """Sends request lines and returns their reply lines.
 
-    Once anything went wrong every request raises `Lost` with the first fault.
+    Replies carry no id (protocol-observed.md), so after an unexpected line no reply can be matched to its request any
+    more: it ends the connection. After a fault every request raises the first fault, a `Lost`.
     """
 
     def __init__(self) -> None:
@@ -25,12 +26,12 @@ class LineConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, settings: RemoteSettings) -> LineConnection:
-        """Connects; `NoServer` if nobody accepts within the time-out."""
+        """Connects; raises `NoServer` if no connection is accepted within the time-out."""
         loop = asyncio.get_running_loop()
         connection = cls()
         connecting = loop.create_task(loop.create_connection(lambda: connection, settings.host, settings.port))
         try:
-            # Unlike `wait_for` before Python 3.12 this never takes a cancellation for its own.
+            # Not `wait_for`: before Python 3.12 it may swallow a cancellation that comes as the connection opens.
             await asyncio.wait([connecting], timeout=settings.connect_timeout)
             if not connecting.done():
                 raise TimeoutError(f"no answer within {settings.connect_timeout:g} s")
@@ -49,7 +50,7 @@ class LineConnection(asyncio.Protocol):
         return connection
 
     async def request(self, line: bytes, timeout: float) -> bytes:
-        """Sends a request line and returns the reply line; `Lost` if there is none within the time-out."""
+        """Sends a request line and returns the reply line; raises `Lost` if none comes within ``timeout`` seconds."""
         if self._fault is not None or self._transport is None:
             raise self._fault or Lost("not connected")
         loop = asyncio.get_running_loop()
@@ -59,42 +60,43 @@ class LineConnection(asyncio.Protocol):
         try:
             return await self._pending_reply
         except asyncio.CancelledError:
-            self._close_with_fault("a request was given up")
+            # The reply may still come, and would be taken for that of the next request.
+            self._close_with_fault("a request was cancelled")
             raise
         finally:
             timer.cancel()
             self._pending_reply = None
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes the connection; a request in flight fails."""
         self._close_with_fault("the connection was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remembers where to write to."""
+        """Stores the transport, unless `close` came first: `open` may be cancelled before the connection is made."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._fault is not None:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The request in flight fails."""
+        """Fails the request in flight with `HungUp`."""
         self._close_with_fault(
             f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp
         )
 
     def data_received(self, data: bytes) -> None:
-        """Hands the line to whoever asked."""
+        """Hands a complete line to the request in flight."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             if self._pending_reply is None or self._pending_reply.done():
-                self._close_with_fault("the server sent a line that nobody asked for")
+                self._close_with_fault("the server sent a line without a request")
                 return
             self._pending_reply.set_result(line)
         if len(self._buffer) > MAX_REPLY:
             self._close_with_fault("the server sent an endless line")
 
     def _close_with_fault(self, fault: str, kind: type[Lost] = Lost) -> None:
-        self._fault = self._fault or kind(fault)
+        self._fault = self._fault or kind(fault)  # The first fault is the cause; `abort` brings on others.
         self._buffer = b""
         if self._transport is not None:
             self._transport.abort()

@@ -1,8 +1,8 @@
-"""What a request can be refused with: an error reply, or a closed connection (``protocol-observed.md``)."""
+"""Errors of requests: answered with an error reply, or with a closed connection (``protocol-observed.md``)."""
 
 from __future__ import annotations
 
-# The classes of errors that clients of the reference server know by name.
+# Java exceptions of the reference server, by whose names its clients tell errors apart.
 NULL_POINTER = "NullPointerException"
 JSON_SYNTAX = "JsonSyntaxException"
 ILLEGAL_ARGUMENT = "IllegalArgumentException"
@@ -13,11 +13,11 @@ ENVIRONMENT = "EnvironmentException"
 
 
 class FramingError(Exception):
-    """The line is no request at all; the connection is closed without a reply."""
+    """The line is not a request; the connection is closed without a reply."""
 
 
 class RequestError(Exception):
-    """The request is answered with an error reply; ``kind`` is one of the class names of this module."""
+    """The request is answered with an error reply; ``kind`` is one of the exception names of this module."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -25,12 +25,12 @@ class RequestError(Exception):
 
 
 def message_already_queued() -> RequestError:
-    """An agent may have one unanswered message only."""
+    """A second message of an agent whose first one is not answered yet."""
     return RequestError(ENVIRONMENT, "Message already queued")
 
 
 def not_logged_in(agent_id: str) -> RequestError:
-    """A `reset` or `step` of an id that never logged in."""
+    """A `reset` or `step` of an id that is not logged in."""
     return RequestError(NULL_POINTER, f"no agent is logged in with ID: {agent_id}")
 
 
@@ -41,13 +41,13 @@ def no_transition(state: str, trigger: str) -> RequestError:
 
 
 def no_attackers() -> RequestError:
-    """A `reset` that waits for an attacker; the reference server refuses it only where the attacker is an agent."""
+    """A `reset` that waits for an attacker; the reference server only refuses attackers that are agents."""
     text = "the embedded world has no players who could attack; use baseline or another agent's id as target"
     return RequestError(ENVIRONMENT, f"Cannot wait to be attacked by an agent: {text}")
 
 
 def own_target(agent_id: str) -> RequestError:
-    """A `reset` with the agent itself as target, for which the reference server waits for ever."""
+    """A `reset` with the agent itself as target, for which the reference server waits forever."""
     return RequestError(ENVIRONMENT, f"{agent_id} cannot fight itself; use baseline or another agent's id as target")
 
 
@@ -61,5 +61,5 @@ def different_types(agent_id: str, agent_type: str, target_id: str, target_type:
 
 
 def too_many_ticks(missed: int, agent_id: str) -> RequestError:
-    """A `step` after the agent was silent for too long in a world with a clock."""
+    """A `step` of an agent that missed too many ticks in a world with a clock (``protocol.md`` §6.5)."""
     return RequestError(ENVIRONMENT, f"Too many ticks since last step: {missed} for {agent_id}; reset to go on")

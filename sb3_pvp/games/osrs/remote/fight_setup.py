@@ -1,4 +1,4 @@
-"""How a remote fight is started, and what the fights of a remote world share."""
+"""Options of a remote fight, and the state that the fights of a remote world share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FightOptions:
-    """How a fight is started; one mapping of reset parameters for each seat."""
+    """Options of a reset; ``seat_reset_params`` has one mapping of reset parameters for each seat.
+
+    With ``against_world`` the server plays seat 1.
+    """
 
     seat_reset_params: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
     against_world: bool = False
@@ -32,16 +35,15 @@ class FightOptions:
 
 @dataclass
 class SharedState:
-    """What the fights of a world share.
+    """State that the fights of a world share.
 
     Attributes:
-        departures: log-outs that are under way.
-        fights_wait: set as soon as the server has shown that it is none whose fights are independent: in a synchronous
-            world they wait for each other, and a world with a clock waits for nobody. Cleared as soon as it says that
-            they are.
-        broken_off: numbers of fights that broke off, or were given up, of which the learner does not know yet.
-        num_calls: how often the world was stepped.
-        num_replies: how many replies to resets and steps came.
+        pending_logouts: log-outs under way.
+        not_independent: set once the server has answered without reporting independent fights: a synchronous server,
+            whose fights wait for each other, or one with a clock. Cleared once it does report them.
+        broken_off: indices of fights that broke off or were abandoned, which `RemoteWorld.step` has not reported yet.
+        num_world_steps: how often the world was stepped.
+        num_replies: number of replies to resets and steps.
     """
 
     settings: RemoteSettings
@@ -61,8 +63,8 @@ class SharedState:
         self.decoder = ReplyDecoder(self.contract)
 
     def record_independence(self, independent: bool) -> None:
-        """The server has answered. One that has said once that its fights are independent is believed: later answers
-        that lack this were spoiled on the way, and an answer like that may have come first."""
+        """Records whether an error reply of the server reports independent fights. One such reply settles it: others
+        that lack the report, earlier or later, were corrupted on the way."""
         self._says_independent |= independent
         if self._says_independent:
             self.not_independent.clear()
@@ -70,17 +72,22 @@ class SharedState:
             self.not_independent.set()
 
     def server_reached(self) -> None:
-        """A connection was accepted."""
+        """Records that a connection was accepted."""
         self._was_reached, self._unreachable_since = True, None
 
     def server_unreachable(self, error: NoServer) -> None:
-        """No connection was accepted: raises the error if it is of no use to wait for a restart of the server."""
+        """Records that no connection was accepted; raises an error if it is no use waiting for a restart.
+
+        Raises:
+            NoServer: if the server was never reached, or ``restart_timeout`` is 0.
+            RemoteError: after ``restart_timeout`` seconds.
+        """
         limit, now = self.settings.restart_timeout, time.monotonic()
         if not self._was_reached or not limit:
             raise error
-        self._says_independent = False  # it may be another one that comes back
+        self._says_independent = False  # Another kind of server may come back.
         if self._unreachable_since is None:
-            logger.warning("%s is gone; waiting up to %g s for its return", self.settings.host_port, limit)
+            logger.warning("%s cannot be reached; waiting up to %g s for a restart", self.settings.host_port, limit)
             self._unreachable_since = now
         elif now - self._unreachable_since > limit:
             raise RemoteError(f"{error}; it was gone for {limit:g} s (?restart_timeout=... waits longer)") from error

@@ -1,25 +1,26 @@
-"""When a server without a clock plays the fights that are ready."""
+"""Decides when a server without a clock plays the fights that are ready."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-#: Seconds that a fight waits for others. With a hundred busy clients that makes four fights of one.
+#: Seconds that a fight waits for others. With a hundred busy clients about four fights then share a step of the world.
 WAIT = 0.002
-#: After each wait in vain twice as many ticks are played at once as after the one before, and at most so many.
+#: Maximum number of ticks without a wait after one in vain. The number doubles with each wait in vain, up to this.
 MOST_SKIPPED = 63
 
 
 class Gathering:
-    """Lets fights that become ready soon after each other be played together: most of the work of a tick is the same
-    for one fight as for many.
+    """Batches fights that become ready soon after each other: a step of the world costs about the same for one fight as
+    for many.
 
-    The first one that is ready waits for the others, but no longer than `WAIT`, not when there are no others in play,
-    and seldom while such waiting is in vain, as it is if a client plays its fights one after the other.
+    The first ready fight waits up to `WAIT` for the others, unless there are none in play. While waits are in vain they
+    become rare: a client that plays its fights one after another would only be slowed down.
 
-    :param play: plays the fights that are ready.
-    :param loop: the event loop that calls it.
+    Args:
+        play: plays the fights that are ready.
+        loop: the event loop that calls it.
     """
 
     def __init__(self, play: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
@@ -31,12 +32,12 @@ class Gathering:
         self._ticks_without_wait = self._next_ticks_without_wait = 0
 
     def add(self, is_last: bool) -> None:
-        """A fight is ready; ``is_last``: so are all others that are in play."""
+        """Schedules a ready fight; ``is_last``: all others that are in play are ready, too."""
         if self._is_waiting:
             self._num_joined += 1
             if is_last:
                 self._end_wait()
-        elif self._handle is None:
+        elif self._handle is None:  # Else `_run` is scheduled already, and will play this fight as well.
             if is_last or self._ticks_without_wait:
                 self._ticks_without_wait = max(0, self._ticks_without_wait - 1)
                 self._handle = self._loop.call_soon(self._run)
@@ -49,10 +50,12 @@ class Gathering:
         self._handle.cancel()
         self._is_waiting = False
         self._next_ticks_without_wait = 0
+        # Not at once: the request that made the fight ready may not be handled to its end yet.
         self._handle = self._loop.call_soon(self._run)
 
     def _on_timeout(self) -> None:
         self._is_waiting = False
+        # 0, 1, 3, 7, ... ticks without a wait.
         self._next_ticks_without_wait = (
             0 if self._num_joined else min(2 * self._next_ticks_without_wait + 1, MOST_SKIPPED)
         )

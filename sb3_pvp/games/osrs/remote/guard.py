@@ -1,8 +1,8 @@
-"""Nobody is left behind: in a synchronous world a silent agent stops everybody.
+"""Logs agents out when their process dies: in a synchronous world a silent agent blocks all others.
 
-A process that is killed cannot log its agents out any more. A small second process does it then: it knows the journal
-of the agents, and the end of its input tells it that the first process is gone, however it went. If that one is killed
-as well, the journal stays, and the next run on the same server finds it.
+A process that is killed cannot log its agents out. A small second process, the guard, does so: it has the journal of
+the agents, and its input ends when the first process is gone, however that ended. If the guard is killed as well, the
+journal stays, and the next run on the same server finds it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CLOSE_TIMEOUT = 1.0
 
 
 class Guard:
-    """Watches over one server's agents, from the first log-in on.
+    """Keeps the journal of the agents on one server, and runs the guard process from the first log-in on.
 
-    On systems without POSIX signals there is none.
+    Does nothing on systems without POSIX signals.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -33,31 +33,32 @@ class Guard:
         self._watched: set[str] = set()
 
     def watch(self, agent_id: str) -> None:
-        """The agent is about to log in."""
+        """Records an agent that is about to log in."""
+        # Before the log-in is sent: a process that is killed in between must not leave an unknown agent.
         self._watched.add(agent_id)
         if os.name != "posix":
             return
         if self._journal is None:
             self._journal = Journal(*self._server)
         self._journal.record(LOGGING_IN, agent_id)
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self._process.poll() is not None:  # The guard may have been killed.
             self._process = self._start(self._journal)
 
     def confirm_login(self, agent_id: str) -> None:
-        """The log-in was answered."""
+        """Records that a log-in was answered."""
         if self._journal is not None and agent_id in self._watched:
             self._journal.record(LOGGED_IN, agent_id)
 
     def forget(self, agent_id: str) -> None:
-        """The agent is logged out."""
+        """Records that an agent is logged out."""
         self._watched.discard(agent_id)
         if self._journal is not None:
             self._journal.record(LOGGED_OUT, agent_id)
             if not self._watched:
-                self._journal.clear()
+                self._journal.clear()  # Keeps the file short in a long run.
 
     def close(self) -> None:
-        """The guard logs out who is left, and goes."""
+        """Lets the guard log out the agents that are left, and end."""
         process, self._process = self._process, None
         journal, self._journal = self._journal, None
         if journal is not None:
@@ -68,7 +69,7 @@ class Guard:
             process.stdin.close()
         if not self._watched:
             process.kill()
-        # It may go on for minutes with agents that cannot be logged out yet.
+        # Not longer: it may take minutes where agents cannot be logged out yet.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_CLOSE_TIMEOUT)
 
@@ -79,6 +80,6 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=[journal.descriptor],
-            start_new_session=True,  # so that Ctrl-C does not reach it
+            pass_fds=[journal.descriptor],  # Keeps the journal's lock while the guard lives.
+            start_new_session=True,  # So that Ctrl-C does not reach it.
         )

@@ -1,8 +1,7 @@
-"""Which agents are on a server, in a file that outlives whoever plays them.
+"""The agents of a world that are on a server, in a file that outlives the process that plays them.
 
-Each world has a journal of its own, locked for as long as its process or its guard is alive. A journal that nobody
-has locked is all that is left of a run that was killed together with its guard: the next run on that server logs its
-agents out.
+Each world has its own journal, locked for as long as its process or its guard is alive. An unlocked one is stale: its
+process was killed together with the guard, and the next run on that server logs its agents out.
 """
 
 from __future__ import annotations
@@ -26,31 +25,32 @@ class Journal:
 
     Attributes:
         descriptor: of the file; a process that inherits it keeps the lock.
-        path: where the file is, until `close`.
+        path: of the file, until `close`.
     """
 
     def __init__(self, host: str, port: int) -> None:
         folder = _folder() or Path(tempfile.gettempdir())
         self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_SUFFIX}"
+        # Renamed when it is locked: another run would take an unlocked journal for a stale one.
         unlocked = self.path.with_suffix(".new")
         self.descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # Some file systems have no locks.
             _lock(self.descriptor)
         unlocked.rename(self.path)
 
     def record(self, sign: str, agent_id: str) -> None:
-        """Something happened to an agent: a sign of `sb3_pvp.games.osrs.remote.guard_process`."""
-        # A full disk is no reason not to play.
+        """Appends an agent's new state, ``sign`` of `sb3_pvp.games.osrs.remote.guard_process`."""
+        # A full disk must not stop the training.
         with contextlib.suppress(OSError):
             os.write(self.descriptor, f"{sign}{agent_id}\n".encode())
 
     def clear(self) -> None:
-        """Nobody is on the server."""
+        """Removes all entries: no agent is on the server."""
         with contextlib.suppress(OSError):
             os.ftruncate(self.descriptor, 0)
 
     def close(self, remove: bool) -> None:
-        """Lets go of the file; ``remove``: it is needed no more."""
+        """Closes the file, and with ``remove`` deletes it."""
         if remove:
             self.path.unlink(missing_ok=True)
         os.close(self.descriptor)
@@ -58,7 +58,7 @@ class Journal:
 
 @contextmanager
 def stale_journals(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
-    """The journals that runs on this server have left behind, and who is in them; locked in the meantime."""
+    """Yields the stale journals of a server and the agents in them, locked against other runs for that time."""
     left: dict[Path, list[str]] = {}
     with contextlib.ExitStack() as locks:
         folder = _folder()
@@ -73,7 +73,7 @@ def stale_journals(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
 
 def _lock(descriptor: int) -> None:
     """Locks a file until it is closed; raises `OSError` if another process has locked it."""
-    import fcntl  # not on every system
+    import fcntl  # Not on every system.
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -83,8 +83,8 @@ def _prefix(host: str, port: int) -> str:
 
 
 def _folder() -> Path | None:
-    """Where journals are, of this user only; ``None`` if there can be no such place."""
-    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: no home
+    """Returns the folder of this user's journals, or ``None`` if there can be none."""
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder.
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sb3_pvp" / "agents"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

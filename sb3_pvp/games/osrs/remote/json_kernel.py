@@ -1,7 +1,7 @@
 """Compiled code that writes the rows of a world's arrays as JSON.
 
-`orjson` knows no rows of integers and fractions mixed and no records, and takes three times as long by way of lists and
-dictionaries.
+`orjson` can write neither rows that mix integers and fractions nor records, and takes three times as long by way of
+lists and dictionaries.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _compiled(function: Function) -> Function:
-    # All of the code is in this file, so the cache on disk knows when it is out of date.
+    # Numba's cache on disk only notices changes of this file, so all of the compiled code must be in it.
     return cast(Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
 #: Numbers ``(n, columns)``, masks ``(n, flat actions)``, and records as bytes ``(n, size of a record)``.
 Arrays = tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint8]]
 
-#: Whether a column of the numbers holds integers, which are written without a point; where the heads end in a mask; the
-#: fields of a record, ints ``(fields, 5)``; all names of fields, each as ``,"name":``.
+#: Whether each column of the numbers holds integers, which are written without a point; the ends of the heads in a
+#: mask; the table of the fields of a record, ints ``(fields, 5)``; the names of the fields, each as ``,"name":``.
 Tables = tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]
-#: The columns of the table of fields: where its name is among the names; where its value is in the record; its kind;
-#: where the flag is that says whether there is a value (``ALWAYS``: there is one).
+#: Columns of the table of fields: start and end of the name in the names; offset of the value in the record; its kind;
+#: offset of the flag that is false where the field is left out (``ALWAYS``: it never is).
 NAME_START, NAME_END, OFFSET, KIND, FLAG = range(5)
 ALWAYS = -1
-#: How the value is stored, and so how it is written.
+#: Kinds: how a value is stored, and hence written.
 FLOAT, INT, SHORT, BOOL, STYLE = range(5)
-#: The kinds by the type of the field; combat styles (`Style` numbers) are shorts as well.
+#: Kinds by the type of a field. Combat styles (`Style` numbers) are stored as shorts, too, so `STYLE` is not here.
 KINDS = {"f4": FLOAT, "i4": INT, "i1": SHORT, "b1": BOOL}
 
-#: Upper bounds of the bytes that a number (sign, 16 digits, point, `_MOST_DECIMALS`, comma) and a flag take.
+#: Maximum bytes of a number (sign, 16 digits, point, `_MOST_DECIMALS`, comma) and of a flag ("false" and a comma).
 _NUMBER_SIZE, _FLAG_SIZE = 34, 6
 _MOST_DECIMALS = 15
+#: Up to this a float64, in which numbers are scaled, holds every integer.
 _LARGEST = 2.0**53
 _COMMA, _MINUS, _POINT, _ZERO, _OPEN, _CLOSE, _BRACE = (ord(letter) for letter in ",-.0[]{")
 _TRUE, _FALSE = np.frombuffer(b"true", np.uint8), np.frombuffer(b"false", np.uint8)
@@ -47,7 +48,7 @@ _MAGIC, _NO_STYLE = np.frombuffer(b'"MAGIC"', np.uint8), np.frombuffer(b'"null"'
 
 
 def max_row_size(tables: Tables) -> int:
-    """An upper bound of the bytes that `write` needs for a row of each of its arrays."""
+    """Returns an upper bound of the bytes that `write` needs for one row of all arrays."""
     is_int, head_ends, fields, names = tables
     num_flags = int(head_ends[-1])
     brackets_of_heads = 2 * num_flags
@@ -92,7 +93,7 @@ def _require_finite(number: np.float32) -> np.float32:
 
 @_compiled
 def _put_fraction(out: NDArray[np.uint8], at: int, number: np.float32) -> int:
-    """The fewest decimals, but at least one, that are read as this number."""
+    """Writes the fewest decimals, but at least one, that are read back as this number."""
     number = _require_finite(number)
     if number < 0:
         out[at] = _MINUS
@@ -173,11 +174,11 @@ def _put_record(
     start = at
     for field in fields:
         is_there = field[FLAG] == ALWAYS or record[field[FLAG]]
-        # Where there need not be a value, no style is no value.
+        # An optional style is left out if it is none; a required one is written as "null" (protocol.md §4).
         if is_there and (field[FLAG] == ALWAYS or field[KIND] != STYLE or np.int8(record[field[OFFSET]]) >= 0):
             at = _put(out, at, names[field[NAME_START] : field[NAME_END]])
             at = _put_value(out, at, record, field[OFFSET], field[KIND])
-    out[start] = _BRACE  # instead of the first comma
+    out[start] = _BRACE  # Overwrites the comma before the first name.
     return at
 
 
@@ -195,12 +196,14 @@ def write(
     out: NDArray[np.uint8],
     ends: NDArray[np.int64],
 ) -> None:
-    """Writes ``rows`` of three arrays into ``out``, one after the other, and into ``ends`` where each text ends: first
-    the numbers of all of these rows, as arrays, then the masks of all, as arrays with an array for each head, and at
-    last the records of the first ``num_records`` rows, as objects without their closing brace. The arguments begin with
+    """Writes ``rows`` of three arrays into ``out``, and the end of each text into ``ends``.
+
+    First come the numbers of all rows, as arrays, then the masks of all rows, as arrays with an array for each head,
+    then the records of the first ``num_records`` rows, as objects without their closing brace. The first arguments are
     `Tables` and `Arrays`.
 
-    Raises `ValueError` for a number that is not between -2**53 and 2**53.
+    Raises:
+        ValueError: if a number is not between -2**53 and 2**53.
     """
     at, count = 0, rows.size
     for k in range(count):

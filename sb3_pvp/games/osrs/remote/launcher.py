@@ -1,4 +1,4 @@
-"""`RspsServer`: starts a server with the environment it expects, and stops it with everything it has started."""
+"""`RspsServer`: starts a server with the environment variables it expects, and stops it with all its processes."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 
 HOST = "127.0.0.1"
 DEFAULT_GAME_PORT = 43595
-#: Seconds that a server has to end on its own once it was told to.
+#: Seconds that a server has to end after SIGTERM, before it is killed.
 GRACE = 10.0
 POLL_SECONDS = 0.2
-#: Of the log, in an error.
+#: Lines of the log in the error of a server that does not come up.
 LAST_LINES = 15
 
 
 class RspsServer:
-    """A server that runs for as long as somebody needs it: ``with RspsServer(["./gradlew", "run"]) as server: ...``.
+    """A server process as a context manager: ``with RspsServer(["./gradlew", "run"]) as server: ...``.
 
-    The command gets the variables of the original system (protocol.md §7) for training; a variable that the caller's
-    own environment has wins. However this process ends, the server is stopped, with all processes that it has started.
+    The command gets the original system's environment variables for training (protocol.md §7); variables that are set
+    already take precedence. However this process ends, the server is stopped, with all processes that it has started.
     Needs a POSIX system.
 
     Args:
-        command: the program and its arguments; a relative path counts from ``cwd``.
-        port: for agents (``REMOTE_ENV_PORT``); 0: a free one.
-        game_port: for players (``GAME_PORT``); 0: a free one.
-        sync: each tick waits for all agents (``SYNC_TRAINING``); false: the world has a clock.
+        command: the program and its arguments; a relative path is resolved from ``cwd``.
+        port: for agents (``REMOTE_ENV_PORT``); 0 picks a free one.
+        game_port: for players (``GAME_PORT``); 0 picks a free one.
+        sync: whether each tick waits for all agents (``SYNC_TRAINING``); else the world has a clock.
         tick_rate: milliseconds per tick (``TICK_RATE``); default: 1 if synchronous, else the server's own.
-        log_file: where everything goes that the server prints; default: ``rsps-PORT.log`` in the working directory.
-        start_timeout: seconds until it must listen.
-        env: more variables for the server, which win over all others.
-        cwd: where the command runs.
+        log_file: file for the server's output; default: ``rsps-PORT.log`` in the working directory.
+        start_timeout: seconds within which it must listen.
+        env: more variables for the server, which override all others.
+        cwd: working directory of the command; default: that of this process.
 
     Attributes:
-        port: where it listens, or will.
-        environment: all variables of the server.
-        log_file: where its output is.
+        port: the port for agents.
+        environment: all environment variables of the server.
+        log_file: path of the file with its output.
 
     Raises:
-        ValueError: for a command that does not exist and for impossible values; nothing was started then.
+        ValueError: if the command does not exist or a value is impossible.
+        RuntimeError: on a system that is not POSIX.
     """
 
     def __init__(
@@ -88,35 +89,36 @@ class RspsServer:
 
     @property
     def address(self) -> str:
-        """The name of this world, for ``NhEnv(world=...)``."""
+        """The address of this world, for ``NhEnv(world=...)``."""
         return f"{SCHEME}://{HOST}:{self.port}"
 
     def start(self) -> None:
         """Starts the server and returns when it listens.
 
-        Raises `RemoteError`, with the last lines of the log, if it ends before, or does not listen in time; and if
-        somebody else listens on its port. Nothing runs any more then.
+        Raises:
+            RemoteError: if its port is in use, or if it ends or does not listen in time; then with the last lines of
+                its log. It does not run any more then.
         """
         if self._process is not None:
-            raise RemoteError("the server was started already")
+            raise RemoteError("the server was started already; close it first")
         if _accepts_connections(self.port):
             raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
         self.log_file.write_bytes(b"")
         self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, GRACE)
         try:
             self._wait_until_it_listens(self._process)
-        except BaseException:
+        except BaseException:  # Also after Ctrl-C: `__exit__` is not called if `__enter__` fails.
             self.close()
             raise
 
     def wait(self) -> int:
         """Waits until the server ends on its own, and returns its exit code."""
         if self._process is None:
-            raise RemoteError("the server was not started")
+            raise RemoteError("the server was not started; call start first")
         return self._process.wait()
 
     def close(self) -> None:
-        """Stops the server and everything it has started, politely at first; later calls do nothing."""
+        """Stops the server and all its processes, first with SIGTERM; later calls do nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -141,12 +143,12 @@ class RspsServer:
 
     def _startup_error(self, what: str) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        said = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
-        return f"{what} before it listened on port {self.port} ({self.log_file}){said}"
+        log = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
+        return f"{what} before it listened on port {self.port} ({self.log_file}){log}"
 
 
 def _resolved_port(port: object) -> int:
-    """The port; for 0 one that is free now."""
+    """Returns the port, or for 0 one that is free now."""
     try:
         number = int(str(port))
     except ValueError:
@@ -166,6 +168,7 @@ def _validated_command(
     if isinstance(command, str) or not command:
         raise ValueError(f'the command must be a list such as ["./gradlew", "run"], got {command!r}')
     program = command[0]
+    # As `Popen` resolves it: a path from the new working directory, a name by the PATH of the server's environment.
     if os.path.dirname(program):
         found = shutil.which(os.path.join(cwd or ".", program))
     else:

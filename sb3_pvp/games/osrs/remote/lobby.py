@@ -1,6 +1,6 @@
-"""The agents of a server: who is logged in, who waits for whom, and who was not heard of for too long.
+"""The agents of a server: log-ins, the matching of opponents, and the log-out of silent agents.
 
-When messages take effect is what the two kinds of lobbies differ in: `SynchronousLobby` and `TickedLobby`.
+The two kinds of lobbies, `SynchronousLobby` and `TickedLobby`, differ in when messages take effect.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class Lobby:
-    """All agents by id, and what `login`, `logout` and `debug` do (``protocol.md`` §2)."""
+    """All agents by id, and the handlers of `login`, `logout` and `debug` (``protocol.md`` §2)."""
 
-    #: No fight waits for another one, nor for a clock; clients are told, since they may wait for their own fights then.
+    #: Fights wait neither for each other nor for a clock. Error replies report this: clients may then wait for a start
+    #: without having to step other agents.
     has_independent_fights = False
 
     def __init__(self, arenas: Arenas) -> None:
@@ -39,17 +40,21 @@ class Lobby:
         self._now = 0.0
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Does what the request says; ``reply`` is called with the answer, once, now or in a later tick."""
+        """Handles a request; ``reply`` is called with the answer, once, now or in a later tick."""
         raise NotImplementedError
 
     def log_out_silent(self, now: float, timeout: float) -> None:
-        """Logs out whoever has sent nothing for ``timeout`` seconds although nobody owes it an answer.
+        """Logs out agents that wait for no reply and have sent nothing for ``timeout`` seconds.
 
-        Unlike the reference server, which waits for ever, this frees the opponents of clients that stay silent or are
-        gone. ``now`` is the time in seconds since any moment; how often this is called is how exact it is.
+        This frees the opponents of clients that are silent or gone; the reference server waits forever.
+
+        Args:
+            now: monotonic time in seconds. Messages count as sent at the time of the last call.
+            timeout: in seconds.
         """
         self._now = now
         for agent in list(self._agents.values()):
+            # An agent that waits for an opponent may be silent, as long as its connection is open.
             if agent.message is not None and agent.message.reply is not _discard_reply:
                 agent.last_heard = now
             elif now - agent.last_heard >= timeout:
@@ -57,8 +62,9 @@ class Lobby:
                 self._log_out(agent)
 
     def drop_reply(self, reply: Reply) -> None:
-        """Nobody listens to ``reply`` any more: a connection is gone. Its agents stay, and so do their messages."""
+        """Discards answers for a connection that is gone. Its agents stay, and so do their messages."""
         for agent in self._agents.values():
+            # `==`, since each access to a method makes a new bound method.
             if agent.message is not None and agent.message.reply == reply:
                 agent.message.reply = _discard_reply
 
@@ -119,7 +125,7 @@ class Lobby:
         return agent
 
     def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
-        """What the agent asks for; `RequestError` for what this server cannot do."""
+        """Parses the body of a reset; raises `RequestError` for a target that this server does not support."""
         request = parse_reset(body, agent.arena.contract.name)
         if request.target == ATTACKER:
             raise no_attackers()
@@ -129,7 +135,7 @@ class Lobby:
         if target is not None and target.arena is not agent.arena:
             types = agent.arena.contract.name, target.arena.contract.name
             error = different_types(agent.id, types[0], target.id, types[1])
-            if self._waits_for(target, agent):
+            if self._waits_for(target, agent):  # In vain, as is only known now that this agent has its type.
                 self._stop_waiting(target, error)
             raise error
         return request
@@ -146,7 +152,7 @@ class Lobby:
         agent.refuse(error)
 
     def _match(self, agent: Agent, request: ResetRequest) -> None:
-        """Starts the agent's fight if its opponent is there and ready."""
+        """Starts the agent's fight if its opponent is logged in and waits for it (``protocol.md`` §5.5)."""
         if request.target == BASELINE:
             self._start([agent])
             return
@@ -166,12 +172,12 @@ class Lobby:
         agent.arena.player.leave(agent)
         agent.request, agent.last_message_tick = None, 0
         if fight is not None:
-            # The opponent may have been waiting for this agent only.
+            # The fight may be ready now: the opponent no longer has to wait for a message of this agent.
             self._play_soon(agent.arena, fight)
 
     def _play_soon(self, arena: Arena, fight: Fight) -> None:
-        """Somebody of this fight has sent a message or left."""
+        """Called when an agent of this fight has sent a message or left."""
 
 
 def _discard_reply(line: bytes) -> None:
-    """Takes the answers to those who have hung up."""
+    """Replaces the reply of a connection that is gone."""

@@ -1,4 +1,4 @@
-"""Request lines and the values in them, read as leniently as the reference server reads them (``protocol.md`` §1)."""
+"""Parses request lines and their values as leniently as the reference server does (``protocol.md`` §1)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sb3_pvp.games.osrs.remote.errors import JSON_SYNTAX, NULL_POINTER, FramingE
 
 ACTIONS = ("login", "logout", "reset", "step", "debug")
 
-#: In error replies: the fights of this server do not wait for each other, so that a client may wait for its own.
+#: Key of error replies, our extension of the protocol: the fights of this server do not wait for each other.
 INDEPENDENT_FIGHTS = "independentFights"
 
-#: Bytes of a request line without its line ending.
+#: Maximum bytes of a request line, without its line ending.
 MAX_LINE = 8192
 
 
@@ -26,14 +26,14 @@ class Request(NamedTuple):
 
     @property
     def agent_id(self) -> str:
-        """The agent that this is about; `RequestError` if the line names none."""
+        """The id of the agent that the request is for; raises `RequestError` if the line has none."""
         if not isinstance(self.meta, dict) or self.meta.get("id") is None:
             raise RequestError(NULL_POINTER, "the request has no meta.id")
         return text(self.meta["id"], "meta.id")
 
 
 def parse_request(line: bytes) -> Request:
-    """Reads a line (without its line ending); `FramingError` if it is no request."""
+    """Parses a line without its line ending; raises `FramingError` if it is not a request."""
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -47,7 +47,7 @@ def parse_request(line: bytes) -> Request:
 
 
 def body_object(body: Any, name: str) -> dict[str, Any]:
-    """The JSON object ``body``; ``name`` is what an error calls it."""
+    """Returns ``body`` if it is a JSON object; raises `RequestError`, which calls it ``name``, if it is not."""
     if body is None:
         raise RequestError(NULL_POINTER, f"{name} is missing")
     if not isinstance(body, dict):
@@ -56,7 +56,7 @@ def body_object(body: Any, name: str) -> dict[str, Any]:
 
 
 def text(value: Any, name: str) -> str:
-    """A string; numbers and booleans are taken by their JSON text."""
+    """Returns a string; numbers and booleans become their JSON text, as with the reference server's parser."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
@@ -65,7 +65,7 @@ def text(value: Any, name: str) -> str:
 
 
 def flag(value: Any, name: str) -> bool:
-    """A boolean; of strings only ``true`` (in any case) is true."""
+    """Returns a boolean; of strings only ``true`` (in any case) is true."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -74,13 +74,13 @@ def flag(value: Any, name: str) -> bool:
 
 
 def error_reply(error: Exception, independent_fights: bool = False) -> bytes:
-    """The reply line of a refused request."""
+    """Returns the reply line of a refused request."""
     note = {INDEPENDENT_FIGHTS: True} if independent_fights else {}
     return orjson.dumps({"error": True, "message": str(error), **note}) + b"\n"
 
 
 def body_reply(body: Any) -> bytes:
-    """The reply line of a request whose answer is the JSON value ``body``."""
+    """Returns the reply line with the JSON value ``body``."""
     return orjson.dumps({"body": body}) + b"\n"
 
 

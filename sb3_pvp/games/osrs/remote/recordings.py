@@ -1,7 +1,7 @@
-"""Recordings of the wire: what was to be seen in a fight and what was chosen, without anybody's thoughts.
+"""Reads recordings of the wire: what the fighters saw and chose, without the outputs of their policies.
 
-Such a recording has a JSON object in every line: ``{"dir": ">", "conn": agent, "seq": number, "line": request}`` for
-what an agent asked, and the same with ``"<"`` for what it was answered (protocol.md §2). Other lines are ignored.
+A recording has a JSON object in every line: ``{"dir": ">", "conn": agent, "seq": number, "line": request}`` for a
+request, and the same with ``"<"`` for its reply (protocol-observed.md). Other lines are ignored.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from sb3_pvp.games.osrs.rendering.fighter import Fighter
 from sb3_pvp.games.osrs.rendering.scene import Scene, fighters_scene
 from sb3_pvp.games.osrs.report import META_DTYPE
 
-#: Bytes that a file may unpack to.
+#: Maximum size of an unpacked file, against compression bombs.
 MAX_SIZE = 100_000_000
-#: What somebody chose, an entry of each head, and from what, bool ``(A,)``.
+#: The choice of each head, and the masks bool ``(A,)`` that it was made under.
 Choice = tuple[tuple[int, ...], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
 class WireFight:
-    """A fight of a recording; pairs are of the two seats.
+    """A fight of a recording; pairs have an entry for each seat.
 
     Attributes:
-        contract: what is played.
+        contract: contract of the game.
         names: of the fighters.
-        kinds: ``"agent"``, or ``"bot"`` for somebody who does not ask.
-        outcomes: names of `Outcome` in small letters.
-        moments: what was to be seen after each tick, and the two choices that led to it; ``None`` where nobody knows.
-        reset_params: how the fight started.
+        kinds: ``"agent"``, or ``"bot"`` for an opponent that sends no requests.
+        outcomes: names of `Outcome` in lower case.
+        moments: the scene after each tick and the two choices that led to it, ``None`` where they are unknown.
+        reset_params: reset parameters of the first agent.
     """
 
     contract: Contract
@@ -52,18 +52,18 @@ class WireFight:
 
 
 def read_wire_recording(path: str | Path, fight: int = 0) -> WireFight:
-    """One fight of a recording of the wire.
+    """Reads one fight of a recording of the wire.
 
-    The first seat is that of the agent who asked first. Somebody who does not ask, such as the server's own bot, is
-    seen as the answers to that agent tell it.
+    The agent with the first request has the first seat. An opponent that sends no requests, such as the server's own
+    bot, is shown by the ``targetObs`` of that agent's replies.
 
     Args:
-        path: a text file, perhaps gzipped.
-        fight: which of that agent's fights, from 0 on.
+        path: a text file; gzipped if its name ends with ``.gz``.
+        fight: index among that agent's fights, from 0.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it holds no such fight.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if it has no such fight, or is not a recording.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recording {path}")
@@ -71,12 +71,12 @@ def read_wire_recording(path: str | Path, fight: int = 0) -> WireFight:
         contract, agents = _read(Path(path))
         return _wire_fight(contract, agents, fight)
     except (OSError, EOFError, LookupError, AttributeError, TypeError, ValueError, Lost) as error:
-        raise ValueError(f"{path} is no recording of the wire that can be shown: {error}") from error
+        raise ValueError(f"{path} cannot be shown as a recording of the wire: {error}") from error
 
 
 @dataclass
 class _AgentFight:
-    """One agent's side: its reset, the steps that it asked for, and the answers to all of that."""
+    """One agent's side of a fight: the body of its reset, the actions of its steps, and the replies to both."""
 
     reset: dict[str, Any]
     actions: list[list[int]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class _AgentFight:
 
 
 def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
-    """What is played, and the fights of every agent."""
+    """Returns the contract and the fights of every agent."""
     contract: Contract | None = None
     agents: dict[str, list[_AgentFight]] = defaultdict(list)
     asked: dict[tuple[str, int], _AgentFight] = {}
@@ -102,12 +102,12 @@ def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
         elif entry["dir"] == "<" and key in asked and contract is not None and not message.get("error"):
             asked[key].replies.append(ReplyDecoder(contract).decode(body))
     if contract is None or not agents:
-        raise ValueError("nobody logs in and fights in it")
+        raise ValueError("no agent logs in and fights in it")
     return contract, agents
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The messages of both directions."""
+    """Yields the messages of both directions."""
     open_text: Any = gzip.open if path.name.endswith(".gz") else open
     size = 0
     with open_text(path, "rt", encoding="utf-8") as file:
@@ -141,7 +141,8 @@ def _wire_fight(contract: Contract, agents: dict[str, list[_AgentFight]], number
 def _moments(
     names: tuple[str, str], contract: Contract, own: _AgentFight, other: _AgentFight | None
 ) -> Iterator[tuple[Scene, Choice | None, Choice | None]]:
-    """One for each tick that the first agent was told of, and the other one, too, if it asked."""
+    """Yields the moments of all ticks for which both fighters have a view."""
+    # By tick and not by position: one of a pair is answered a tick later (protocol.md §5.5).
     facing = {reply.episode_ticks: reply.own if other else reply.target for reply in (other or own).replies}
     first, second = _choices(own), _choices(other) if other else {}
     for reply in own.replies:
@@ -150,7 +151,7 @@ def _moments(
             continue
         foe = facing[tick]
         if foe is None:
-            raise ValueError("the server did not tell what the opponent saw (maintainTargetEnvironment was false)")
+            raise ValueError("the replies lack the opponent's view (maintainTargetEnvironment was false)")
         fighters = [_fighter(name, contract, view) for name, view in zip(names, (reply.own, foe), strict=True)]
         yield fighters_scene(fighters, reply.outcome), first.get(tick), second.get(tick)
 
@@ -160,6 +161,6 @@ def _fighter(name: str, contract: Contract, view: View) -> Fighter:
 
 
 def _choices(fight: _AgentFight) -> dict[int, Choice]:
-    """By the ticks that they led to; choices that were not answered are left out."""
+    """Returns the choices by the tick that they led to, without those that got no reply."""
     answered = zip(fight.actions, fight.replies, fight.replies[1:], strict=False)
     return {after.episode_ticks: (tuple(map(int, action)), before.own.masks) for action, before, after in answered}

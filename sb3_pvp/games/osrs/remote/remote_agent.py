@@ -1,4 +1,4 @@
-"""One agent on a server: its connection, its log-in, and its count of ticks."""
+"""One agent on a server: its connection, its log-in, and its tick counter."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logou
 from sb3_pvp.games.osrs.remote.connection import LineConnection
 from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 
-#: For each log-out, which a server answers at once, or in its next tick: at most as long as for a step. A synchronous
-#: world may stand still until it arrives, so one that was lost on the way must be sent again soon.
+#: Seconds for the reply to a log-out, at most ``step_timeout``. Short, although servers answer at once or in the next
+#: tick: a synchronous world may be blocked until the log-out arrives, so one that got lost must be sent again soon.
 LOGOUT_TIMEOUT = 5.0
-#: In the errors with which a server refuses a log-in: it knows the name already, or does not know the contract.
+#: Parts of the errors that answer a log-in: the id is logged in already, or the contract is unknown.
 _LOGIN_ERRORS = ("Agent already exists", "No value present")
-#: Seconds between two attempts at most: more would keep a server busy.
+#: Maximum seconds between two attempts; short enough to notice a restarted server soon.
 LONGEST_PAUSE = 5.0
-#: Between two log-outs of an agent for which a world may stand still.
+#: The same between two log-outs of an agent that may block a world.
 LONGEST_LOGOUT_PAUSE = 0.5
-#: How long an agent whose log-in is still to be carried out is logged out again and again.
+#: Seconds for which log-outs are repeated while the server may still carry out the agent's log-in.
 LOGOUT_RETRY_SECONDS = 600.0
 
 
 class RemoteAgent:
-    """Logs in, fights, and logs out. After a `Lost` it is good for nothing but `leave`.
+    """Logs in, fights, and logs out. After a `Lost` only `leave` may be called.
 
     Attributes:
         id: its name on the server.
-        extra_ticks: how many ticks more than usual were played between its last two steps (rewards.md §3).
-        last_call: in which call it sent its last step, see `Surroundings.num_calls`; -1: not since its reset.
+        extra_ticks: ticks between its last two steps, beyond the usual one (rewards.md §3).
+        last_world_step: `SharedState.num_world_steps` at its last step; -1: none since its reset.
     """
 
     def __init__(self, agent_id: str, shared: SharedState) -> None:
@@ -51,7 +51,9 @@ class RemoteAgent:
         self._steps = 0
 
     async def reset(self, request: Reset) -> FightReply:
-        """Starts a fight, with a log-in right before it if that is still to be done, within ``reset_timeout``."""
+        """Starts a fight within ``reset_timeout``, and connects and logs in first if that is still to be done."""
+        # Log-in and reset must be back to back: a synchronous world waits for the reset as soon as the log-in is
+        # carried out (protocol-observed.md, surprise 1).
         deadline = time.monotonic() + self._settings.reset_timeout
         if self._connection is None:
             self._connection = await LineConnection.open(self._settings)
@@ -67,24 +69,24 @@ class RemoteAgent:
         return reply
 
     async def step(self, choices: list[int]) -> FightReply:
-        """Plays a tick. `Refused` if the server does not want the step, `Lost` if it does not answer it."""
+        """Plays a tick; raises `Refused` if the server refuses the step, and `Lost` if it does not answer it."""
         self._awaits_reply, self.last_world_step = True, self._shared.num_world_steps
         reply = self._shared.decoder.decode(await self._request(Step(choices), self._settings.step_timeout))
         self._record_reply()
         passed = reply.episode_ticks - self._ticks
         if passed < 1:
             raise Lost("a reply came twice")
-        # A reset takes several ticks, so the first step tells nothing.
+        # Not for the first step: a reset takes several ticks.
         self.extra_ticks = passed - 1 if self._steps else 0
         self._steps += 1
         self._ticks = reply.episode_ticks
         return reply
 
     async def leave(self) -> None:
-        """Logs out, over a fresh connection because the old one may be stuck, and hangs up.
+        """Logs out over a new connection, because the old one may be stuck, and closes the old one.
 
-        A server that stands still knows nobody whose log-in it has not answered, and carries it out later: then the
-        log-out is sent again and again.
+        A blocked synchronous server carries out log-ins later and does not know these agents until then, so the log-out
+        of an agent whose log-in was not answered is repeated.
         """
         self.hang_up()
         deadline = time.monotonic() + LOGOUT_RETRY_SECONDS
@@ -103,21 +105,24 @@ class RemoteAgent:
 
     @property
     def is_logged_in(self) -> bool:
-        """A log-in was sent and no log-out was answered."""
+        """Whether a log-in was sent and no log-out was answered since."""
         return self._logged_in
 
     @property
     def owes_message(self) -> bool:
-        """It is in the world, which owes it no answer: a synchronous world waits for it."""
+        """Whether a synchronous world waits for it: it is logged in and has no unanswered message."""
         return self._login_answered and self._logged_in and not self._awaits_reply
 
     @property
     def has_not_stepped(self) -> bool:
-        """No step since the last reset was answered."""
+        """Whether no step was answered since the last reset."""
         return not self._steps
 
     def mark_logged_out(self, known: bool) -> None:
-        """A log-out was answered; ``known``: the server had the agent, and not only maybe a log-in still to come."""
+        """Records the reply to a log-out; ``known``: the server had the agent.
+
+        One that it did not know stays logged in if its log-in was not answered: that may still be carried out.
+        """
         if known or self._login_answered:
             self._logged_in = False
             self._shared.guard.forget(self.id)
@@ -135,7 +140,7 @@ class RemoteAgent:
             await self._request_until(deadline, Login(contract))
             self._record_login()
         except Refused as error:
-            # Any other error may be the answer to another line, or a spoiled one: the log-in may still be carried out.
+            # Any other error may answer a line that was corrupted on the way; the log-in may still be carried out.
             if any(words in error.message for words in _LOGIN_ERRORS):
                 self._record_login()
             if "No value present" in error.message:
@@ -148,8 +153,8 @@ class RemoteAgent:
         self._shared.guard.confirm_login(self.id)
 
     async def _free_id(self, deadline: float) -> None:
-        """Logs out whoever has the name: if a run that was killed left the same agent behind, a world that waits for it
-        answers nothing but this. Usually nobody has, and with that a server says whether its fights are independent."""
+        """Logs out another agent with this id, which a killed run may have left behind: a synchronous world waits for
+        it and answers log-outs only. Usually there is none, and the error reports whether fights are independent."""
         try:
             await self._request_until(deadline, Logout())
         except Refused as error:
@@ -166,10 +171,11 @@ class RemoteAgent:
 
 
 async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
-    """Logs an agent out over a fresh connection; gives up if the server does not answer. One that is gone has none."""
+    """Makes one attempt to log an agent out, over a new connection, and records the result on the agent."""
     try:
         known = await _log_out_name(settings, agent.id)
     except NoServer as error:
+        # Without a server process there is no agent; a server that is only unreachable may still have it.
         known = error.is_gone
         if not known:
             return
@@ -179,7 +185,7 @@ async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
 
 
 async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
-    """Returns whether the server knew the agent; `Lost` if it does not answer."""
+    """Logs an agent out and returns whether the server knew it; raises `Lost` if the server does not answer."""
     connection = await LineConnection.open(settings)
     try:
         timeout = min(LOGOUT_TIMEOUT, settings.step_timeout)
@@ -187,7 +193,7 @@ async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
         parse_reply(line, "logout")
         return True
     except Refused as error:
-        # Any other error is no word on the agent: the line was spoiled on the way.
+        # Any other error says nothing about the agent: the line was corrupted on the way.
         if not error.is_unknown_agent:
             raise Lost(str(error)) from error
         return False
@@ -196,10 +202,11 @@ async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
 
 
 async def log_out_stale_agents(settings: RemoteSettings, agent_ids: Iterable[str]) -> None:
-    """Logs out agents of a run that is gone; `Lost` if the server does not answer."""
+    """Logs out agents of a killed run; raises `Lost` if the server does not answer."""
     await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
 
 
 async def retry_pause(settings: RemoteSettings, attempt: int, longest: float = LONGEST_PAUSE) -> None:
-    """The wait before the next attempt."""
+    """Waits before the next attempt: ``backoff`` seconds, doubled with each ``attempt``, at most ``longest``."""
+    # The inner limit keeps the power in the range of a float, however often a gone server is tried.
     await asyncio.sleep(min(settings.backoff * 2 ** min(attempt, 20), longest))

@@ -1,4 +1,4 @@
-"""`RemoteWorld`: the fights of a server behind the `World` face."""
+"""`RemoteWorld`: the fights of a server behind the `World` protocol."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ OPTION_NAMES = ("seed", "reset_params", "seat_reset_params", "bots", *_FLAGS)
 
 
 class RemoteWorld:
-    """F fights on a server that speaks the protocol, each agent on a connection of its own.
+    """F fights on a server of the remote environment protocol, with a connection for each agent.
 
-    It differs from the embedded world where a server is another one:
+    It differs from the embedded world as follows:
 
-    * A server has its own random numbers; a ``seed`` determines only what the client draws.
-    * A fight that breaks off, for whatever reason, has the outcome `DESYNC` or `TARGET_LOST`; `desync_reason` says
-      more where more is known. Its agents are logged out, and the next reset plays with new ones.
+    * A server has its own random numbers; a ``seed`` only determines those of the client.
+    * A fight that breaks off has the outcome `DESYNC` or `TARGET_LOST`, with a `desync_reason` where it is known. Its
+      agents are logged out, and the next reset plays with new ones.
     * With ``defer_resets`` (see `RemoteSettings`) a fight may start some steps after its reset.
-    * Where the server plays the second seat, that seat's ``meta`` holds what can be known of it.
+    * Where the server plays the second seat, that seat's ``meta`` is derived from the first seat's.
 
-    Nothing is connected before the first reset. `close` logs everybody out; so does the end of the process, whatever
-    ends it (`sb3_pvp.games.osrs.remote.guard`). An error in `reset` or `step` closes the world; a reset opens it again.
+    Connections are opened by the first reset. `close` logs all agents out; so does the end of the process, however it
+    ends (`sb3_pvp.games.osrs.remote.guard`). An error in `reset` or `step` closes the world; a reset opens it again.
 
     Args:
-        address: ``rsps://host:port``, with options behind a question mark (`RemoteSettings`), or these settings.
-        num_fights: F.
+        address: ``rsps://host:port``, with options after a question mark (see `RemoteSettings`), or these settings.
+        num_fights: number of fights F.
         seed: fight ``i`` is seeded with ``seed + i``.
-        reset_params: of both seats, by their names on the wire (protocol.md §3).
-        contract: what is played.
+        reset_params: reset parameters of both seats, by their names on the wire (protocol.md §3).
+        contract: name of the contract.
 
     Raises:
         ValueError: for a wrong address, unknown names and impossible values.
     """
 
-    empty_heads = True  # as the original system has it
+    empty_heads = True  # A head may have no valid choice (protocol-observed.md, surprise 4).
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RemoteWorld:
 
     @property
     def bot_name(self) -> str:
-        """Who plays the seat that is left to the world."""
+        """The opponent of agents where the world plays the other seat."""
         return self.settings.target
 
     def reset(self, fights: ArrayLike | None = None, options: Options | Sequence[Options] | None = None) -> None:
@@ -100,8 +100,8 @@ class RemoteWorld:
                 ``maintain_target_environment`` (booleans, default true).
 
         Raises:
-            ValueError: for unknown or impossible options; nothing has changed then.
-            RemoteError: if nobody listens, or the server starts no fight; the world is closed then.
+            ValueError: for unknown or impossible options; the world is unchanged then.
+            RemoteError: if the server cannot be reached or starts no fight; the world is closed then.
         """
         which = fight_numbers(fights, self.num_fights).tolist()
         given = self._option_list(options, len(which))
@@ -110,6 +110,7 @@ class RemoteWorld:
             fight: _validated_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each
         }
         runner = self._open()
+        # The world's own seeds are for the first reset only; later fights continue their random numbers.
         first_seeds, self._seeds = self._seeds, {}
         try:
             runner.reset(starts, {**first_seeds, **seeds})
@@ -126,7 +127,7 @@ class RemoteWorld:
             fights: their numbers.
 
         Raises:
-            ValueError: for a wrong shape or kind of number, or a choice that does not exist; nothing has changed then.
+            ValueError: for a wrong shape or dtype, or a choice that does not exist; the world is unchanged then.
             RemoteError: if a fight cannot be started; the world is closed then. Also before the first reset.
         """
         which = fight_numbers(fights, self.num_fights).tolist()
@@ -141,7 +142,7 @@ class RemoteWorld:
         self._update_arrays(changed)
 
     def leave(self, fights: ArrayLike) -> None:
-        """Nobody plays in these fights before their next reset: their agents log out, so that nobody waits for them."""
+        """Logs out the agents of fights that are not played before their next reset, so that no server waits for them."""
         if self._runner is not None:
             self._runner.leave(fight_numbers(fights, self.num_fights).tolist())
 
@@ -154,6 +155,7 @@ class RemoteWorld:
     def _open(self) -> RemoteRunner:
         if self._runner is None:
             self._runner = RemoteRunner(self.settings, self.contract, self.num_fights)
+            # Holds no reference to this world, and also runs when the interpreter exits, unlike `__del__`.
             self._finalizer = weakref.finalize(self, self._runner.shut_down)
         return self._runner
 
@@ -203,7 +205,7 @@ def _validated_seed(seed: object) -> int:
 
 
 def _validated_params(params: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
-    """A copy, as it goes onto the wire; what the server would refuse is refused here."""
+    """Returns a copy of reset parameters; raises `ValueError` for those that a server would refuse."""
     if not isinstance(params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {params!r}")
     try:

@@ -1,4 +1,4 @@
-"""What a fight looks like on the wire: the reply of a `reset` or `step` (``protocol.md`` §2.5 and §4)."""
+"""Encodes the replies to a `reset` or `step` (``protocol.md`` §2.5 and §4)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,22 @@ if TYPE_CHECKING:
 
 
 class Views(NamedTuple):
-    """What seats see after a tick, as JSON texts by the number of their *place*: twice the fight's plus the seat's,
-    so that the opponent's is the one with the other last bit. ``meta`` lacks its closing brace."""
+    """What seats see after a tick, as JSON texts by *row*: twice the fight's number plus the seat, so that the
+    opponent's row differs in the last bit. ``meta`` lacks its closing brace, since a reply may add to it."""
 
     obs: Mapping[int, bytes]
     masks: Mapping[int, bytes]
     meta: Mapping[int, bytes]
 
     def reply(self, row: int, with_target: bool, obs: bytes | None = None, outcome: str | None = None) -> bytes:
-        """The reply line of a place; ``obs`` replaces its own observation, ``with_target`` adds the opponent's view to
-        `meta`, ``outcome`` is there if the fight is over."""
+        """Returns a reply line.
+
+        Args:
+            row: of the seat.
+            with_target: add the opponent's view to ``meta``.
+            obs: JSON text that replaces the seat's own observation.
+            outcome: name of the outcome, if the fight is over.
+        """
         terminal = b"" if outcome is None else b',"terminalState":"%b"' % outcome.encode()
         target = b""
         if with_target:
@@ -43,7 +49,7 @@ class Views(NamedTuple):
 
 
 class ReplyEncoder:
-    """Encodes the arrays of worlds with one contract: integers where this has integers, fractions elsewhere."""
+    """Encodes the arrays of worlds of one contract: integers where this has integers, fractions elsewhere."""
 
     def __init__(self, contract: Contract) -> None:
         # Imported here, so that importing this package does not load Numba.
@@ -58,11 +64,12 @@ class ReplyEncoder:
         self._num_flat_actions = contract.num_flat_actions
         self._max_row_size = json_kernel.max_row_size(tables)
         self._out = np.empty(0, np.uint8)
-        # Compiles now, so that the first client does not wait for it.
+        # Compiles the kernel now, so that the first client does not wait for it.
         self.observation(np.zeros(contract.num_observations, np.float32))
 
     def views(self, world: World, rows: Sequence[int], others: Sequence[int] = ()) -> Views:
-        """What is seen from these places; of ``others`` only observations and masks."""
+        """Encodes the views of these rows; of ``others`` only observations and masks."""
+        # Worlds write into the same arrays in every tick, so their flattened views are made once.
         if world not in self._write_from:
             self._write_from[world] = partial(self._write, *_by_row(world.obs, world.masks, world.report))
         all_rows = [*rows, *others]
@@ -75,7 +82,7 @@ class ReplyEncoder:
         )
 
     def observation(self, obs: NDArray[np.float32]) -> bytes:
-        """An observation ``(num_observations,)`` as a JSON array."""
+        """Returns an observation ``(num_observations,)`` as a JSON array."""
         arrays = _by_row(obs, np.zeros(self._num_flat_actions, np.bool_), np.zeros(1, META_DTYPE))
         return self._texts(partial(self._write, *arrays), [0], 0)[0]
 
@@ -94,7 +101,7 @@ def _by_row(obs: NDArray[np.float32], masks: NDArray[np.bool_], meta: NDArray[np
 
 
 def _record_table() -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """The fields of `META_DTYPE` as `json_kernel.write` wants them: the table, and the names."""
+    """Returns the table of the fields of `META_DTYPE` and their names, see `json_kernel.Tables`."""
     from sb3_pvp.games.osrs.remote import json_kernel
 
     flags = {name: flag for flag, group in OPTIONAL_FIELDS.items() for name in group}

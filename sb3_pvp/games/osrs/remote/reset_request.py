@@ -10,6 +10,7 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.games.osrs.remote.errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.games.osrs.remote.messages import body_object, flag, text
 
+#: Targets that are no names (protocol.md §2.3): the world's own bot, and the first player who attacks.
 BASELINE = "baseline"
 ATTACKER = "attacker"
 
@@ -18,7 +19,7 @@ ACCOUNT_BUILDS = ("PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "L
 
 @dataclass(frozen=True, slots=True)
 class ResetRequest:
-    """How an agent wants its next fight; ``reset_params`` keeps the names of the wire, unknown names left out."""
+    """A parsed `reset`; ``reset_params`` keeps the names of the wire, without unknown ones."""
 
     target: str
     training: bool
@@ -28,7 +29,7 @@ class ResetRequest:
 
 
 def parse_reset(body: Any, agent_type: str) -> ResetRequest:
-    """Reads and checks the body of an agent of this type; raises `RequestError`."""
+    """Parses the body of a reset of an agent of this type; raises `RequestError` for wrong values."""
     fields = body_object(body, "body")
     if fields.get("target") is None:
         raise RequestError(NULL_POINTER, "target is missing")
@@ -58,7 +59,7 @@ def _builds(value: Any, name: str) -> list[str]:
     return [_build(item, name) for item in value]
 
 
-#: How each parameter is read. `fightType` is missing: the reference server ignores it.
+#: The parser of each parameter. `fightType` is missing: the reference server ignores it (protocol.md §3.1).
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "accountBuild": _build,
     "randomBuildOptions": _builds,
@@ -69,13 +70,17 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-#: Contracts that know only some of the parameters (protocol.md §3.2).
+#: The parameters of contracts that do not have all of them (protocol.md §3.2).
 _PARAMETERS = {"DharokEnv": ("episodeId", "agent", "target")}
 
 
 def validated_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
-    """A copy of the parameters that a client is going to send: a name that the contract does not have is a
-    `ValueError` with the nearest one that it has, a value that a server refuses a `RequestError`."""
+    """Returns a copy of the parameters that a client is about to send.
+
+    Raises:
+        ValueError: for a name that the contract does not have, with the nearest one that it has.
+        RequestError: for a value that a server would refuse.
+    """
     names = _PARAMETERS.get(contract, (*_READERS, "fightType"))
     require_all_known(f"reset parameter of {contract}", fields, names)
     for name, read in _READERS.items():
@@ -91,5 +96,5 @@ def _reset_params(fields: dict[str, Any], agent_type: str) -> dict[str, Any]:
     params = {name: _READERS[name](fields[name], name) for name in names}
     if params.get("randomizeBuild") and params.get("randomBuildOptions") == []:
         raise RequestError(ARITHMETIC, "/ by zero: randomBuildOptions is empty")
-    # An empty list does no harm where no build is drawn, but the world would refuse it.
+    # An empty list is harmless where the build is not random, but our world would refuse it.
     return {name: value for name, value in params.items() if value != []}

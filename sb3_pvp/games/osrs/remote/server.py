@@ -1,4 +1,4 @@
-"""The server: one event loop, the embedded world behind the wire protocol (``protocol.md``)."""
+"""The server of the embedded world, on one event loop (``protocol.md``)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.ticker import Ticker
 
-#: Seconds after which an agent that sends nothing is logged out: as long as the reference server waits with a clock,
-#: 1000 ticks of 0.6 s. Learners that stop to learn need less.
+#: Seconds after which a silent agent is logged out: the 1000 ticks of 0.6 s of a reference server with a clock
+#: (protocol.md §6.5). Longer than a learner takes for its updates.
 IDLE_TIMEOUT = 600.0
-#: How often silent agents are looked for, within that time.
+#: Checks for silent agents within that time.
 _IDLE_CHECKS = 10
-#: Clients that may wait for being accepted.
+#: Connections that may wait to be accepted: thousands of clients may start at once.
 _BACKLOG = 4096
 
 
@@ -44,13 +44,13 @@ async def serve(
     Args:
         host: address to listen on.
         port: port to listen on; 0 picks a free one.
-        seed: of the world.
-        make_world: makes the worlds, one for each type of agent; more when these are full.
-        on_listening: is called with the port as soon as clients can connect, which is after the world is compiled.
-        tick_rate: milliseconds between two ticks of the world, which then waits for nobody (protocol.md §6.4). None:
-            each fight ticks as soon as its agents have sent their messages, and waits for these.
-        idle_timeout: seconds after which an agent that sends nothing is logged out, so that a client that is silent or
-            gone keeps its opponent waiting no longer than that; 0: never, as the reference server.
+        seed: seed of the worlds.
+        make_world: makes the worlds: one for each type of agent, and more when these are full.
+        on_listening: called with the port as soon as clients can connect, which is after the world is compiled.
+        tick_rate: milliseconds per tick of a world with a clock, which does not wait for agents (protocol.md §6.4). If
+            not given, each fight waits for its agents and ticks as soon as they have sent their messages.
+        idle_timeout: seconds after which a silent agent is logged out, so that its opponent does not wait forever; 0:
+            never, as on the reference server.
 
     Raises:
         OSError: if the address cannot be bound.
@@ -64,7 +64,7 @@ async def serve(
         lambda: Connection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
     )
     try:
-        # Only now that the address is taken: one in use is noticed at once, and compiling takes time.
+        # After binding the address and before accepting: compiling takes time, an address in use should fail before.
         _ = arenas[AGENT_TYPES[0]]
         await server.start_serving()
         for ticker in tickers:
@@ -82,7 +82,7 @@ async def serve(
 
 
 def check_times(tick_rate: float | None, idle_timeout: float) -> None:
-    """`ValueError` for times that `serve` refuses."""
+    """Raises `ValueError` for a tick rate or an idle timeout that `serve` does not accept."""
     if tick_rate is not None and not 0 < tick_rate < math.inf:
         raise ValueError(f"the tick rate must be more than 0 milliseconds, got {tick_rate:g}")
     if not 0 <= idle_timeout < math.inf:
@@ -90,10 +90,11 @@ def check_times(tick_rate: float | None, idle_timeout: float) -> None:
 
 
 def _make_lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
-    """The agents, and what moves them besides their own messages."""
+    """Returns the lobby, and the tickers that drive it in addition to the messages of clients."""
     loop = asyncio.get_running_loop()
     lobby: Lobby
     if tick_rate is None:
+        # The lobby and its scheduler need each other, hence the lambda, which is only called later.
         gathering = Gathering(lambda: synchronous.play(), loop)
         lobby = synchronous = SynchronousLobby(arenas, gathering.add)
         tickers = []
@@ -115,7 +116,7 @@ def run_server(
     tick_rate: float | None = None,
     idle_timeout: float = IDLE_TIMEOUT,
 ) -> None:
-    """Serves the embedded world until SIGINT or SIGTERM, and says on standard output where it listens (see `serve`)."""
+    """Serves the embedded world until SIGINT or SIGTERM, and prints the address when it listens (see `serve`)."""
     _allow_many_connections()
 
     def announce(bound_port: int) -> None:
@@ -134,7 +135,7 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _allow_many_connections() -> None:
-    """As many open files as the system allows this process to have."""
+    """Raises the limit of open files to the system's maximum: each connection is an open file."""
     import resource  # Not on every system, and only needed where a server runs.
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -147,7 +148,7 @@ def _make_sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld
     from sb3_pvp.games.osrs.sim import SimWorld
 
     world = SimWorld(num_fights=num_fights, seed=seed, contract=contract)
-    # A tick, so that the first client does not wait for the compiler.
+    # Compiles the world's code now, so that the first client does not wait for it.
     world.reset()
     world.step(np.zeros((num_fights, NUM_SEATS, world.contract.num_heads), np.int64))
     return world

@@ -1,4 +1,4 @@
-"""One client of the server: lines in, lines out, and never more of either than it takes (``protocol.md`` §1)."""
+"""The server's side of a connection: request lines in, reply lines out, with back-pressure (``protocol.md`` §1)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from sb3_pvp.games.osrs.remote.messages import MAX_LINE, parse_request
 
 logger = logging.getLogger(__name__)
 
-#: So many requests of one connection may wait for their answers; more are read as soon as half of them are answered.
-#: Agents that share a connection and wait for each other must not be more.
+#: Maximum of unanswered requests per connection; reading resumes when half of them are answered. No more agents that
+#: wait for each other may share a connection.
 MAX_UNANSWERED = 4096
 
 
 class Connection(asyncio.Protocol):
-    """Agents are not bound to connections: any connection may speak for any agent.
+    """Passes requests to the lobby and writes its replies. Any connection may send requests for any agent.
 
-    From a client that does not read its answers, or asks faster than it is answered, nothing more is read until it has
-    caught up.
+    Reading pauses while the client does not read its replies, or sends requests faster than they are answered.
     """
 
     def __init__(self, lobby: Lobby, connections: set[Connection]) -> None:
@@ -35,13 +34,13 @@ class Connection(asyncio.Protocol):
         self._has_too_many_unanswered = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remembers where to write to."""
+        """Stores the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Answers that are still to come are dropped; the agents stay logged in."""
+        """Drops pending requests and replies; the agents stay logged in (protocol-observed.md, surprise 8)."""
         self._transport = None
         self._drop_input()
         self._connections.discard(self)
@@ -49,44 +48,47 @@ class Connection(asyncio.Protocol):
             self._lobby.drop_reply(self.send)
 
     def data_received(self, data: bytes) -> None:
-        """Handles the complete lines of what has arrived so far."""
+        """Handles the lines that are complete."""
+        # The last part is an incomplete line, or empty.
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         self._lines.extend(lines)
         self._handle_lines()
 
     def pause_writing(self) -> None:
-        """The client does not read what was sent."""
+        """Pauses reading: the client does not read its replies."""
         self._is_write_paused = True
         self._pause()
 
     def resume_writing(self) -> None:
-        """The client has read what was sent."""
+        """Resumes reading: the client has read its replies."""
         self._is_write_paused = False
         self._resume()
 
     def send(self, line: bytes) -> None:
-        """Writes a reply line, unless the client is gone."""
+        """Writes a reply line, unless the connection is closed."""
         self._unanswered -= 1
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(line)
             if self._has_too_many_unanswered and self._unanswered <= MAX_UNANSWERED // 2:
                 self._has_too_many_unanswered = False
+                # Not at once: the lobby may be in the middle of a tick, and new requests would change its agents.
                 asyncio.get_running_loop().call_soon(self._resume)
 
     def close(self) -> None:
-        """Sends what is still to be sent and hangs up."""
+        """Closes the connection after the replies that are written already."""
         self._drop_input()
         if self._transport is not None:
             self._transport.close()
 
     def _handle_lines(self) -> None:
         try:
+            # Lines that had arrived before reading paused are kept, and handled when it resumes.
             while self._lines and not (self._is_write_paused or self._has_too_many_unanswered):
                 self._handle_line(self._lines.popleft().removesuffix(b"\r"))
             if len(self._buffer.removesuffix(b"\r")) > MAX_LINE:
                 raise FramingError("line too long")
         except FramingError as error:
-            # No warning: strangers could fill the log.
+            # Not a warning: any client could fill the log.
             logger.info("connection closed: %s", error)
             self.close()
 

@@ -1,8 +1,8 @@
-"""The body of a `step` request: one sub-action per head, checked head by head as the game takes them.
+"""The body of a `step` request: one sub-action per head, checked head by head in the order of their execution.
 
-The reference server never holds actions against the masks. It refuses an index that does not exist and an attack
-without its kind of attack, at the head where it meets it: the heads before keep their effect and the tick is played
-(``nh-actions.md`` §3, ``protocol-observed.md``).
+The reference server does not enforce masks. It refuses an index that does not exist and an attack without its type,
+when it reaches that head: the heads before keep their effect and the tick is played (``nh-actions.md`` §3,
+``protocol-observed.md``, surprises 5 and 6).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.games.osrs.remote.messages import body_object
 
-#: The heads in the order in which the game takes them (nh-actions.md §3, contract.md §6.3).
+#: The heads in the order of their execution (nh-actions.md §3, contract.md §6.3).
 EXECUTION_ORDER = {
     "NhEnv": ("prayer", "food", "potion", "karambwan", "gear", "veng", "attack", "movement"),
     "DharokEnv": ("food", "potion", "karambwan", "gear", "vengeance", "attack"),
 }
 
-#: Sub-actions that need the choice of one more head; everywhere else that head is ignored.
+#: Sub-actions with details that are the choice of one more head; with all others that head is ignored.
 DETAIL_HEADS = {
     "mage_attack": "mage_attack_type",
     "ranged_attack": "ranged_attack_type",
@@ -31,13 +31,12 @@ DETAIL_HEADS = {
     "move_to_farcast_tile": "farcast_distance",
 }
 
-
-#: Those of `DETAIL_HEADS` that a server refuses as long as that head is 0.
+#: Those of `DETAIL_HEADS` that a server refuses if the other head is 0.
 ATTACKS = ("mage_attack", "ranged_attack", "melee_attack")
 
 
 def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
-    """Head and choice of each attack, and the head that says which kind of attack; none where there are no kinds."""
+    """Returns head and choice of each attack, and the head of its type; empty for a contract without types."""
     heads = {head.id for head in contract.heads}
     attacks = [attack for attack in ATTACKS if DETAIL_HEADS[attack] in heads]
     return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
@@ -46,12 +45,13 @@ def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
 def without_incomplete_attacks(
     choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]
 ) -> NDArray[np.int64]:
-    """The joint actions ``(F, 2, heads)`` without attacks whose kind is not chosen: these do nothing, but a server
-    refuses them (protocol-observed.md, surprise 5).
+    """Returns a copy of joint actions ``(F, 2, heads)`` without attacks that lack their type.
+
+    These do nothing in the embedded world, but a server refuses the step (protocol-observed.md, surprise 5).
 
     Args:
-        choices: what the seats chose.
-        details: head, choice of this head, and the head that must then not be 0.
+        choices: the joint actions.
+        details: head, choice of this head, and the head that must not be 0 then, see `attack_details`.
     """
     allowed = choices.copy()
     for head, choice, detail in details:
@@ -61,7 +61,7 @@ def without_incomplete_attacks(
 
 
 def parse_actions(body: Any) -> list[int | None] | None:
-    """The numbers of ``body["action"]``, ``None`` where there are none; `RequestError` for what cannot be a number."""
+    """Returns the numbers of ``body["action"]``, ``None`` for missing ones; raises `RequestError` for anything else."""
     if body is None:
         return None
     values = body_object(body, "body").get("action")
@@ -69,12 +69,13 @@ def parse_actions(body: Any) -> list[int | None] | None:
         return None
     if not isinstance(values, list):
         raise RequestError(JSON_SYNTAX, "action must be an array of numbers")
-    # The first case is what clients send, twelve times in every step.
+    # The first case is the usual one, and fast: it comes twelve times in every step.
     return [value if type(value) is int and 0 <= value < 2**31 else _integer(value) for value in values]
 
 
 def _integer(value: Any) -> int | None:
-    """A 32-bit integer from any JSON number or numeric string: fractions are cut off, larger numbers wrap around."""
+    """Converts any JSON number or numeric string to a 32-bit integer, as the reference server does: fractions are cut
+    off and larger numbers wrap around (protocol-observed.md, surprise 5)."""
     if value is None:
         return None
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
@@ -86,7 +87,7 @@ def _integer(value: Any) -> int | None:
 
 
 class ActionCheck:
-    """Turns what an agent sent into a joint action that the world can play."""
+    """Turns the numbers that an agent sent into a joint action that the world can play."""
 
     def __init__(self, contract: Contract) -> None:
         self._num_heads = contract.num_heads
@@ -100,15 +101,15 @@ class ActionCheck:
                 head, choice = contract.action_index(sub_action)
                 details[head][choice] = contract.head_index(detail)
         order = [contract.head_index(head) for head in EXECUTION_ORDER[contract.name]]
-        #: In the order of execution: the head, its size, and by choice the head that this choice needs as well.
+        #: In the order of execution: the head, its size, and the detail heads by the choices that need them.
         self._order = [(head, self._sizes[head], details[head]) for head in order]
 
     def no_op(self) -> list[int]:
-        """The joint action that does nothing."""
+        """Returns the joint action that does nothing."""
         return [0] * self._num_heads
 
     def playable(self, actions: list[int | None] | None) -> tuple[list[int], RequestError | None]:
-        """The part of ``actions`` that is executed, and the error that stopped the rest."""
+        """Returns the part of ``actions`` that is executed, and the error that stops the rest."""
         played = self.no_op()
         if actions is None:
             return played, RequestError(NULL_POINTER, "action is missing")

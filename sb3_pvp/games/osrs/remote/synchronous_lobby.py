@@ -1,4 +1,4 @@
-"""A world that waits for its agents. Unlike the reference server's, each fight waits for its own agents only."""
+"""A world that waits for its agents. Unlike on the reference server, each fight waits for its own agents only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sb3_pvp.games.osrs.remote.step_actions import parse_actions
 
 
 class SynchronousLobby(Lobby):
-    """A fight ticks soon after its agents have sent their messages; what else is asked is answered at once.
+    """Plays a tick of a fight soon after its agents have sent their messages; answers all other requests at once.
 
-    ``schedule`` is called whenever a fight is ready, with whether all others that are in play are ready as well; it has
-    to see to it that `play` is called (see `Gathering`).
+    ``schedule`` is called whenever a fight is ready, with whether all others in play are ready as well. It must have
+    `play` called soon (see `Gathering`).
     """
 
     has_independent_fights = True
@@ -35,7 +35,7 @@ class SynchronousLobby(Lobby):
         }
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Does what the request says; ``reply`` is called with the answer, now or when the fight has ticked."""
+        """Handles a request; ``reply`` is called with the answer, now or when the fight has ticked."""
         self._call_handler(self._handlers[request.action], request, reply)
 
     def play(self) -> None:
@@ -49,6 +49,7 @@ class SynchronousLobby(Lobby):
         if agent.message is not None:
             raise message_already_queued()
         self._leave(agent)
+        # After leaving: a reset ends the fight even if its body is refused.
         agent.request = wanted = self._reset_request(agent, request.body)
         agent.message = Message(reply)
         agent.state = State.PENDING_TARGET_MATCH

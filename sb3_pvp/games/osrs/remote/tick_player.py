@@ -1,4 +1,4 @@
-"""Starts fights and plays their ticks, all that are ready in one step of the world, and answers the agents."""
+"""Starts fights, plays the ticks of all ready fights in one step of the world, and answers the agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class TickPlayer:
-    """Moves fights forward. The order of events on the wire is that of ``protocol.md`` §5.5 and §6.2."""
+    """Starts and plays the fights of one contract, in the order of events of ``protocol.md`` §5.5 and §6.2."""
 
     def __init__(self, contract: Contract, pool: FightPool) -> None:
         self._pool = pool
@@ -28,12 +28,13 @@ class TickPlayer:
         self._no_op = [0] * contract.num_heads
         self._has_pid = contract.observation_index("player_has_pid")
         self._target_health = contract.observation_index("target_health_percent")
+        #: In NhEnv's vector the target's health may be that of the tick before (protocol.md §6.2).
         self._target_health_is_late = contract.name == "NhEnv"
 
     def start(self, agents: list[Agent]) -> None:
-        """Begins the fight of one agent against the bot, or of two against each other.
+        """Starts a fight of one agent against the bot, or of two against each other.
 
-        One of two gets its answer at once, the other one in the first tick; `RequestError` if the world refuses.
+        One of two is answered at once, the other in the first tick. Raises `RequestError` if the world refuses.
         """
         fight = Fight(self._pool.take(), agents)
         slot = fight.slot
@@ -56,7 +57,7 @@ class TickPlayer:
 
     def _answer_first(self, fight: Fight) -> None:
         world, index = fight.slot.world, fight.slot.fight
-        # Of two agents the one without PID has its turn later in the tick, so that its environment is complete.
+        # Of two agents the one without PID has its turn later in the tick, when both environments exist (§5.5).
         seat = 0 if fight.against_bot else int(world.obs[index, 0, self._has_pid] != 0)
         agent = fight.agents[seat]
         agent.state = State.STEPPING
@@ -84,7 +85,7 @@ class TickPlayer:
                 self._answer(fight, agent, views, target_left)
 
     def _views(self, world: ServedWorld, agents: Iterable[Agent]) -> Views:
-        """What these agents see, and what those of their opponents see whom they watch."""
+        """Encodes the views of these agents, and of opponents whose view is part of their replies."""
         rows = {agent.row: agent.wants_target_view for agent in agents}
         watched = [row ^ 1 for row, is_watching in rows.items() if is_watching]
         return self._encoder.views(world, list(rows), [row for row in watched if row not in rows])
@@ -122,15 +123,15 @@ class TickPlayer:
             agent.answer(views.reply(agent.row, agent.wants_target_view, own_obs))
 
     def _refreshed_obs(self, fight: Fight, seat: int) -> bytes:
-        """The observation in the tick that decides a fight. The reference server takes the vector twice then, so
-        that the target's health is not one vector late (disagreements.md §2)."""
+        """Returns the observation (JSON text) of the tick that decides a fight. The reference server builds the vector
+        twice then, so that the target's health is not one vector late (disagreements.md §2)."""
         world, index = fight.slot.world, fight.slot.fight
         obs = world.obs[index, seat].copy()
         obs[self._target_health] = world.state[index, seat]["target_hp"]
         return self._encoder.observation(obs)
 
     def leave(self, agent: Agent) -> None:
-        """Takes the agent out of its fight, if it is in one."""
+        """Removes the agent from its fight, if it is in one."""
         agent.state = State.PENDING
         fight = agent.fight
         if fight is not None:

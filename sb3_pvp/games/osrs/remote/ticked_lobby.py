@@ -1,8 +1,7 @@
-"""A world with a clock: it ticks whether its agents have sent something or not (``protocol.md`` §5 and §6.4).
+"""A world with a clock, which ticks without waiting for its agents (``protocol.md`` §5 and §6.4).
 
-In a tick first come log-ins, log-outs and `debug`, then every agent's turn, then the fights, then those who were
-silent for too long. Everything that is asked is answered in the next tick; only what cannot be queued is refused at
-once.
+A tick handles log-ins, log-outs and `debug` first, then every agent's turn, then the fights, then the expiry of silent
+agents. Requests are answered in the next tick; only those that cannot be queued are refused at once.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from sb3_pvp.games.osrs.remote.step_actions import parse_actions
 
 logger = logging.getLogger(__name__)
 
-#: Ticks without a step that are forgiven (protocol.md §6.5).
+#: Ticks that an agent may miss (protocol.md §6.5).
 MISSED_TICKS_ALLOWED = 3
-#: The tick, counted from the one of the death, in which the dead are gone, and the wait after that (§5.3).
+#: Ticks from a death until the dead fighter is gone, and the wait before a reset after that (§5.3).
 DYING_TICKS = 3
 WAIT_AFTER_DEATH = 5
-#: Every so many ticks those are logged out who sent nothing for so many ticks (§6.5).
+#: Ticks between two checks for silent agents, and ticks of silence after which these are logged out (§6.5).
 EXPIRY_INTERVAL = 10
 EXPIRY_TICKS = 1000
 
@@ -34,17 +33,17 @@ _DEATHS = (Outcome.WON.name, Outcome.LOST.name)
 
 
 class TickedLobby(Lobby):
-    """`tick` is what the clock calls."""
+    """Queues messages for the next call of `tick`, which a clock makes."""
 
     def __init__(self, arenas: Arenas) -> None:
         super().__init__(arenas)
         self._tasks: list[tuple[Request, Reply]] = []
         self._task_handlers = {"login": self._handle_login, "logout": self._handle_logout, "debug": self._handle_debug}
-        #: The number of the tick that is being played, or comes next.
+        #: Number of the tick that is being played, or of the next one.
         self._tick = 0
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Keeps the request for the next tick, or refuses it."""
+        """Queues the request for the next tick, or refuses it."""
         if request.action in self._task_handlers:
             self._tasks.append((request, reply))
         else:
@@ -71,7 +70,7 @@ class TickedLobby(Lobby):
     def _queue_message(self, request: Request, reply: Reply) -> None:
         agent = self._sender(request)
         if request.action == "step":
-            parse_actions(request.body)  # What is no list of numbers costs no tick.
+            parse_actions(request.body)  # Refuses a malformed body at once: it costs no tick.
         if agent.message is not None:
             raise message_already_queued()
         agent.message = Message(reply, request=request)
@@ -113,11 +112,12 @@ class TickedLobby(Lobby):
             agent.counts.missed, agent.counts.episode_start = 0, self._tick + 1
         if agent.state is State.PENDING_TARGET_MATCH:
             agent.last_message_tick = self._episode_ticks(agent)
-            # The world's bot comes one tick later.
+            # The world's bot joins one tick later (protocol.md §5.3).
             if agent.request.target != BASELINE or agent.counts.episode_start <= self._tick:
                 self._match(agent, agent.request)
 
     def _can_reset(self, agent: Agent) -> bool:
+        # Protocol.md §5.3: the wait starts over in each tick of dying, and is counted down after it.
         counts = agent.counts
         if self._tick < counts.dying_until:
             counts.wait = WAIT_AFTER_DEATH

@@ -1,4 +1,4 @@
-"""What happens at regular times."""
+"""A timer for periodic calls."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 
 class Ticker:
-    """Calls ``tick`` every so many ``seconds``, without drift, from `start` to `stop`.
+    """Calls ``tick`` every ``seconds``, without drift, from `start` to `stop`.
 
-    A tick that lasts too long takes the place of those that should have begun meanwhile: no agent is hurried through
-    ticks that it had no time for.
+    Ticks that are due while another one still runs are skipped: agents would have no time to answer them.
     """
 
     def __init__(self, seconds: float, tick: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
@@ -21,17 +20,18 @@ class Ticker:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """The first tick comes after ``seconds``."""
+        """Starts the timer; the first tick comes after ``seconds``."""
         self._next = self._loop.time() + self._seconds
         self._timer = self._loop.call_at(self._next, self._run)
 
     def stop(self) -> None:
-        """No tick is begun any more."""
+        """Stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _run(self) -> None:
         self._tick()
         late = self._loop.time() - self._next
+        # From the time when this tick was due, and not from now: a late one must not shift all others.
         self._next += self._seconds * (1 + max(0, int(late / self._seconds)))
         self._timer = self._loop.call_at(self._next, self._run)
