@@ -11,11 +11,10 @@ _SMALLEST = 1_000_000
 
 
 class AgentIds:
-    """Generates decimal ids: the server's formatting of names does not change them, and it selects builds by their
-    value (protocol.md §2.1 and §3.1).
+    """Generates decimal ids that count up from ``first``, by default a random number, so that processes do not collide.
 
-    Ids count up from ``first``, by default a random number, so that processes do not collide. Seat 0 of all fights
-    comes before seat 1: the server selects the build of fight ``i`` by ``first + i``, the smaller id of the pair.
+    Numbers are not changed by the server's formatting of names, and it selects builds by them (protocol.md §2.1, §3.1).
+    Seat 0 of all fights comes before seat 1: fight ``i`` has the build of ``first + i``, the smaller id of its pair.
     """
 
     def __init__(self, num_fights: int, first: int | None = None) -> None:

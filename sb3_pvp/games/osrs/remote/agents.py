@@ -35,14 +35,8 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Message:
-    """A `reset` or `step` that is not answered yet.
-
-    Attributes:
-        reply: sends the answer.
-        actions: the playable part of a step's action.
-        error: why the rest of the action is not executed.
-        request: the request itself, on a server with a clock, which reads it in the next tick.
-    """
+    """A `reset` or `step` that is not answered yet. ``actions`` is the playable part of a step's action, ``error`` why
+    the rest is not executed. A server with a clock keeps the ``request``, which it reads in the next tick."""
 
     reply: Reply
     actions: list[int] | None = None

@@ -22,11 +22,7 @@ class HungUp(Lost):
 
 
 class NoServer(Lost):
-    """No connection was accepted.
-
-    Attributes:
-        is_gone: the port is closed, so no server runs there that could still have the agent.
-    """
+    """No connection was accepted; ``is_gone``: the port is closed, so there is no server that could have the agent."""
 
     def __init__(self, message: str, is_gone: bool) -> None:
         super().__init__(message)
@@ -34,12 +30,8 @@ class NoServer(Lost):
 
 
 class Refused(RemoteError):
-    """The server answered with an error.
-
-    Attributes:
-        message: first line of the server's message, which may be a long stack trace.
-        independent_fights: whether the server reports that its fights do not wait for each other.
-    """
+    """The server answered with an error. ``message`` is the first line of what may be a long stack trace,
+    ``independent_fights`` whether the server reports that its fights do not wait for each other."""
 
     def __init__(self, request: str, message: str, independent_fights: bool = False) -> None:
         self.message = next(iter(message.splitlines()), "").strip() or "no reason given"

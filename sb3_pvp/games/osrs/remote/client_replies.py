@@ -118,12 +118,8 @@ class FightReply(NamedTuple):
 
 
 def parse_reply(line: bytes, request: str) -> Any:
-    """Returns the body of a reply line, or ``None`` if it has none.
-
-    Raises:
-        Refused: if it is an error reply.
-        Lost: if it is no valid reply to this ``request``.
-    """
+    """Returns the body of a reply line, or ``None`` if it has none; raises `Refused` for an error reply, and `Lost` for
+    a line that is not a valid reply to this ``request``."""
     try:
         reply = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -183,12 +179,8 @@ def _outcome(name: Any) -> Outcome:
 
 
 def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
-    """Returns the values of a `META_DTYPE` record from the ``meta`` of a reply.
-
-    Raises:
-        KeyError: if a required field is missing, or a combat style is unknown.
-        TypeError, OverflowError, struct.error: if a value does not fit into the record.
-    """
+    """Returns the values of a `META_DTYPE` record from the ``meta`` of a reply. Raises `KeyError` for a missing field
+    or an unknown style; `TypeError`, `OverflowError` or `struct.error` for a value that does not fit the record."""
     values = list(_read_required(fields))
     for position, name in enumerate(values[_NUM_NUMBERS:], _NUM_NUMBERS):
         values[position] = _STYLES[name]

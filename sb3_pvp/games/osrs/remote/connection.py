@@ -12,11 +12,10 @@ MAX_REPLY = 1 << 20
 
 
 class LineConnection(asyncio.Protocol):
-    """Sends request lines and returns their reply lines.
+    """Sends request lines and returns their reply lines. After a fault every request raises that fault, a `Lost`."""
 
-    Replies carry no id (protocol-observed.md), so after an unexpected line no reply can be matched to its request any
-    more: it ends the connection. After a fault every request raises the first fault, a `Lost`.
-    """
+    # Replies carry no id (protocol-observed.md), so after an unexpected line none can be matched to its request any
+    # more: it ends the connection.
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -55,13 +54,13 @@ class LineConnection(asyncio.Protocol):
             raise self._fault or Lost("not connected")
         loop = asyncio.get_running_loop()
         self._pending_reply = loop.create_future()
-        timer = loop.call_later(timeout, self._close_with_fault, f"no answer within {round(timeout, 1):g} s", Silent)
+        timer = loop.call_later(timeout, self._abort, f"no answer within {round(timeout, 1):g} s", Silent)
         self._transport.write(line)
         try:
             return await self._pending_reply
         except asyncio.CancelledError:
             # The reply may still come, and would be taken for that of the next request.
-            self._close_with_fault("a request was cancelled")
+            self._abort("a request was cancelled")
             raise
         finally:
             timer.cancel()
@@ -69,7 +68,7 @@ class LineConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Closes the connection; a request in flight fails."""
-        self._close_with_fault("the connection was closed")
+        self._abort("the connection was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport, unless `close` came first: `open` may be cancelled before the connection is made."""
@@ -80,22 +79,20 @@ class LineConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fails the request in flight with `HungUp`."""
-        self._close_with_fault(
-            f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp
-        )
+        self._abort(f"the server closed the connection ({exc})" if exc else "the server closed the connection", HungUp)
 
     def data_received(self, data: bytes) -> None:
         """Hands a complete line to the request in flight."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             if self._pending_reply is None or self._pending_reply.done():
-                self._close_with_fault("the server sent a line without a request")
+                self._abort("the server sent a line without a request")
                 return
             self._pending_reply.set_result(line)
         if len(self._buffer) > MAX_REPLY:
-            self._close_with_fault("the server sent an endless line")
+            self._abort("the server sent an endless line")
 
-    def _close_with_fault(self, fault: str, kind: type[Lost] = Lost) -> None:
+    def _abort(self, fault: str, kind: type[Lost] = Lost) -> None:
         self._fault = self._fault or kind(fault)  # The first fault is the cause; `abort` brings on others.
         self._buffer = b""
         if self._transport is not None:

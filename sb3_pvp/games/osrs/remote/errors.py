@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Java exceptions of the reference server, by whose names its clients tell errors apart.
+# Java exceptions of the reference server, whose clients distinguish errors by these names.
 NULL_POINTER = "NullPointerException"
 JSON_SYNTAX = "JsonSyntaxException"
 ILLEGAL_ARGUMENT = "IllegalArgumentException"

@@ -21,10 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FightOptions:
-    """Options of a reset; ``seat_reset_params`` has one mapping of reset parameters for each seat.
-
-    With ``against_world`` the server plays seat 1.
-    """
+    """Options of a reset, with reset parameters for each seat; ``against_world``: the server plays seat 1."""
 
     seat_reset_params: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
     against_world: bool = False
@@ -76,12 +73,8 @@ class SharedState:
         self._was_reached, self._unreachable_since = True, None
 
     def server_unreachable(self, error: NoServer) -> None:
-        """Records that no connection was accepted; raises an error if it is no use waiting for a restart.
-
-        Raises:
-            NoServer: if the server was never reached, or ``restart_timeout`` is 0.
-            RemoteError: after ``restart_timeout`` seconds.
-        """
+        """Records that no connection was accepted; raises the error if the server was never reached, and a
+        `RemoteError` after ``restart_timeout`` seconds."""
         limit, now = self.settings.restart_timeout, time.monotonic()
         if not self._was_reached or not limit:
             raise error

@@ -29,7 +29,7 @@ class Gathering:
         self._handle: asyncio.Handle | None = None
         self._is_waiting = False
         self._num_joined = 0
-        self._ticks_without_wait = self._next_ticks_without_wait = 0
+        self._skips_left = self._next_skips = 0
 
     def add(self, is_last: bool) -> None:
         """Schedules a ready fight; ``is_last``: all others that are in play are ready, too."""
@@ -38,8 +38,8 @@ class Gathering:
             if is_last:
                 self._end_wait()
         elif self._handle is None:  # Else `_run` is scheduled already, and will play this fight as well.
-            if is_last or self._ticks_without_wait:
-                self._ticks_without_wait = max(0, self._ticks_without_wait - 1)
+            if is_last or self._skips_left:
+                self._skips_left = max(0, self._skips_left - 1)
                 self._handle = self._loop.call_soon(self._run)
             else:
                 self._is_waiting, self._num_joined = True, 0
@@ -49,17 +49,15 @@ class Gathering:
         assert self._handle is not None
         self._handle.cancel()
         self._is_waiting = False
-        self._next_ticks_without_wait = 0
+        self._next_skips = 0
         # Not at once: the request that made the fight ready may not be handled to its end yet.
         self._handle = self._loop.call_soon(self._run)
 
     def _on_timeout(self) -> None:
         self._is_waiting = False
         # 0, 1, 3, 7, ... ticks without a wait.
-        self._next_ticks_without_wait = (
-            0 if self._num_joined else min(2 * self._next_ticks_without_wait + 1, MOST_SKIPPED)
-        )
-        self._ticks_without_wait = self._next_ticks_without_wait
+        self._next_skips = 0 if self._num_joined else min(2 * self._next_skips + 1, MOST_SKIPPED)
+        self._skips_left = self._next_skips
         self._run()
 
     def _run(self) -> None:

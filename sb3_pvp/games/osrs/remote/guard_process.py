@@ -77,13 +77,8 @@ def log_out_all(server: tuple[str, int], agents: dict[str, str]) -> None:
 
 
 def log_out(server: tuple[str, int], agent: str, is_logged_in: bool) -> bool:
-    """Sends a log-out and returns whether the agent is off the server for good.
-
-    Args:
-        server: host and port.
-        agent: its id.
-        is_logged_in: its log-in was answered; else the server may still carry it out.
-    """
+    """Sends a log-out and returns whether the agent is off the server for good: if its log-in was not answered
+    (``is_logged_in`` is false), a server that does not know it may still carry that out."""
     line = json.dumps({"action": "logout", "body": None, "meta": {"id": agent}}).encode() + b"\n"
     try:
         with socket.create_connection(server, TIMEOUT) as connection, connection.makefile("rb") as replies:

@@ -196,14 +196,11 @@ def write(
     out: NDArray[np.uint8],
     ends: NDArray[np.int64],
 ) -> None:
-    """Writes ``rows`` of three arrays into ``out``, and the end of each text into ``ends``.
+    """Writes ``rows`` of three arrays into ``out``, and the end of each text into ``ends``: the numbers of all rows, as
+    arrays; the masks of all rows, as arrays with an array for each head; the records of the first ``num_records`` rows,
+    as objects without their closing brace. The first arguments are `Tables` and `Arrays`.
 
-    First come the numbers of all rows, as arrays, then the masks of all rows, as arrays with an array for each head,
-    then the records of the first ``num_records`` rows, as objects without their closing brace. The first arguments are
-    `Tables` and `Arrays`.
-
-    Raises:
-        ValueError: if a number is not between -2**53 and 2**53.
+    Raises `ValueError` for a number that is not between -2**53 and 2**53.
     """
     at, count = 0, rows.size
     for k in range(count):

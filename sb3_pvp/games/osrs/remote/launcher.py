@@ -93,12 +93,8 @@ class RspsServer:
         return f"{SCHEME}://{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Starts the server and returns when it listens.
-
-        Raises:
-            RemoteError: if its port is in use, or if it ends or does not listen in time; then with the last lines of
-                its log. It does not run any more then.
-        """
+        """Starts the server and returns when it listens. Raises `RemoteError`, and leaves no process, if its port is in
+        use, or if it ends or does not listen in time; then with the last lines of its log."""
         if self._process is not None:
             raise RemoteError("the server was started already; close it first")
         if _accepts_connections(self.port):

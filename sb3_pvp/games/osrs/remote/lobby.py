@@ -44,14 +44,8 @@ class Lobby:
         raise NotImplementedError
 
     def log_out_silent(self, now: float, timeout: float) -> None:
-        """Logs out agents that wait for no reply and have sent nothing for ``timeout`` seconds.
-
-        This frees the opponents of clients that are silent or gone; the reference server waits forever.
-
-        Args:
-            now: monotonic time in seconds. Messages count as sent at the time of the last call.
-            timeout: in seconds.
-        """
+        """Logs out agents that wait for no reply and have sent nothing for ``timeout`` seconds, which frees their
+        opponents; the reference server waits forever. A message counts from the ``now`` (seconds) of the last call."""
         self._now = now
         for agent in list(self._agents.values()):
             # An agent that waits for an opponent may be silent, as long as its connection is open.

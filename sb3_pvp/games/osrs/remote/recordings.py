@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
     """Returns the contract and the fights of every agent."""
     contract: Contract | None = None
     agents: dict[str, list[_AgentFight]] = defaultdict(list)
-    asked: dict[tuple[str, int], _AgentFight] = {}
+    requested: dict[tuple[str, int], _AgentFight] = {}
     for entry in _entries(path):
         message, key = json.loads(entry["line"]), (entry["conn"], entry["seq"])
         action, body = message.get("action"), message.get("body")
@@ -98,9 +98,9 @@ def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
         elif action == "step":
             agents[entry["conn"]][-1].actions.append(body["action"])
         if action in ("reset", "step"):
-            asked[key] = agents[entry["conn"]][-1]
-        elif entry["dir"] == "<" and key in asked and contract is not None and not message.get("error"):
-            asked[key].replies.append(ReplyDecoder(contract).decode(body))
+            requested[key] = agents[entry["conn"]][-1]
+        elif entry["dir"] == "<" and key in requested and contract is not None and not message.get("error"):
+            requested[key].replies.append(ReplyDecoder(contract).decode(body))
     if contract is None or not agents:
         raise ValueError("no agent logs in and fights in it")
     return contract, agents

@@ -114,7 +114,7 @@ class RemoteAgent:
         return self._login_answered and self._logged_in and not self._awaits_reply
 
     @property
-    def has_not_stepped(self) -> bool:
+    def is_at_start(self) -> bool:
         """Whether no step was answered since the last reset."""
         return not self._steps
 

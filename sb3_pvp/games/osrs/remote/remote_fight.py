@@ -1,11 +1,12 @@
-"""One fight on a server: one agent against somebody whom the server knows, or two agents of ours.
+"""One fight on a server: an agent of ours against a bot or player of the server, or two agents of ours.
 
-Of two agents one is answered a tick before the other, and the world then waits for its step (``protocol.md`` §5.5).
-So a fight begins with the first answer, which shows both sides; in the first tick only that agent acts, and what the
-other one is answered is what it sees after that tick.
+The reset of one of two agents may be answered a tick before the other's, and the world then waits for its step
+(``protocol.md`` §5.5). So a fight is ready with the first answer, which shows both sides. In the first tick only that
+agent acts; the late answer to the other one's reset shows what that sees after this tick.
 
 A synchronous world plays no tick before every agent has sent a message, and answers agent by agent. So an agent may be
-answered, and waited for, while the others' steps are under way: `RemoteFight.nudge` steps for it without an action.
+answered, and waited for, while the steps of others are still under way. `RemoteFight.send_filler_steps` then sends a
+*filler step* for it, a step without an action.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent, retry_pause
 
 logger = logging.getLogger(__name__)
 
-#: Seconds without any reply after which a world is taken to wait for agents that are silent.
+#: Seconds without any reply after which the world is assumed to wait for silent agents.
 QUIET_SECONDS = 0.05
 
 _T = TypeVar("_T")
-#: What decides a fight, in the values of a record.
+#: Selects the values of a record that decide a fight.
 _DECISIVE = itemgetter(
     *map(
         POSITION.__getitem__,
@@ -51,11 +52,11 @@ class RemoteFight:
 
     Attributes:
         views: what each seat sees.
-        outcomes: of each seat.
-        reason: why a fight that broke off did.
-        agents: one for each seat that is ours; none while the fight has not started.
-        is_ready: the fight has started.
-        waits_for_server: a start is under way, and the server has what it needs for it.
+        outcomes: outcome of each seat.
+        reason: why the fight broke off.
+        agents: one for each of our seats; empty before the first start and after `leave`.
+        is_ready: whether the fight has started.
+        preparation: the task that starts the fight, until `leave`.
     """
 
     def __init__(self, index: int, shared: SharedState) -> None:
@@ -68,7 +69,7 @@ class RemoteFight:
         self._late_seat: int | None = None
         #: By seat: steps without an action, sent because the world waited for them.
         self._filler_steps: dict[int, asyncio.Task[FightReply]] = {}
-        #: A tick that was put off until the next call, and what does that, see `postpone`.
+        #: A tick that may end with the next call, and the signal for that, see `postpone_first_tick`.
         self._unfinished_tick: asyncio.Task[dict[int, FightReply]] | None = None
         self._postponed: asyncio.Future[None] | None = None
         self._final_step: asyncio.Task[None] | None = None
@@ -82,7 +83,7 @@ class RemoteFight:
         self.views = [self._blank_view()] * NUM_SEATS
 
     def seed(self, seed: int) -> None:
-        """Determines what the client draws, the ids of episodes; a server has its own random numbers."""
+        """Seeds the client's random numbers, the ids of episodes; a server has its own random numbers."""
         self._random.seed(seed)
 
     def begin(self, options: FightOptions) -> None:
@@ -99,66 +100,67 @@ class RemoteFight:
         self.preparation = _background_task(self._prepare(previous))
 
     async def tick(self, choices: NDArray[np.int64], in_lock_step: bool = False) -> None:
-        """Plays a tick with ``(2, heads)`` choices; whatever goes wrong ends the fight, and is seen in `outcomes`.
-
-        ``in_lock_step``: the tick may be put off.
-        """
+        """Plays a tick of joint actions ``(2, heads)``; a failure ends the fight and sets `outcomes`. In lock-step with
+        other worlds, `postpone_first_tick` is possible."""
         if self._is_too_late():
             self._break_off(Outcome.DESYNC, "the steps came too late", DesyncReason.TIME)
             return
+        # Filler steps that were answered since the last call have played a tick, which may have ended the fight.
         await self.take_filler_replies(0.0)
         if self.is_over:
             return
         if not in_lock_step:
             await self._finish_tick(self._exchange(choices))
             return
+        # A postponed tick is finished first; the new choices are dropped then.
         pending = self._unfinished_tick = self._unfinished_tick or _background_task(self._exchange(choices))
         self._postponed = asyncio.get_running_loop().create_future()
         either: list[asyncio.Future[Any]] = [pending, self._postponed]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if pending.done():
             self._unfinished_tick = None
-            if not pending.cancelled():  # by `leave`
+            if not pending.cancelled():  # By `leave`.
                 await self._finish_tick(pending)
 
     def postpone_first_tick(self) -> None:
-        """Nothing moves: if the fight has started while others of a lock-step were stepped, the world waits for their
-        next steps, and they for the end of this one. So the first tick of a fight ends with the next call."""
+        """Lets the first tick of a fight end with the next call, when no replies come."""
+        # If the fight has started while other worlds of a lock-step were stepped, the server waits for their next
+        # steps, and the learner, which would send these, for the end of this tick.
         if (
             self._postponed is not None
             and not self._postponed.done()
-            and all(agent.has_not_stepped for agent in self.agents)
+            and all(agent.is_at_start for agent in self.agents)
         ):
             self._postponed.set_result(None)
 
     @property
     def is_over(self) -> bool:
-        """The fight has an outcome."""
+        """Whether the fight has an outcome."""
         return self.outcomes[0] is not Outcome.RUNNING
 
     @property
     def final_step(self) -> asyncio.Task[None] | None:
-        """The step that brings the server's word on a fight that is decided, while it is under way."""
+        """The step whose reply confirms or corrects a predicted outcome, while it is under way and not ignored."""
         return None if self._final_step is None or self._final_step.done() else self._final_step
 
     @property
     def any_final_step(self) -> asyncio.Task[None] | None:
-        """The same step, also if nobody listens to it any more."""
+        """The same step, also if its reply is ignored."""
         return self.final_step or self._ignored_final_step
 
     def ignore_final_step(self) -> None:
-        """The outcome is taken as it is: what the server says of it from now on changes nothing."""
+        """Keeps the predicted outcome, whatever the server replies."""
         if self._final_step is not None:
             self._ignored_final_step, self._final_step = self._final_step, None
 
     @property
     def waits_for_server(self) -> bool:
-        """All agents are connected; what is missing is an answer."""
+        """Whether all agents have sent their log-ins, so that only replies are missing."""
         return bool(self.agents) and all(agent.is_logged_in for agent in self.agents)
 
     def abandon(self, fault: str) -> bool:
-        """Nobody plays the fight any more: its agents log out, and it breaks off unless it is over. Returns whether it
-        broke off."""
+        """Logs out the agents of a fight that is not played any more, and returns whether it broke off: it does so
+        unless it is over or was never started."""
         begun = self.preparation is not None or bool(self.agents)
         if begun and not self.is_over:
             self._end_broken(Outcome.DESYNC, fault, DesyncReason.IDLE)
@@ -168,13 +170,14 @@ class RemoteFight:
 
     @property
     def is_starting(self) -> bool:
-        """What it takes to start the fight is under way."""
+        """Whether a start of the fight is under way."""
         return self.preparation is not None and not self.preparation.done()
 
     def leave(self) -> None:
-        """Gives up the fight: its agents log out in the background."""
+        """Gives up the fight: cancels its tasks, and logs its agents out in the background."""
         others = (self.preparation, self._final_step, self._ignored_final_step, self._unfinished_tick)
         for task in (*self._resets, *self._filler_steps.values(), *others):
+            # One of these tasks may be the caller, e.g. a filler step that has failed.
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._resets, self.preparation, self._final_step, self._ignored_final_step = [], None, None, None
@@ -186,12 +189,12 @@ class RemoteFight:
             logout.add_done_callback(self._shared.pending_logouts.discard)
 
     def hand_over_agents(self) -> list[RemoteAgent]:
-        """Hands over the agents, for their log-out."""
+        """Returns the agents and forgets them; the caller logs them out."""
         agents, self.agents = self.agents, []
         return agents
 
     def _blank_view(self) -> View:
-        """What is shown before a fight has started: nothing, and only the first choice of each head."""
+        """Returns the view before a start: zeros, and masks that allow only the first choice of each head."""
         contract = self._shared.contract
         masks = np.zeros(contract.num_flat_actions, np.bool_)
         masks[np.cumsum([0, *contract.head_sizes[:-1]])] = True
@@ -200,11 +203,13 @@ class RemoteFight:
     # Starting
 
     async def _prepare(self, previous: asyncio.Task[None] | None) -> None:
+        # The agents may be used again, and each may have only one unanswered request.
         for task in (previous, self._ignored_final_step):
             if task is not None:
                 await asyncio.wait([task])
         self._ignored_final_step = None
         failures: list[RemoteError] = []
+        # Only failures on a reachable server count as attempts; `server_unreachable` limits the rest by time.
         for pauses in itertools.count():
             try:
                 await self._start()
@@ -220,7 +225,7 @@ class RemoteFight:
             await retry_pause(self._shared.settings, pauses)
 
     def _raise_if_out_of_attempts(self, failures: Sequence[RemoteError]) -> None:
-        """Raises the last error if another attempt is of no use."""
+        """Raises a `RemoteError` with the last failure, and a hint where it may help, if no attempt is left."""
         if len(failures) < self._shared.settings.attempts:
             return
         error, hint = failures[-1], ""
@@ -232,7 +237,7 @@ class RemoteFight:
         raise RemoteError(f"no fight could be started in {len(failures)} attempts: {error}{hint}") from error
 
     def log_out_agents(self) -> None:
-        """The agents log out, and whatever starts a fight has new ones."""
+        """Logs the agents out as `leave` does, but keeps `preparation`, which continues with new agents."""
         preparation, self.preparation = self.preparation, None
         self.leave()
         self.preparation = preparation
@@ -240,16 +245,19 @@ class RemoteFight:
     async def _start(self) -> None:
         count = 1 if self._options.against_world else NUM_SEATS
         if len(self.agents) != count:
-            # Also because a server may remember that an id fought somebody of another kind.
+            # New ids, too: a server may refuse one that has fought another kind of target (protocol-observed.md,
+            # surprise 10).
             self.log_out_agents()
             self.agents = [self._new_agent(seat) for seat in range(count)]
             self._used_first_ids = True
         self._resets = [_background_task(agent.reset(self._make_reset(seat))) for seat, agent in enumerate(self.agents)]
+        # Waiting for both would deadlock: one reset may be answered only after the other agent has stepped
+        # (protocol-observed.md, surprise 2).
         await asyncio.wait(self._resets, return_when=asyncio.FIRST_COMPLETED)
         done = [seat for seat, start in enumerate(self._resets) if start.done()]
         replies = {seat: self._resets[seat].result() for seat in done}
         self._late_seat = None if len(replies) == count else 1 - done[0]
-        self._last_step = None
+        self._last_step = None  # The time between two fights is not one between two steps.
         self._update_views(replies)
         self.is_ready = True
 
@@ -276,9 +284,10 @@ class RemoteFight:
 
     # Playing
 
-    def filler(self) -> bool:
-        """The world seems to wait: steps without an action for agents that were answered and have not stepped in this
-        call. Returns whether there were any. What they are answered is taken by `settle`, or by the next tick."""
+    def send_filler_steps(self) -> bool:
+        """Sends steps without an action for agents that the world may be waiting for: those that were answered and have
+        not stepped in this call. Returns whether there are any. Their replies are taken by `take_filler_replies` or by
+        the next tick."""
         seats = [
             seat
             for seat, (agent, start) in enumerate(zip(self.agents, self._resets, strict=False))
@@ -291,7 +300,8 @@ class RemoteFight:
         return True
 
     async def _filler_step(self, seat: int) -> FightReply:
-        """If it fails before anybody asks for it, the fight breaks off at once: the world may wait for this agent."""
+        """Steps without an action. If that fails before the reply is waited for, the fight breaks off at once: the
+        world may be waiting for this agent."""
         try:
             return await self.agents[seat].step([0] * self._shared.contract.num_heads)
         except RemoteError as error:
@@ -301,17 +311,17 @@ class RemoteFight:
             raise
 
     async def take_filler_replies(self, timeout: float = QUIET_SECONDS) -> None:
-        """Takes what nudged agents were answered, if that comes within the time-out; else they are ahead by a step."""
+        """Takes the replies to filler steps if all come within ``timeout`` seconds; else the next tick takes them."""
         filler_steps = self._filler_steps
         if not filler_steps:
             return
-        asked = [
+        unanswered = [
             *self._filler_steps.values(),
             *(self._resets[self._late_seat : self._late_seat + 1] if self._late_seat is not None else ()),
         ]
-        done, _ = await asyncio.wait(asked, timeout=timeout)
-        # Not if the fight broke off meanwhile, or somebody else took the answers.
-        if self._filler_steps is filler_steps and len(done) == len(asked):
+        done, _ = await asyncio.wait(unanswered, timeout=timeout)
+        # Not if the fight broke off meanwhile, or another call has taken the replies: both replace the dictionary.
+        if self._filler_steps is filler_steps and len(done) == len(unanswered):
             await self._finish_tick(self._filler_replies())
 
     async def _filler_replies(self) -> dict[int, FightReply]:
@@ -322,7 +332,7 @@ class RemoteFight:
         return replies
 
     async def _finish_tick(self, exchange: Awaitable[dict[int, FightReply]]) -> None:
-        """Takes the replies of a tick; whatever goes wrong ends the fight."""
+        """Applies the replies of a tick, or breaks the fight off if there are none."""
         try:
             replies = await exchange
         except RemoteError as error:
@@ -347,15 +357,15 @@ class RemoteFight:
         return dict(enumerate(await asyncio.gather(*steps)))
 
     async def _first_exchange(self, choices: NDArray[np.int64]) -> dict[int, FightReply]:
-        """The tick in which the later agent is still to be answered."""
+        """Plays the first tick of a pair, in which the reset of the late seat is answered."""
         assert self._late_seat is not None
         late, early, self._late_seat = self._late_seat, 1 - self._late_seat, None
         start = self._resets[late]
         if start.done():
-            start.result()
+            start.result()  # Raises its error.
             return await self._exchange(choices)
         replies = {early: await self._step(early, choices), late: await start}
-        # Nudged: both were reset in the same tick, and the world has waited for the later one as well.
+        # There is one if both resets were completed in the same tick, so that the world waited for this seat, too.
         filler = self._filler_steps.pop(late, None)
         if filler is not None:
             await asyncio.wait([filler], timeout=QUIET_SECONDS)
@@ -367,12 +377,13 @@ class RemoteFight:
 
     def _step(self, seat: int, choices: NDArray[np.int64]) -> Awaitable[FightReply]:
         filler = self._filler_steps.pop(seat, None)
+        # An agent may have only one unanswered message, so a filler step under way replaces this one.
         if filler is not None and not filler.done():
             return filler
         return self.agents[seat].step(choices[seat].tolist())
 
     def _update_views(self, replies: Mapping[int, FightReply]) -> None:
-        """Takes over what was answered; a seat without an answer is shown what the other one's answer says of it."""
+        """Updates the views of both seats; that of a seat without a reply is taken from the other seat's reply."""
         for seat in range(NUM_SEATS):
             if seat in replies:
                 self.views[seat] = replies[seat].own
@@ -394,7 +405,7 @@ class RemoteFight:
             self._set_outcomes(outcomes)
 
     def _set_outcomes(self, outcomes: Mapping[int, Outcome]) -> None:
-        """Takes over the outcomes; who was told none has the other side of the opponent's."""
+        """Sets the outcomes of both seats if there is any; a seat without one gets the counterpart of the other's."""
         if any(outcome is not Outcome.RUNNING for outcome in outcomes.values()):
             for seat in range(NUM_SEATS):
                 outcome = outcomes.get(seat, Outcome.RUNNING)
@@ -406,14 +417,15 @@ class RemoteFight:
     # Ending
 
     def _predict_outcome(self) -> None:
-        """Ends the fight in the tick that decides it; the wire says so only in the answer to one more step, whose
-        action has no effect (protocol.md §6.2 and §6.3)."""
+        """Ends the fight in the tick that decides it. The server reports the outcome only in the reply to one more
+        step, whose action has no effect (protocol.md §6.2 and §6.3)."""
         decided = [self._predicted_outcome(view) for view in self.views[: len(self.agents)]]
         if any(outcome is not Outcome.RUNNING for outcome in decided):
             self._set_outcomes(dict(enumerate(decided)))
             self._final_step = _background_task(self._play_final_step())
 
     def _predicted_outcome(self, view: View) -> Outcome:
+        # In the server's order: if both die, both have won (protocol.md §6.3).
         health, target_health, food, target_food = _DECISIVE(view.meta)
         if target_health <= 0:
             return Outcome.WON
@@ -424,6 +436,7 @@ class RemoteFight:
         return Outcome.RUNNING
 
     async def _play_final_step(self) -> None:
+        # `_final_step` is another task, or none, as soon as this one is ignored.
         no_op = np.zeros((NUM_SEATS, self._shared.contract.num_heads), np.int64)
         predicted = list(self.outcomes)
         try:
@@ -432,14 +445,14 @@ class RemoteFight:
             if self._final_step is asyncio.current_task():
                 self._break_off(Outcome.DESYNC, str(error), _desync_reason(error))
             else:
-                # Nobody resets it before other fights have started, for which a synchronous world may wait for it.
+                # At once: the start of another fight may have to wait for this agent in a synchronous world.
                 self.log_out_agents()
             return
         if self._final_step is not asyncio.current_task():
             return
         reported = {seat: reply.outcome for seat, reply in replies.items()}
         if all(outcome is Outcome.RUNNING for outcome in reported.values()):
-            logger.warning("fight %d went on although somebody's health was 0", self._index)
+            logger.warning("fight %d continued although the health of a fighter was 0", self._index)
             self.outcomes = [Outcome.RUNNING] * NUM_SEATS
             self._apply_replies(replies)
         elif Outcome.TARGET_LOST in reported.values():
@@ -447,16 +460,16 @@ class RemoteFight:
         else:
             self._set_outcomes(reported)
         if self.outcomes != predicted:
-            logger.info("fight %d: foreseen was %s, the server says %s", self._index, predicted, self.outcomes)
+            logger.info("fight %d: predicted %s, the server reports %s", self._index, predicted, self.outcomes)
 
     def _break_off(self, outcome: Outcome, fault: str, reason: DesyncReason = DesyncReason.NONE) -> None:
-        """Ends the fight as broken, or with an error where that is wanted."""
+        """Ends the fight as broken; raises `RemoteError` if ``truncate_on_desync`` is false."""
         self._end_broken(outcome, fault, reason)
         if not self._shared.settings.truncate_on_desync:
             raise RemoteError(f"a fight broke off: {fault}")
 
     def _end_broken(self, outcome: Outcome, fault: str, reason: DesyncReason) -> None:
-        """Nobody has won, and nothing of the tick is rewarded (rewards.md §5)."""
+        """Ends the fight without a winner and without rewards for the tick (rewards.md §5)."""
         logger.warning("fight %d broke off: %s", self._index, fault)
         self.outcomes = [outcome] * NUM_SEATS
         self.reason = reason
@@ -473,7 +486,8 @@ def _desync_reason(error: RemoteError) -> DesyncReason:
 
 
 def _background_task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """Does this in the background. Whoever needs the result also gets the error; nobody else has to."""
+    """Runs a coroutine in the background. Its error is raised where the result is read, or else dropped."""
     task = asyncio.get_running_loop().create_task(work)
+    # Reads the error once: asyncio would log that of a task whose result is never read.
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
     return task

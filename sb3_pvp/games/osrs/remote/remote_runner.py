@@ -1,7 +1,7 @@
-"""Plays the fights of a remote world on an event loop of its own, in a background thread.
+"""Plays the fights of a remote world on an event loop in a background thread.
 
-The thread lets an agent's reset follow its log-in at once, whatever the learner is doing: a synchronous world would
-wait for it (``protocol-observed.md``, surprise 1).
+In a thread, an agent's reset follows its log-in at once, whatever the learner is doing: a synchronous world waits for
+it (``protocol-observed.md``, surprise 1).
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ from sb3_pvp.games.osrs.remote.remote_fight import QUIET_SECONDS, RemoteFight
 
 _T = TypeVar("_T")
 
-#: How long the server's word on a fight that is decided is waited for ...
+#: Seconds to wait for the server's report of a predicted outcome ...
 FINAL_STEP_SECONDS = 2.0
-#: ... and, once it was seen that the server does not go on before every agent has sent its step, that and all else
-#: that may be answered in the same tick.
+#: ... and, on a server that is known to play no tick before every agent has sent a step, for that and all other replies
+#: of the same tick.
 SHARED_TICK_SECONDS = 0.02
-#: The default of `RemoteSettings.idle_logout` on a server whose fights are not independent: shorter than others wait.
+#: Default of `RemoteSettings.idle_logout` on a server whose fights are not independent; shorter than the default of
+#: ``step_timeout``, for which other learners wait meanwhile.
 IDLE_SECONDS = 20.0
-#: How long `RemoteRunner.shut_down` waits for log-outs that are under way; the guard sees to what is left then.
+#: Seconds that `RemoteRunner.shut_down` waits for log-outs under way; the guard logs out what is left.
 PENDING_LOGOUT_SECONDS = 1.0
-#: A server with a clock answers a step, or a reset, sooner than that; one that does not waits for somebody.
+#: A server with a clock answers a step or a reset sooner than this. One that does not is synchronous and waits for
+#: another agent.
 STEP_SECONDS, RESET_SECONDS = 1.5, 6.0
-#: How long a world waits for its fights to start before it looks for a reason: the server waits for worlds of the same
+#: Seconds to wait for fights to start before looking for the reason: the server may wait for other worlds of the same
 #: thread, which cannot be stepped meanwhile.
 START_SECONDS = 0.25
 
-#: Of each server the worlds of this process, for the case that they wait for each other.
+#: The runners of this process by server: their worlds may wait for each other.
 _runners_by_server: dict[str, weakref.WeakSet[RemoteRunner]] = defaultdict(weakref.WeakSet)
 
 
 class RemoteRunner:
-    """F fights and the thread that plays them. Its methods are called from one other thread.
+    """F fights and the thread that plays them. Its methods must be called from one other thread.
 
     Attributes:
-        fights: read them between calls only.
+        fights: the fights, to be read only between calls.
     """
 
     def __init__(self, settings: RemoteSettings, contract: Contract, num_fights: int) -> None:
@@ -70,24 +72,21 @@ class RemoteRunner:
         self._logged_out_stale = False
         self._pid = os.getpid()
         self._start_seconds = SHARED_TICK_SECONDS if settings.defer_resets else START_SECONDS
-        self._calling_thread = 0
-        #: When the last two steps began.
-        self._last_step_times = [0.0, 0.0]
+        self._caller_id = 0
+        #: Start times of the last two steps.
+        self._step_times = [0.0, 0.0]
         _runners_by_server[settings.host_port].add(self)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rsps-client", daemon=True)
         self._thread.start()
 
     def reset(self, options: Mapping[int, FightOptions], seeds: Mapping[int, int]) -> None:
-        """Starts new fights; raises `RemoteError` if that cannot be done."""
+        """Starts new fights; raises `RemoteError` if that fails."""
         self._run(self._reset(options, seeds))
 
     def step(self, choices: Mapping[int, NDArray[np.int64]]) -> set[int]:
-        """Plays a tick of these fights and returns those in which anything happened.
-
-        Raises `RemoteError` if a fight cannot be started.
-        """
-        self._last_step_times = [self._last_step_times[1], time.monotonic()]
+        """Plays a tick of these fights and returns those that changed; raises `RemoteError` if one cannot start."""
+        self._step_times = [self._step_times[1], time.monotonic()]
         return self._run(self._step(choices))
 
     def leave(self, fights: Iterable[int]) -> None:
@@ -96,7 +95,7 @@ class RemoteRunner:
 
     def shut_down(self) -> None:
         """Logs all agents out and ends the thread; later calls do nothing."""
-        # A forked child has the objects, but not the thread, and its parent's agents are none of its business.
+        # A forked child has these objects but not the thread, and must not log out its parent's agents.
         if self._loop.is_closed() or os.getpid() != self._pid:
             return
         try:
@@ -110,12 +109,12 @@ class RemoteRunner:
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         if os.getpid() != self._pid:
             work.close()
-            raise RemoteError("a forked process cannot play in its parent's remote world: make a world of its own")
-        self._calling_thread = threading.get_ident()
+            raise RemoteError("a forked process cannot play in its parent's remote world: make a new one")
+        self._caller_id = threading.get_ident()
         return asyncio.run_coroutine_threadsafe(self._run_with_timers(work), self._loop).result()
 
     async def _run_with_timers(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Does the work; from then on the fights may be played for a while, and after that are abandoned."""
+        """Does the work, and starts the timers for filler steps and for the idle log-out, which the next call stops."""
         for timer in (self._idle_timer, self._filler_timer):
             if timer is not None:
                 timer.cancel()
@@ -143,10 +142,11 @@ class RemoteRunner:
         await self._wait_for_starts([self.fights[index] for index in options])
 
     async def _log_out_stale(self) -> None:
-        """Logs out who was left behind by runs that were killed together with their guards."""
+        """Logs out the agents of runs that were killed together with their guards."""
         self._logged_out_stale = True
         if os.name != "posix":
             return
+        # A journal whose agents could not be logged out is kept for the next run.
         with stale_journals(self._settings.host, self._settings.port) as left, contextlib.suppress(Lost):
             for path, agents in left.items():
                 await log_out_stale_agents(self._settings, agents)
@@ -163,7 +163,7 @@ class RemoteRunner:
         waiting = {index: fight for index, fight in fights.items() if not fight.is_ready and not fight.is_over}
         for fight in fights.values():
             if fight.is_over and fight.agents:
-                fight.leave()  # Nobody resets it, so nobody shall have to wait for its agents.
+                fight.leave()  # It was not reset, and a synchronous server would wait for its agents.
         if playing:
             in_lock_step = self._may_be_in_lock_step()
             ticks = [fight.tick(choices[index], in_lock_step) for index, fight in playing.items()]
@@ -178,8 +178,9 @@ class RemoteRunner:
         return {*broken, *playing, *(index for index, fight in waiting.items() if fight.is_ready)}
 
     async def _play(self, ticks: list[Coroutine[Any, Any, None]], fights: Collection[RemoteFight]) -> None:
-        """Plays these ticks. A synchronous server answers agent by agent, so fights may have started since, and it does
-        not go on without them."""
+        """Plays these ticks, and sends filler steps while no replies come."""
+        # A synchronous server answers agent by agent: a fight may start meanwhile, and without a step of its agents the
+        # server does not answer the others.
         played, began = asyncio.gather(*ticks), self._loop.time()
         with_fillers: list[RemoteFight] = []
         while not played.done():
@@ -198,7 +199,9 @@ class RemoteRunner:
         self._filler_timer = self._loop.call_later(QUIET_SECONDS, self._send_filler_steps)
 
     def _send_filler_steps(self) -> None:
-        """The other worlds of a lock-step were stepped at the same time, and may wait for a fight that was not."""
+        """Sends filler steps between the learner's steps, until all fights have started."""
+        # The other worlds of a lock-step were stepped at the same time; their steps may wait for a fight that has
+        # started since this world's step has returned.
         for fight in self.fights:
             fight.send_filler_steps()
         if any(fight.is_starting for fight in self.fights):
@@ -207,10 +210,9 @@ class RemoteRunner:
     async def _wait_for_final_steps(self, fights: Iterable[RemoteFight]) -> None:
         final_steps = {fight.final_step: fight for fight in fights if fight.final_step is not None}
         if final_steps:
-            shared = self._shared.not_independent.is_set() and (
-                self._server_waits_for_us() or self._may_be_in_lock_step()
-            )
-            done, pending = await asyncio.wait(final_steps, timeout=0 if shared else self._final_step_seconds)
+            # No reply can come as long as the server waits for agents that are only stepped in the next call.
+            blocked = self._shared.not_independent.is_set() and (self._is_waited_for() or self._may_be_in_lock_step())
+            done, pending = await asyncio.wait(final_steps, timeout=0 if blocked else self._final_step_seconds)
             if pending:
                 self._final_step_seconds = SHARED_TICK_SECONDS
             for task in pending:
@@ -219,40 +221,42 @@ class RemoteRunner:
                 task.result()
 
     async def _wait_for_starts(self, fights: list[RemoteFight]) -> None:
-        """Waits until these fights have started, or, if starts are deferred, until it is time to go on without them."""
+        """Waits until these fights have started, or, if starts are deferred, until others have to be stepped first."""
         starts = {fight.preparation for fight in fights if fight.preparation is not None}
         if starts:
             if not await self._must_defer_starts(starts):
                 await asyncio.wait(starts)
-            elif not self._server_waits_for_us():
+            elif not self._is_waited_for():
                 await self._wait_for_first_starts(starts)
         for start in starts:
             if start.done():
                 start.result()
 
     async def _must_defer_starts(self, starts: set[asyncio.Task[None]]) -> bool:
-        """Whether these fights may need the steps of others for their start; false at the latest when all have
-        started."""
+        """Returns whether these fights may need the steps of other agents to start."""
+        # That depends on the kind of server: waits until it is known, or all fights have started.
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
         not_independent = self._loop.create_task(self._shared.not_independent.wait())
         started = self._loop.create_task(asyncio.wait(starts))
         await asyncio.wait([not_independent, started], return_when=asyncio.FIRST_COMPLETED)
         not_independent.cancel()
-        started.cancel()
+        started.cancel()  # Cancels the waiting, not the starts.
         return not started.done()
 
     def _may_be_in_lock_step(self) -> bool:
-        """The learner may step this world in turn with others on the same server, which wait for each other then."""
+        """Returns whether the learner may step this world together with others, which then wait for each other."""
+        # By default that is a world of one fight in a worker process, as of a `SubprocVecEnv`.
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
         return len(self.fights) == 1 and multiprocessing.parent_process() is not None
 
     async def _wait_for_first_starts(self, starts: set[asyncio.Task[None]]) -> None:
-        """Waits for the fights that start in the same tick. A world of one fight may be in lock-step with others: it
-        does not wait long. One of several waits for the first, and sees to it that no idle world is in the way."""
+        """Waits for the first fights to start, and briefly for others that start in the same tick."""
+        # Not long in lock-step with other worlds. Any other world waits until a fight has started, so idle worlds that
+        # the server waits for must be abandoned.
         began = self._loop.time()
-        while not self._server_waits_for_us() and not any(start.done() for start in starts):
+        while not self._is_waited_for() and not any(start.done() for start in starts):
             tasks = [task for fight in self.fights for task in (fight.preparation, fight.any_final_step)]
             pending = {task for task in tasks if task is not None and not task.done()}
             done, _ = await asyncio.wait(pending, timeout=self._start_seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -260,30 +264,26 @@ class RemoteRunner:
             if not done and waits and self._shared.not_independent.is_set():
                 self._abandon_idle_worlds(began + RESET_SECONDS)
                 if self._may_be_in_lock_step():
+                    # A learner in lock-step would lose this time in every step, so it is halved after each vain wait.
                     self._start_seconds = max(self._start_seconds / 2, SHARED_TICK_SECONDS)
                     return
         await asyncio.wait(starts, timeout=SHARED_TICK_SECONDS)
 
-    def _server_waits_for_us(self) -> bool:
-        """A synchronous server waits for agents of ours: nobody is answered before they are stepped or reset."""
+    def _is_waited_for(self) -> bool:
+        """Returns whether a synchronous server waits for our agents: it sends no reply before they step or reset."""
         return any(agent.owes_message for fight in self.fights if not fight.is_starting for agent in fight.agents)
 
     def _abandon_idle_worlds(self, deadline: float) -> None:
-        """Nothing moves, and cannot while the server waits for other worlds of this thread: their agents log out.
-
-        Those that the learner steps in turn with this one stay; if there are some at the deadline that is a
-        `RemoteError`.
-        """
+        """Abandons the fights of other worlds of this thread that the server waits for; raises `RemoteError` if the
+        learner steps these in turn with this one, and the deadline has passed."""
+        # The thread waits for this world, and so cannot step the others.
         for runner in list(_runners_by_server[self._settings.host_port]):
-            is_near = (
-                runner is not self and runner._calling_thread == self._calling_thread and not runner._loop.is_closed()
-            )
-            if not is_near or not runner._server_waits_for_us():
+            shares_thread = runner is not self and runner._caller_id == self._caller_id and not runner._loop.is_closed()
+            if not shares_thread or not runner._is_waited_for():
                 continue
-            if (
-                not runner._last_step_times[0]
-                or not runner._last_step_times[0] <= self._last_step_times[0] <= runner._last_step_times[1]
-            ):
+            # Worlds are stepped in turn if the other one was stepped before and after this world's previous step.
+            if not runner._step_times[0] or not runner._step_times[0] <= self._step_times[0] <= runner._step_times[1]:
+                # Each runner has its own event loop, on which alone its fights may be touched.
                 runner._loop.call_soon_threadsafe(runner._abandon, "its learner plays in another world of this server")
             elif self._loop.time() > deadline:
                 raise RemoteError(
@@ -297,12 +297,13 @@ class RemoteRunner:
                 timer.cancel()
         agents = []
         for fight in self.fights:
+            # Taken before `leave`, which would repeat unanswered log-outs for minutes.
             mine = fight.hand_over_agents()
             fight.leave()
             for agent in mine:
                 agent.hang_up()
             agents += [agent for agent in mine if agent.is_logged_in]
-        # One connection for each: a server with a clock answers one log-out per tick and connection.
+        # All at the same time: a server with a clock answers each log-out only in its next tick.
         await asyncio.gather(*(log_out(self._settings, agent) for agent in agents))
         if self._shared.pending_logouts:
             await asyncio.wait(self._shared.pending_logouts, timeout=PENDING_LOGOUT_SECONDS)

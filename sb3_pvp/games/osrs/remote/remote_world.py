@@ -21,7 +21,7 @@ from sb3_pvp.games.osrs.remote.errors import RequestError
 from sb3_pvp.games.osrs.remote.fight_setup import FightOptions
 from sb3_pvp.games.osrs.remote.remote_runner import RemoteRunner
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE, validated_reset_params
-from sb3_pvp.games.osrs.remote.step_actions import attack_details, without_incomplete_attacks
+from sb3_pvp.games.osrs.remote.step_actions import attack_details, drop_untyped_attacks
 from sb3_pvp.games.osrs.report import META_BYTES, META_DTYPE
 
 Options = Mapping[str, Any]
@@ -71,7 +71,7 @@ class RemoteWorld:
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
         self._reset_params = _validated_params(reset_params or {}, self.contract)
-        self._seeds = {fight: _validated_seed(seed) + fight for fight in range(num_fights)}
+        self._seeds = {fight: _read_seed(seed) + fight for fight in range(num_fights)}
         self._details = attack_details(self.contract)
         self._runner: RemoteRunner | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -106,9 +106,7 @@ class RemoteWorld:
         which = fight_numbers(fights, self.num_fights).tolist()
         given = self._option_list(options, len(which))
         starts = {fight: self._fight_options(each) for fight, each in zip(which, given, strict=True)}
-        seeds = {
-            fight: _validated_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each
-        }
+        seeds = {fight: _read_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each}
         runner = self._open()
         # The world's own seeds are for the first reset only; later fights continue their random numbers.
         first_seeds, self._seeds = self._seeds, {}
@@ -131,7 +129,7 @@ class RemoteWorld:
             RemoteError: if a fight cannot be started; the world is closed then. Also before the first reset.
         """
         which = fight_numbers(fights, self.num_fights).tolist()
-        choices = without_incomplete_attacks(joint_actions(actions, len(which), self.contract), self._details)
+        choices = drop_untyped_attacks(joint_actions(actions, len(which), self.contract), self._details)
         if self._runner is None:
             raise RemoteError("no fights are running: reset the world first")
         try:
@@ -142,7 +140,7 @@ class RemoteWorld:
         self._update_arrays(changed)
 
     def leave(self, fights: ArrayLike) -> None:
-        """Logs out the agents of fights that are not played before their next reset, so that no server waits for them."""
+        """Logs out the agents of fights that are not played before their next reset: a server may wait for them."""
         if self._runner is not None:
             self._runner.leave(fight_numbers(fights, self.num_fights).tolist())
 
@@ -175,7 +173,7 @@ class RemoteWorld:
             shared = dict(options or {})
             if "seed" not in shared:
                 return [shared] * count
-            return [{**shared, "seed": _validated_seed(shared["seed"]) + place} for place in range(count)]
+            return [{**shared, "seed": _read_seed(shared["seed"]) + place} for place in range(count)]
         if len(options) != count:
             raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset")
         return list(options)
@@ -200,7 +198,7 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _validated_seed(seed: object) -> int:
+def _read_seed(seed: object) -> int:
     return COUNT.read("a seed", seed)
 
 

@@ -27,14 +27,8 @@ class Views(NamedTuple):
     meta: Mapping[int, bytes]
 
     def reply(self, row: int, with_target: bool, obs: bytes | None = None, outcome: str | None = None) -> bytes:
-        """Returns a reply line.
-
-        Args:
-            row: of the seat.
-            with_target: add the opponent's view to ``meta``.
-            obs: JSON text that replaces the seat's own observation.
-            outcome: name of the outcome, if the fight is over.
-        """
+        """Returns the reply line of a row. ``obs`` replaces its own observation, ``with_target`` adds the opponent's
+        view to ``meta``, and ``outcome`` is given only if the fight is over."""
         terminal = b"" if outcome is None else b',"terminalState":"%b"' % outcome.encode()
         target = b""
         if with_target:

@@ -75,12 +75,8 @@ _PARAMETERS = {"DharokEnv": ("episodeId", "agent", "target")}
 
 
 def validated_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
-    """Returns a copy of the parameters that a client is about to send.
-
-    Raises:
-        ValueError: for a name that the contract does not have, with the nearest one that it has.
-        RequestError: for a value that a server would refuse.
-    """
+    """Returns a copy of the parameters that a client is about to send. Raises `ValueError` for a name that the contract
+    does not have, with the nearest one that it has, and `RequestError` for a value that a server would refuse."""
     names = _PARAMETERS.get(contract, (*_READERS, "fightType"))
     require_all_known(f"reset parameter of {contract}", fields, names)
     for name, read in _READERS.items():

@@ -30,8 +30,8 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._lines: deque[bytes] = deque()
         self._unanswered = 0
-        self._is_write_paused = False
-        self._has_too_many_unanswered = False
+        self._is_behind = False
+        self._is_flooded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport."""
@@ -56,12 +56,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pauses reading: the client does not read its replies."""
-        self._is_write_paused = True
+        self._is_behind = True
         self._pause()
 
     def resume_writing(self) -> None:
         """Resumes reading: the client has read its replies."""
-        self._is_write_paused = False
+        self._is_behind = False
         self._resume()
 
     def send(self, line: bytes) -> None:
@@ -69,8 +69,8 @@ class Connection(asyncio.Protocol):
         self._unanswered -= 1
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(line)
-            if self._has_too_many_unanswered and self._unanswered <= MAX_UNANSWERED // 2:
-                self._has_too_many_unanswered = False
+            if self._is_flooded and self._unanswered <= MAX_UNANSWERED // 2:
+                self._is_flooded = False
                 # Not at once: the lobby may be in the middle of a tick, and new requests would change its agents.
                 asyncio.get_running_loop().call_soon(self._resume)
 
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
     def _handle_lines(self) -> None:
         try:
             # Lines that had arrived before reading paused are kept, and handled when it resumes.
-            while self._lines and not (self._is_write_paused or self._has_too_many_unanswered):
+            while self._lines and not (self._is_behind or self._is_flooded):
                 self._handle_line(self._lines.popleft().removesuffix(b"\r"))
             if len(self._buffer.removesuffix(b"\r")) > MAX_LINE:
                 raise FramingError("line too long")
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         request = parse_request(line)
         self._unanswered += 1
         if self._unanswered >= MAX_UNANSWERED:
-            self._has_too_many_unanswered = True
+            self._is_flooded = True
             self._pause()
         self._lobby.handle(request, self.send)
 
@@ -108,9 +108,7 @@ class Connection(asyncio.Protocol):
 
     def _resume(self) -> None:
         self._handle_lines()
-        if self._transport is not None and not (
-            self._is_write_paused or self._has_too_many_unanswered or self._transport.is_closing()
-        ):
+        if self._transport is not None and not (self._is_behind or self._is_flooded or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _drop_input(self) -> None:

@@ -42,9 +42,7 @@ def attack_details(contract: Contract) -> list[tuple[int, int, int]]:
     return [(*contract.action_index(attack), contract.head_index(DETAIL_HEADS[attack])) for attack in attacks]
 
 
-def without_incomplete_attacks(
-    choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]
-) -> NDArray[np.int64]:
+def drop_untyped_attacks(choices: NDArray[np.int64], details: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
     """Returns a copy of joint actions ``(F, 2, heads)`` without attacks that lack their type.
 
     These do nothing in the embedded world, but a server refuses the step (protocol-observed.md, surprise 5).
