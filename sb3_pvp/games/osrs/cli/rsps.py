@@ -52,6 +52,7 @@ def rsps(
             typer.echo(f"{server.address} is ready; its output is in {server.log_file}")
             code = server.wait()
     except RemoteError as error:
+        # Not a `Refusal`, whose exit code is 2: the command line was right, but the server did not come up.
         typer.echo(f"sb3-pvp: error: {error}", err=True)
         raise typer.Exit(1) from error
     raise typer.Exit(code)

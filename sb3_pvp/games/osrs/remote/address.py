@@ -29,8 +29,8 @@ class RemoteSettings:
     """Connection settings of a remote world. All times are in seconds.
 
     Attributes:
-        host: name or address; an address without one uses the environment variable ``REMOTE_ENV_HOST`` first.
-        port: an address without one uses the environment variable ``REMOTE_ENV_PORT`` first.
+        host: host name or IP; `parse_address` takes ``REMOTE_ENV_HOST`` from the environment if there is none.
+        port: port of the server; `parse_address` takes ``REMOTE_ENV_PORT`` from the environment if there is none.
         target: opponent of the agents where the world plays the other seat: ``baseline``, the server's bot;
             ``attacker``, the first player who attacks (allow for the wait in ``reset_timeout``); or a player's name.
             Observations of an opponent whose view the server does not send are zeros.

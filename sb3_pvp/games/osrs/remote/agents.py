@@ -100,8 +100,7 @@ class Agent:
 
     def answer(self, line: bytes) -> None:
         """Sends the reply to the waiting message, if there is one."""
-        # Cleared first: a message that was answered must not block the agent's next one.
-        message, self.message = self.message, None
+        message, self.message = self.message, None  # Only an agent without a message may send the next one.
         if message is not None:
             message.reply(line)
 

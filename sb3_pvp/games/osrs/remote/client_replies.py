@@ -21,6 +21,7 @@ from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS,
 
 _FIELDS = META_DTYPE.names or ()
 _STYLES = {name: style for style, name in STYLE_NAMES.items()}
+#: Fields that are on the wire only in ticks in which their event, such as a hit, has happened.
 _IN_GROUP = {name for group in OPTIONAL_FIELDS.values() for name in group}
 #: Types that a record may hold. Checked, since NumPy would also convert texts and ``None`` to numbers.
 _NUMBERS = {bool, int, float, Style}
@@ -47,7 +48,6 @@ MIRRORED = {
     "player_hit_attack_speed": "target_hit_attack_speed",
     "target_prayer_type": "player_prayer_type",
 }
-
 
 #: The values of a `META_DTYPE` record in the order of its fields; faster to make and to read than the record.
 MetaValues = tuple[Any, ...]
@@ -195,7 +195,7 @@ def decode_meta(fields: Mapping[str, Any]) -> MetaValues:
 
 def _reader(name: str) -> Any:
     """Returns a function that reads one optional field of the record from the fields on the wire."""
-    if name in OPTIONAL_FIELDS:
+    if name in OPTIONAL_FIELDS:  # A flag, which is not on the wire: set if any field of its group is.
         keys = [camel_case(member) for member in OPTIONAL_FIELDS[name]]
         return lambda fields: any(key in fields for key in keys)
     key = camel_case(name)

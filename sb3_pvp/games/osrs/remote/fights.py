@@ -66,6 +66,7 @@ class Fight:
         return [no_op if agent is None else self._playable_action(agent) or no_op for agent in self.seats]
 
     def _playable_action(self, agent: Agent) -> list[int] | None:
+        # Another state: the reset of a late agent, or the step after the end, whose action has no effect.
         if agent.state is not State.STEPPING or self.target_left or agent.message is None:
             return None
         return agent.message.actions

@@ -55,7 +55,7 @@ class Gathering:
 
     def _on_timeout(self) -> None:
         self._is_waiting = False
-        # 0, 1, 3, 7, ... ticks without a wait.
+        # 1, 3, 7, ... ticks without a wait, after as many waits in vain.
         self._next_skips = 0 if self._num_joined else min(2 * self._next_skips + 1, MOST_SKIPPED)
         self._skips_left = self._next_skips
         self._run()

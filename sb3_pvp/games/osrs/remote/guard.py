@@ -75,6 +75,7 @@ class Guard:
 
     def _start(self, journal: Journal) -> subprocess.Popen[bytes]:
         arguments = [os.getpid(), *self._server, journal.descriptor, journal.path]
+        # -I and -S, without site-packages and the user's settings: starts in a fraction of the time.
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, arguments)],
             stdin=subprocess.PIPE,

@@ -87,7 +87,7 @@ def log_out(server: tuple[str, int], agent: str, is_logged_in: bool) -> bool:
             reply = json.loads(replies.readline(MAX_REPLY))
     except ConnectionRefusedError:  # No server runs there any more.
         return True
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):  # RecursionError: JSON that is nested too deeply.
         return False
     if reply == {}:
         return True

@@ -75,12 +75,13 @@ class RspsServer:
             "RUN_EVAL_BOTS": "false",
             "SHOW_ENV_DEBUGGER": "false",
         }
+        # The caller's environment overrides the settings, as with the reference launcher (protocol.md §7).
         self.environment = {**settings, **os.environ, **(env or {})}
         if tick_rate is None and self.environment["SYNC_TRAINING"].lower() == "true":
             tick_rate = 1
         if tick_rate is not None:
             self.environment.setdefault("TICK_RATE", str(tick_rate))
-        self.port = _resolved_port(self.environment[PORT_VARIABLE])
+        self.port = _resolved_port(self.environment[PORT_VARIABLE])  # Not `port`, which may be overridden.
         self.log_file = Path(log_file or f"rsps-{self.port}.log").absolute()
         self._command = _validated_command(command, self.environment, cwd)
         self._cwd = cwd
@@ -97,7 +98,7 @@ class RspsServer:
         use, or if it ends or does not listen in time; then with the last lines of its log."""
         if self._process is not None:
             raise RemoteError("the server was started already; close it first")
-        if _accepts_connections(self.port):
+        if _accepts_connections(self.port):  # Else another server would be taken for this one.
             raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
         self.log_file.write_bytes(b"")
         self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, GRACE)
@@ -153,7 +154,7 @@ def _resolved_port(port: object) -> int:
         raise ValueError(f"a port must be a number from 0 to 65535, got {port!r}")
     if number:
         return number
-    with socket.socket() as probe:
+    with socket.socket() as probe:  # The port is free again afterwards; `start` notices if it is taken meanwhile.
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 

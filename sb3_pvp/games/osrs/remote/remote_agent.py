@@ -135,7 +135,7 @@ class RemoteAgent:
         await self._free_id(deadline)
         contract = self._shared.contract.name
         self._shared.guard.watch(self.id)
-        self._logged_in = True
+        self._logged_in = True  # Before the reply, which may be lost although the log-in is carried out.
         try:
             await self._request_until(deadline, Login(contract))
             self._record_login()

@@ -77,6 +77,7 @@ class RemoteRunner:
         self._step_times = [0.0, 0.0]
         _runners_by_server[settings.host_port].add(self)
         self._loop = asyncio.new_event_loop()
+        # A daemon: Python joins other threads before the finalizer of `RemoteWorld`, which ends this one.
         self._thread = threading.Thread(target=self._loop.run_forever, name="rsps-client", daemon=True)
         self._thread.start()
 
@@ -108,7 +109,7 @@ class RemoteRunner:
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         if os.getpid() != self._pid:
-            work.close()
+            work.close()  # Python would warn of a coroutine that was never awaited.
             raise RemoteError("a forked process cannot play in its parent's remote world: make a new one")
         self._caller_id = threading.get_ident()
         return asyncio.run_coroutine_threadsafe(self._run_with_timers(work), self._loop).result()

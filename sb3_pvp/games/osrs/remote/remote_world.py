@@ -79,7 +79,7 @@ class RemoteWorld:
         self.obs: NDArray[np.float32] = np.zeros((*shape, self.contract.num_observations), np.float32)
         self.masks: NDArray[np.bool_] = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
         self.report: NDArray[np.void] = np.zeros(shape, META_DTYPE)
-        self.meta = self.report  # as the protocol calls it
+        self.meta = self.report  # The protocol's name for it.
         self.ticks: NDArray[np.int32] = self.report["episode_ticks"][:, 0]
         self._meta_bytes = self.meta.view(META_BYTES)
         self.outcome: NDArray[np.uint8] = np.zeros(shape, np.uint8)
@@ -112,7 +112,7 @@ class RemoteWorld:
         first_seeds, self._seeds = self._seeds, {}
         try:
             runner.reset(starts, {**first_seeds, **seeds})
-        except BaseException:
+        except BaseException:  # Also after Ctrl-C, which leaves the fights in an unknown state.
             self.close()
             raise
         self._update_arrays(which)
@@ -166,7 +166,7 @@ class RemoteWorld:
             for seat, view in enumerate(fight.views):
                 self.obs[index, seat] = view.obs
                 self.masks[index, seat] = view.masks
-                self._meta_bytes[index, seat] = meta_record(view.meta)
+                self._meta_bytes[index, seat] = meta_record(view.meta)  # As bytes: faster than as a record.
 
     def _option_list(self, options: Options | Sequence[Options] | None, count: int) -> list[Options]:
         if options is None or isinstance(options, Mapping):

@@ -82,10 +82,10 @@ class ReplyEncoder:
 
     def _texts(self, write: Callable[..., None], all_rows: list[int], num_records: int) -> list[bytes]:
         if self._out.size < len(all_rows) * self._max_row_size:
-            self._out = np.empty(2 * len(all_rows) * self._max_row_size, np.uint8)
+            self._out = np.empty(2 * len(all_rows) * self._max_row_size, np.uint8)  # Twice: grows seldom.
         ends = np.empty(2 * len(all_rows) + num_records, np.int64)
         write(np.array(all_rows), num_records, self._out, ends)
-        whole = self._out[: ends[-1]].tobytes()
+        whole = self._out[: ends[-1]].tobytes()  # A copy, since the buffer is reused.
         return [whole[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
 

@@ -30,8 +30,8 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._lines: deque[bytes] = deque()
         self._unanswered = 0
-        self._is_behind = False
-        self._is_flooded = False
+        self._is_behind = False  # The client does not read its replies.
+        self._is_flooded = False  # Too many requests are unanswered.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport."""

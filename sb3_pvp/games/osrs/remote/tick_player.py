@@ -42,7 +42,7 @@ class TickPlayer:
             slot.world.reset([slot.fight], fight.reset_options())
         except Exception as error:
             self._undo_start(fight)
-            if not isinstance(error, ValueError):
+            if not isinstance(error, ValueError):  # A `ValueError` refuses the client's options; others are bugs.
                 logger.exception("a fight could not be started")
             raise RequestError(ILLEGAL_ARGUMENT, str(error)) from error
         fight.add_waiting_ticks()
@@ -80,6 +80,7 @@ class TickPlayer:
         world.step(np.array(actions), np.array([fight.slot.fight for fight in fights]))
         views = self._views(world, [agent for fight in fights for agent in fight.agents])
         for fight in fights:
+            # Read before the answers: one agent leaves with its terminal reply, which is no loss for the other one.
             target_left = fight.target_left
             for agent in fight.agents:
                 self._answer(fight, agent, views, target_left)
@@ -105,7 +106,7 @@ class TickPlayer:
 
     def _answer_terminal(self, fight: Fight, agent: Agent, views: Views, ending: Ending) -> None:
         line = views.reply(agent.row, agent.wants_target_view, ending.obs, ending.outcome)
-        self.leave(agent)
+        self.leave(agent)  # After encoding the line, since it may release the fight.
         agent.answer(line)
 
     def _answer_running(self, fight: Fight, agent: Agent, views: Views) -> None:

@@ -103,6 +103,7 @@ class TickedLobby(Lobby):
         message.actions, message.error = agent.arena.action_check.playable(parse_actions(request.body))
 
     def _advance_reset(self, agent: Agent, request: Request) -> None:
+        # Several of these stages may be passed in one tick (protocol.md §5.1).
         if agent.request is None or agent.state in (State.PENDING, State.STEPPING, State.TERMINAL):
             self._leave(agent)
             agent.request = self._reset_request(agent, request.body)
