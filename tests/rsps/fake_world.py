@@ -1,4 +1,4 @@
-"""A world without a game: everything a reply shows says which fight, seat and tick it is from."""
+"""A world without a game, whose replies show their seat and tick."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FakeWorld:
         self.obs[fight, :, 1] = 0, 1
         self.obs[fight, :, 2] = action[:, 0]
         self.obs[fight, :, self.contract.observation_index("player_has_pid")] = 0, 1
-        # Always one vector late, as in the real world.
+        # Always one vector late, as in `SimWorld`.
         self.obs[fight, :, self.contract.observation_index("target_health_percent")] = 0.5
         self.state["target_hp"][fight] = 0.0 if tick == DEATH_TICK else 0.5
 

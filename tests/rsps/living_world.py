@@ -1,4 +1,4 @@
-"""A `FakeWorld` in which the living have health, so that a client can tell who dies."""
+"""A `FakeWorld` with health, so that a client can predict the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rsps.fake_world import FakeWorld
 
 
 class LivingWorld(FakeWorld):
-    """Everybody is in full health until seat 1 dies in tick `DEATH_TICK`; ``played`` are all actions, per fight."""
+    """Both seats have full health until seat 1 dies in tick `DEATH_TICK`; ``played`` has all actions of each fight."""
 
     def __init__(self, num_fights: int, seed: int, *, contract: str = "NhEnv") -> None:
         super().__init__(num_fights, seed, contract=contract)
@@ -24,7 +24,7 @@ class LivingWorld(FakeWorld):
         self._heal()
 
     def step(self, actions: Any, fights: Any = None) -> None:
-        # Those who are dead and still asked for a step have had theirs.
+        # The step after the end is not one of the fight.
         over = [bool(self.outcome[fight, 0]) for fight in range(self.num_fights)]
         super().step(actions, fights)
         for fight, action in zip(range(self.num_fights) if fights is None else fights, actions, strict=True):

@@ -8,10 +8,10 @@ from benchmarks.fault_proxy import Fault, Line
 
 
 class OneFault:
-    """Spoils the ``at``-th line that belongs to a request with this ``action``; once.
+    """Applies a fault once, to the ``at``-th line that belongs to a request with this ``action``.
 
     Attributes:
-        has_happened: it was spoiled.
+        has_happened: whether the fault was applied.
     """
 
     def __init__(self, fault: Fault, at: int = 3, action: str = "step", direction: str = "reply") -> None:

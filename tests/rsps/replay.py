@@ -1,4 +1,4 @@
-"""A server that replays a recording: it answers each request as it was answered, in the order of the recording."""
+"""A server that replays a recording: it answers each request with the recorded reply, in the recorded order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Recording:
     """A recorded session.
 
     Attributes:
-        contract: what is played.
+        contract: name of the contract.
         requests: of each agent, in order.
         replies: ``(agent, line)`` of all agents, in order, but for those to log-outs.
     """
@@ -38,7 +38,7 @@ class Recording:
                     self.replies.append((entry["conn"], entry["line"]))
 
     def actions(self, agent: str) -> list[list[list[int]]]:
-        """The recorded steps of each fight of an agent."""
+        """Returns the recorded actions of each fight of an agent."""
         fights: list[list[list[int]]] = []
         for request in self.requests[agent]:
             if request["action"] == "reset":
@@ -48,13 +48,13 @@ class Recording:
         return fights
 
     def bodies(self, agent: str) -> list[Json]:
-        """The replies to an agent's resets and steps."""
+        """Returns the bodies of the replies to an agent's resets and steps."""
         replies = [json.loads(line) for who, line in self.replies if who == agent]
         return [reply["body"] for reply in replies if "body" in reply]
 
 
 class ReplayServer:
-    """Answers from a recording; ``received`` is what came, without the log-outs before the log-ins."""
+    """Answers from a recording; ``received`` has the requests, without the log-outs before the log-ins."""
 
     def __init__(self, recording: Recording) -> None:
         self._open_requests: dict[str, list[asyncio.StreamWriter]] = defaultdict(list)
@@ -70,7 +70,7 @@ class ReplayServer:
                 writer.write(b'{"error":true,"message":"IllegalStateException: No player found for: it"}\n')
                 continue
             self.received[agent].append(request)
-            if request["action"] == "logout":  # at once, as a server does: a client may be in no hurry to leave
+            if request["action"] == "logout":  # At once, as a server does, wherever the recording has it.
                 writer.write(b"{}\n")
                 continue
             self._open_requests[agent].append(writer)
@@ -82,7 +82,7 @@ class ReplayServer:
             self._open_requests[agent].pop(0).write(line.encode() + b"\n")
 
     def _was_played(self, agent: str, line: str) -> bool:
-        """The tick of this reply: the other agent of a pair has sent its steps up to it."""
+        """Whether the tick of this reply was played: the other agent of a pair has sent its steps up to it."""
         others = [requests for other, requests in self.received.items() if other != agent]
         if not others or self.received[agent][-1]["action"] != "reset":
             return True

@@ -58,14 +58,14 @@ async def _cancel_the_rest() -> None:
 
 @contextmanager
 def world_server(make_world: WorldFactory = LivingWorld, port: int = 0) -> Iterator[int]:
-    """Our own server."""
+    """Runs our own server, and yields its port."""
     with in_thread(lambda announce: serve(port=port, make_world=make_world, on_listening=announce)) as bound:
         yield bound
 
 
 @contextmanager
 def handler_server(handler: Handler) -> Iterator[int]:
-    """A server that does what ``handler`` does with every connection."""
+    """Runs a server that calls ``handler`` for every connection, and yields its port."""
 
     async def main(announce: Callable[[int], object]) -> None:
         server = await asyncio.start_server(handler, "127.0.0.1", 0)
@@ -77,7 +77,7 @@ def handler_server(handler: Handler) -> Iterator[int]:
 
 
 def ask(port: int, action: str, agent: str = "debugger", body: Any = None) -> Any:
-    """One request and its reply, over a connection of its own."""
+    """Sends one request over a new connection, and returns its reply."""
     line = json.dumps({"action": action, "body": body, "meta": {"id": agent}}).encode() + b"\n"
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
         connection.sendall(line)
@@ -85,17 +85,17 @@ def ask(port: int, action: str, agent: str = "debugger", body: Any = None) -> An
 
 
 def hear_interrupts() -> None:
-    """For the ``preexec_fn`` of a process: what a shell starts in the background ignores SIGINT, as do its children."""
+    """Restores SIGINT, as the ``preexec_fn`` of a process: background jobs of a shell and their children ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process has not ended; where that cannot be seen it has."""
+    """Returns whether a process is running."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
 
 def logged_in(port: int) -> list[str]:
-    """The ids of all agents on the server."""
+    """Returns the ids of all agents on the server."""
     return [agent["id"] for agent in ask(port, "debug")["body"]]

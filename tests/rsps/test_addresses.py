@@ -1,4 +1,4 @@
-"""Addresses of remote worlds, and the names of agents there."""
+"""Addresses of remote worlds, and ids of agents."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_wrong_addresses(address: str, message: str) -> None:
 
 
 @given(st.integers(1, 50))
-def test_ids_are_decimal_numbers_of_32_bits_and_never_given_twice(num_fights: int) -> None:
+def test_ids_are_unique_decimal_numbers_of_32_bits(num_fights: int) -> None:
     ids = AgentIds(num_fights)
-    given_out = [ids.first(fight, seat) for fight in range(num_fights) for seat in range(2)]
-    given_out += [ids.fresh() for _ in range(5)]
-    assert len(set(given_out)) == len(given_out)
-    assert all(str(int(agent)) == agent and 0 < int(agent) < 2**31 for agent in given_out)
-    # The smaller number of a pair draws its build: consecutive fights draw all of them in turn.
+    taken = [ids.first(fight, seat) for fight in range(num_fights) for seat in range(2)]
+    taken += [ids.fresh() for _ in range(5)]
+    assert len(set(taken)) == len(taken)
+    assert all(str(int(agent)) == agent and 0 < int(agent) < 2**31 for agent in taken)
+    # The smaller id of a pair selects its build: consecutive fights get all builds in turn.
     smaller = [min(int(ids.first(fight, seat)) for seat in range(2)) for fight in range(num_fights)]
     assert smaller == list(range(smaller[0], smaller[0] + num_fights))
 

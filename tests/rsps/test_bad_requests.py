@@ -1,4 +1,4 @@
-"""What is answered to requests that make no sense (protocol-observed.md, table of bad input)."""
+"""Replies to bad requests (protocol-observed.md, answers to bad input)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def started() -> Wire:
     "line",
     [b"", b"{bad", b"[]", b'"x"', b"\x00\x01", b'{"action":"foo"}', b'{"action":5}', b'{"action":["step"]}', b"{}"],
 )
-def test_what_is_no_request_closes_the_connection(line: bytes) -> None:
+def test_a_line_that_is_not_a_request_closes_the_connection(line: bytes) -> None:
     with pytest.raises(FramingError):
         parse_request(line)
 
@@ -99,12 +99,12 @@ def test_a_step_that_fails_costs_a_tick(body: Any, expected: str, played: int) -
         ([0.5, *NO_OP[1:]], 0),
         ([2.0, 0, "1", *NO_OP[3:]], 2),
         ([2**40, *NO_OP[1:]], 0),
-        ([0] * 10 + [99, 0], 0),  # farcast without moving there
-        ([0, 2, 7, 7] + [0] * 8, 0),  # kinds of attack without the attack
+        ([0] * 10 + [99, 0], 0),  # a farcast distance without the movement
+        ([0, 2, 7, 7] + [0] * 8, 0),  # attack types without the attack
         ([3, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 3),
     ],
 )
-def test_what_looks_wrong_but_is_taken(action: list[Any], played: int) -> None:
+def test_odd_actions_that_are_accepted(action: list[Any], played: int) -> None:
     wire = started()
     reply = wire.send_step("1", action)
     wire.lobby.play()
@@ -123,7 +123,7 @@ def test_a_second_message_is_refused_and_the_first_one_answered() -> None:
 def test_logout_answers_the_waiting_message() -> None:
     wire = Wire()
     wire.login("1")
-    waiting = wire.reset("1", "nobody")
+    waiting = wire.reset("1", "absent")
     assert wire.ask("1", "logout") == [{}]
     assert error(waiting) == "EnvironmentException: Agent logged out: 1"
     assert "NullPointerException" in error(wire.send_step("1"))
@@ -135,7 +135,7 @@ def test_step_before_the_first_reset() -> None:
     assert "from state 'PENDING' for trigger 'STEP'" in error(wire.send_step("1"))
 
 
-def test_a_world_that_refuses_is_an_error_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_refused_by_the_world_are_an_error_for_both_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: FakeWorld, fights: Any, options: Any) -> None:
         raise ValueError("no such thing")
 
@@ -148,7 +148,7 @@ def test_a_world_that_refuses_is_an_error_for_both(monkeypatch: pytest.MonkeyPat
     assert "body" in only(wire.reset("1", "baseline"))
 
 
-def test_a_world_that_breaks_is_an_error_and_the_server_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_the_world_does_not_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_down(self: FakeWorld, actions: Any, fights: Any) -> None:
         raise RuntimeError("broken")
 
@@ -168,7 +168,7 @@ json_values = st.recursive(
 
 
 @given(st.sampled_from(["1", "2", None]), st.sampled_from(["login", "logout", "reset", "step", "debug"]), json_values)
-def test_anything_is_answered_or_waits(agent: str | None, action: str, body: Any) -> None:
+def test_every_request_is_answered_or_waits(agent: str | None, action: str, body: Any) -> None:
     wire = started()
     reply = wire.ask(agent, action, body)
     wire.lobby.play()

@@ -1,4 +1,4 @@
-"""The client against recorded sessions of the reference server: it says what was said, and understands the answers."""
+"""The client against recorded sessions of the reference server: same requests, and every reply is decoded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.rsps.replay import Recording, ReplayServer
 from tests.rsps.served import handler_server
 
 FOLDER = Path(__file__).parents[1] / "data" / "recordings"
-#: More recordings to play, if there are any.
+#: A folder with more recordings.
 MORE = Path(os.environ.get("SB3_PVP_RECORDINGS", FOLDER))
 SESSIONS = {path.name: path for folder in (MORE, FOLDER) for path in sorted(folder.rglob("*-*.jsonl.gz"))}
 PATHS = [path for name, path in SESSIONS.items() if name.startswith(("baseline-", "selfplay-"))]
@@ -40,7 +40,7 @@ def reset_options(request: dict[str, Any], against_bot: bool) -> dict[str, Any]:
 
 
 def comparable(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what is drawn by chance, and without the action of the last step of a fight, which has no effect."""
+    """Masks random values, and the action of the last step of a fight, which has no effect."""
     shown = []
     for request, follower in zip(requests, [*requests[1:], {}], strict=True):
         request = json.loads(json.dumps(request))
@@ -53,7 +53,7 @@ def comparable(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def replay(path: Path) -> tuple[Recording, ReplayServer, list[list[tuple[Any, ...]]]]:
-    """Plays a recording again. The third result: for each fight what the world showed after its reset and steps."""
+    """Replays a recording. The third result is what the world showed after the reset and the steps of each fight."""
     recording = Recording(path)
     server = ReplayServer(recording)
     agents = sorted(recording.requests, key=int)
@@ -71,7 +71,7 @@ def replay(path: Path) -> tuple[Recording, ReplayServer, list[list[tuple[Any, ..
 
 
 def play(world: RemoteWorld, steps: list[list[list[int]]], log: list[tuple[Any, ...]]) -> None:
-    """Both agents' steps; the one that was answered later has one step less, and begins a tick later."""
+    """Plays the steps of both agents; the one answered later has one step less, and begins a tick later."""
     ticks, no_op = max(map(len, steps)), [0] * world.contract.num_heads
     steps = [[no_op] * (ticks - len(each)) + each for each in steps]
     for tick in range(ticks - 1):
@@ -89,7 +89,7 @@ def flat(heads: list[list[bool]]) -> list[bool]:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
-def test_the_same_requests_are_sent_and_every_answer_is_shown(path: Path) -> None:
+def test_requests_equal_the_recorded_ones_and_every_reply_is_shown(path: Path) -> None:
     recording, server, fights = replay(path)
     for agent, requests in recording.requests.items():
         assert comparable(server.received[agent]) == comparable(requests)
@@ -98,7 +98,7 @@ def test_the_same_requests_are_sent_and_every_answer_is_shown(path: Path) -> Non
         bodies = iter(recording.bodies(agent))
         for fight in fights:
             late = len(recording.requests) == 2 and len(recording.actions(agent)[0]) < len(fight)
-            # What a late agent is answered first is what it sees after the first tick.
+            # The first reply to a late agent shows what it sees after the first tick.
             for obs, masks, meta, _ in fight[late:]:
                 body = next(bodies)
                 assert np.array_equal(obs[seat], np.array(body["obs"], np.float32))
@@ -110,7 +110,7 @@ def test_the_same_requests_are_sent_and_every_answer_is_shown(path: Path) -> Non
             assert all(outcomes[seat] is Outcome.RUNNING for *_, outcomes in fight[:-1])
 
 
-def test_before_the_later_agent_is_answered_the_earlier_one_shows_what_it_sees() -> None:
+def test_until_the_late_agent_is_answered_its_view_comes_from_the_early_reply() -> None:
     recording, _, ((first, *_),) = replay(FOLDER / "selfplay-04-core_random1.jsonl.gz")
     early = recording.bodies("141")[0]
     assert np.array_equal(first[0][1], np.array(early["obs"], np.float32))

@@ -1,4 +1,4 @@
-"""The embedded world behind the protocol: a fight of two to the end, and another one on the same logins."""
+"""The embedded world behind the protocol: a fight of two agents to the end, and another with the same logins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Body = dict[str, Any]
 
 
 def start(wire: Wire) -> tuple[Body, dict[str, Body]]:
-    """Both reset: the reply of the one that is answered first, and both replies of the next tick."""
+    """Resets both agents. Returns the reply that comes first, and both replies of the next tick."""
     options = {"maintainTargetEnvironment": True, "deathMatch": True, "training": True}
     replies = {agent: wire.reset(agent, target, **options) for agent, target in (("1", "2"), ("2", "1"))}
     (first,) = (agent for agent, reply in replies.items() if reply)
@@ -28,21 +28,21 @@ def start(wire: Wire) -> tuple[Body, dict[str, Body]]:
 
 
 def tick(wire: Wire) -> dict[str, Body]:
-    """Agent 1 shoots at agent 2, which stands still."""
+    """Plays a tick in which agent 1 shoots at agent 2, which does nothing."""
     replies = {"1": wire.send_step("1", RANGED_ATTACK), "2": wire.send_step("2")}
     wire.lobby.play()
     return {agent: only(reply)["body"] for agent, reply in replies.items()}
 
 
 def fight_to_the_end(wire: Wire, last: dict[str, Body]) -> list[dict[str, Body]]:
-    """The last two ticks: death, and the terminal replies."""
+    """Returns the replies of the last two ticks: the death, and the terminal state."""
     for _ in range(1000):
         now = tick(wire)
         if "terminalState" in now["1"]:
             return [last, now]
         assert now["1"]["meta"]["targetActionMasks"] == now["2"]["actionMasks"]
         last = now
-    raise AssertionError("nobody died")
+    raise AssertionError("no fighter died")
 
 
 def test_two_fights_of_one_pair() -> None:

@@ -30,7 +30,7 @@ OPPONENTS = pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
 BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
 ERROR = b'{"error":true,"message":"java.lang.IllegalStateException: Can\'t attack target\\n\\tat Some.java:1"}\n'
 OTHER_CONTRACT = b'{"body":{"obs":[1],"actionMasks":[],"meta":{}}}\n'
-#: Those after which a fight cannot go on, whatever they do to the line.
+#: Faults that always end the fight.
 FATAL: list[Fault] = [kind for kind in KINDS if kind not in ("delay", "split", "garble")]
 FATAL += [ERROR, OTHER_CONTRACT, b"\x00\xff{{\n", b"{}\n", b"\n"]
 
@@ -55,7 +55,7 @@ def outcomes(world: RemoteWorld) -> list[list[Outcome]]:
 
 
 def assert_no_agent_left(port: int) -> None:
-    """Somebody logs everybody out before long."""
+    """Waits until all agents are logged out."""
     deadline = time.monotonic() + 60
     while logged_in(port) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -64,7 +64,7 @@ def assert_no_agent_left(port: int) -> None:
 
 @pytest.mark.parametrize("fault", FATAL, ids=lambda fault: str(fault)[:20])
 @OPPONENTS
-def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: Fault, options: dict[str, Any]) -> None:
+def test_a_corrupted_reply_breaks_only_its_fight(port: int, fault: Fault, options: dict[str, Any]) -> None:
     proxy = FaultProxy(port, OneFault(fault))
     with handler_server(proxy.handle) as proxy_port:
         world = remote(proxy_port, 1, reset_timeout=5, step_timeout=0.3)
@@ -86,7 +86,7 @@ def test_a_spoiled_answer_breaks_the_fight_and_nothing_else(port: int, fault: Fa
 
 @pytest.mark.parametrize("kind", ["delay", "split"])
 @OPPONENTS
-def test_a_slow_answer_breaks_nothing(port: int, kind: str, options: dict[str, Any]) -> None:
+def test_a_slow_reply_breaks_nothing(port: int, kind: str, options: dict[str, Any]) -> None:
     proxy = FaultProxy(port, OneFault(kind), max_delay=0.2)
     with handler_server(proxy.handle) as proxy_port:
         world = remote(proxy_port, 1)
@@ -104,7 +104,7 @@ def test_a_slow_answer_breaks_nothing(port: int, kind: str, options: dict[str, A
     ids=["close", "drop", "list", "error", "request"],
 )
 @pytest.mark.parametrize("action", ["login", "reset"])
-def test_a_spoiled_start_is_tried_again(port: int, direction: str, fault: Fault, action: str) -> None:
+def test_a_failed_start_is_repeated(port: int, direction: str, fault: Fault, action: str) -> None:
     proxy = FaultProxy(port, OneFault(fault, at=1, action=action, direction=direction))
     with handler_server(proxy.handle) as proxy_port:
         world = remote(proxy_port, 1, reset_timeout=0.3, step_timeout=5, backoff=0.01)
@@ -116,8 +116,8 @@ def test_a_spoiled_start_is_tried_again(port: int, direction: str, fault: Fault,
 
 
 def play_on(world: RemoteWorld, options: dict[str, Any], steps: int) -> list[bool]:
-    """Plays fight after fight; whether each was decided, the others broke off. Nobody but seat 1 of the server's fight
-    ever dies, and in tick `DEATH_TICK`."""
+    """Plays fight after fight, and returns whether each was decided; the others broke off. Only seat 1 of the server's
+    fight ever dies, in tick `DEATH_TICK`."""
     decided = []
     for _ in range(steps):
         world.step(no_op(world))
@@ -153,8 +153,8 @@ def test_many_faults(port: int, kinds: list[str], options: dict[str, Any]) -> No
         assert_no_agent_left(port)
 
 
-def test_a_log_out_that_is_lost_is_sent_again_as_soon_as_a_step_would_time_out(port: int) -> None:
-    """A synchronous world stands still until the agent is gone; while others wait for that, their own time-outs end."""
+def test_a_lost_log_out_is_repeated_after_the_step_timeout(port: int) -> None:
+    """A synchronous world is blocked until the agent is gone, while the time-outs of other clients run."""
     lost = OneFault("drop", at=2, action="logout", direction="request")  # the first one frees the name
     with handler_server(FaultProxy(port, lost).handle) as proxy_port:
         world = remote(proxy_port, 1, step_timeout=0.3)
@@ -168,9 +168,9 @@ def test_a_log_out_that_is_lost_is_sent_again_as_soon_as_a_step_would_time_out(p
         world.close()
 
 
-def test_a_server_is_taken_for_a_synchronous_one_no_longer_than_until_it_says_what_it_is(port: int) -> None:
-    spoiled = OneFault(b'{"error":true,"message":"No player found for: x"}\n', at=1, action="logout")
-    with handler_server(FaultProxy(port, spoiled).handle) as proxy_port:
+def test_a_server_counts_as_not_independent_only_until_it_reports_independent_fights(port: int) -> None:
+    corrupted = OneFault(b'{"error":true,"message":"No player found for: x"}\n', at=1, action="logout")
+    with handler_server(FaultProxy(port, corrupted).handle) as proxy_port:
         world = remote(proxy_port, 1)
         world.reset(options=BOT)
         assert world._runner is not None and world._runner._shared.not_independent.is_set()
@@ -191,8 +191,8 @@ async def lose(*_: Any) -> Any:
     raise Lost("the line is dead")
 
 
-def test_a_fight_that_was_nudged_twice_breaks_off_once() -> None:
-    """Both seats may be nudged at different moments of one call, and then a line is lost."""
+def test_a_fight_with_two_filler_steps_breaks_off_once() -> None:
+    """Both seats may get a filler step at different moments of one call, before a line is lost."""
 
     async def scenario() -> RemoteFight:
         fight = fight_of(1)
@@ -204,8 +204,8 @@ def test_a_fight_that_was_nudged_twice_breaks_off_once() -> None:
     assert asyncio.run(scenario()).outcomes == [Outcome.DESYNC] * 2
 
 
-def test_who_is_lost_in_a_fight_that_is_decided_logs_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a synchronous world waits for it, and its client for the start of another fight."""
+def test_an_agent_lost_in_a_decided_fight_logs_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a synchronous world waits for it, while the client waits for the start of another fight."""
 
     async def scenario() -> None:
         fight = fight_of(1)
@@ -230,8 +230,8 @@ def test_who_is_lost_in_a_fight_that_is_decided_logs_out_at_once(monkeypatch: py
         ("IllegalStateException: No player found for: 1", False),
     ],
 )
-def test_a_log_in_may_still_be_carried_out_after_an_error_that_was_not_about_it(message: str, is_settled: bool) -> None:
-    """Such as the answer to rubbish that came before it; a world that stands still carries it out in its next tick."""
+def test_a_log_in_may_still_be_carried_out_after_an_unrelated_error(message: str, is_settled: bool) -> None:
+    """E.g. the reply to a corrupted line before it; a blocked world carries it out in its next tick."""
 
     async def scenario() -> RemoteAgent:
         agent = RemoteAgent("1", fight_of(1)._shared)

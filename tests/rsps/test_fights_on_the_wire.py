@@ -1,4 +1,4 @@
-"""The life of agents and fights as clients see it (protocol.md §5 and §6), on a world without a game."""
+"""Agents and fights as clients see them (protocol.md §5 and §6), in a world without a game."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_reset_against_the_bot_is_answered_at_once() -> None:
     assert wire.worlds[0].options[0]["bots"] == (None, "baseline")
 
 
-def test_of_a_pair_one_is_answered_a_tick_later_and_sees_the_first_action() -> None:
+def test_the_late_agent_of_a_pair_is_answered_after_the_first_action() -> None:
     wire = Wire()
     wire.pair(maintainTargetEnvironment=True)
     assert wire.second == []
@@ -71,7 +71,7 @@ def test_the_terminal_state_comes_one_step_late_with_the_saved_observation() -> 
         assert final["body"]["obs"][0] == DEATH_TICK
         assert final["body"]["meta"]["episodeTicks"] == DEATH_TICK + 1
         assert final["body"]["meta"]["targetObs"][0] == DEATH_TICK + 1
-        # The target's health is fresh in the tick of death only, and only in one's own vector.
+        # The target's health is up to date only in the tick of death, and only in the agent's own vector.
         assert decided["body"]["obs"][TARGET_HEALTH] == 0.0
         assert decided["body"]["meta"]["targetObs"][TARGET_HEALTH] == 0.5
         assert final["body"]["obs"][TARGET_HEALTH] == 0.5
@@ -101,13 +101,13 @@ def test_after_the_end_only_a_reset_is_possible_and_keeps_the_login() -> None:
     assert {fight["logins"] for fight in wire.worlds[0].options if fight} == {(("login", 0, 1), ("login", 0, 0))}
 
 
-def test_the_first_fight_of_a_login_brings_nothing_along() -> None:
+def test_the_first_fight_of_a_login_has_no_state_of_earlier_ones() -> None:
     wire = Wire()
     wire.pair()
     assert wire.worlds[0].options[0]["logins"] == (None, None)
 
 
-def test_the_partner_of_one_who_leaves_loses_its_target() -> None:
+def test_the_opponent_of_an_agent_that_leaves_loses_its_target() -> None:
     for leave in ("logout", "reset"):
         wire = Wire()
         wire.pair()
@@ -123,7 +123,7 @@ def test_the_partner_of_one_who_leaves_loses_its_target() -> None:
         assert "PENDING" in error(wire.send_step("1"))
 
 
-def test_a_late_partner_is_answered_even_if_the_first_one_leaves() -> None:
+def test_the_late_agent_is_answered_even_if_the_first_one_leaves() -> None:
     wire = Wire()
     wire.pair()
     wire.ask("1", "logout")
@@ -132,7 +132,7 @@ def test_a_late_partner_is_answered_even_if_the_first_one_leaves() -> None:
     assert wire.step("2")[0]["body"]["terminalState"] == "TARGET_LOST"
 
 
-def test_one_login_fights_one_after_the_other() -> None:
+def test_one_login_plays_several_fights() -> None:
     wire = Wire()
     wire.login("1", "2", "3")
     wire.reset("1", "baseline")
@@ -144,16 +144,16 @@ def test_one_login_fights_one_after_the_other() -> None:
         early = opponent if first else "1"
         assert wire.step(early)[0]["body"]["meta"]["episodeTicks"] == 1
         assert len(waiting) == len(first) == 1
-        # The loser of a target is out of the fight and may be the next one's opponent.
+        # An agent that has lost its target is out of the fight, and may fight another one.
         wire.reset(opponent, "baseline")
         assert wire.step("1")[0]["body"]["terminalState"] == "TARGET_LOST"
     assert "body" in only(wire.reset("1", "baseline"))
-    # Each has one of the four fights, and the others were given back.
+    # Each agent has one of the four fights; those of earlier resets were released.
     assert [info["state"] for info in only(wire.ask(None, "debug"))["body"]] == ["STEPPING"] * 3
     assert len(wire.worlds) == 1
 
 
-def test_one_can_leave_a_decided_fight_without_hurting_the_other() -> None:
+def test_leaving_a_decided_fight_does_not_change_the_outcome_of_the_other_agent() -> None:
     wire = Wire()
     wire.pair()
     wire.step("1")
@@ -176,7 +176,7 @@ def test_fights_that_are_ready_share_one_step_of_the_world() -> None:
     assert wire.scheduled[2:] == [False, False, False, True]
 
 
-def test_the_pool_grows_and_takes_fights_back() -> None:
+def test_the_pool_grows_and_reuses_fights() -> None:
     wire = Wire(first_size=1)
     agents = [str(number) for number in range(4)]
     wire.login(*agents)

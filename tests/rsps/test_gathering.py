@@ -1,4 +1,4 @@
-"""Fights wait for each other as long as it pays."""
+"""Fights wait for each other as long as that is worth it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Handle:
 
 
 class Loop:
-    """Carries out what is due soon, or what waits."""
+    """Runs the calls that are due at once, or those with a delay."""
 
     def __init__(self) -> None:
         self.soon: list[Handle] = []
@@ -50,7 +50,7 @@ class Scene:
         self.ticks += 1
 
     def alone(self) -> bool:
-        """A fight is ready, others are not, and none of them comes: whether it had to wait."""
+        """One fight becomes ready and no other one does; returns whether it had to wait."""
         before = self.ticks
         self.gathering.add(False)
         self.loop.run(self.loop.soon)
@@ -60,7 +60,7 @@ class Scene:
         return waited
 
     def together(self) -> bool:
-        """A fight is ready, and soon another one: whether they were played together."""
+        """Two fights become ready soon after each other; returns whether they were played together."""
         before = self.ticks
         for _ in range(2):
             self.gathering.add(False)
@@ -69,7 +69,7 @@ class Scene:
         return self.ticks == before + 1
 
 
-def test_nobody_waits_when_all_are_ready() -> None:
+def test_no_wait_when_all_fights_are_ready() -> None:
     scene = Scene()
     scene.gathering.add(True)
     assert not scene.loop.later
@@ -90,7 +90,7 @@ def test_a_wait_ends_with_the_last_one() -> None:
     assert scene.ticks == 1, "the time-out is cancelled"
 
 
-def test_a_wait_does_not_last_for_ever() -> None:
+def test_a_wait_times_out() -> None:
     scene = Scene()
     scene.gathering.add(False)
     scene.gathering.add(False)
@@ -98,7 +98,7 @@ def test_a_wait_does_not_last_for_ever() -> None:
     assert scene.ticks == 1
 
 
-def test_vain_waits_become_rare() -> None:
+def test_waits_in_vain_become_rare() -> None:
     scene = Scene()
     waits = "".join("w" if scene.alone() else "." for _ in range(400))
     assert [len(gap) for gap in waits.split("w")][:9] == [0, 1, 3, 7, 15, 31, MOST_SKIPPED, MOST_SKIPPED, MOST_SKIPPED]

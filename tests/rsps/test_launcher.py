@@ -1,4 +1,4 @@
-"""Servers that are started and stopped for their users."""
+"""Starting and stopping servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.rsps.served import hear_interrupts, is_alive, logged_in
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
 
-#: A server in all that a launcher sees: it prints its environment, and listens after a while.
+#: What a launcher sees of a server: it prints its environment, and listens after a while.
 _LISTENER = """
 import os, socket, sys, time
 print("listener", os.getpid(), flush=True)
@@ -33,7 +33,7 @@ while True:
     server.accept()
 """
 
-#: Starts a server in the background, a process that has left the group and one that does not end politely.
+#: Starts a server in the background, a process in another session, and one that ignores SIGTERM.
 _SCRIPT = """
 trap '' TERM
 echo script $$
@@ -64,7 +64,7 @@ def script(end: str) -> list[str]:
 
 
 def logged_pids(log: Path) -> dict[str, int]:
-    """The processes that have said who they are."""
+    """Returns the process ids printed to the log, by name."""
     words = [line.split() for line in log.read_text().splitlines()]
     return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
 

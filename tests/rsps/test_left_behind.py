@@ -1,4 +1,4 @@
-"""No agent stays on a server whose client does not play, or is gone, or is gone together with its guard."""
+"""No agent stays on a server when its client is idle, was killed, or was killed together with its guard."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     assert condition()
 
 
-# Nobody plays
+# Idle clients
 
 
 def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
@@ -72,7 +72,7 @@ def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
         idle.step(no_op(idle))
         playing = remote(port, 2)
         start = pool.submit(playing.reset, None, BOT)
-        start.result(10)  # not before the idle agents have left
+        start.result(10)  # not before the idle agents have logged out
         for _ in range(20):
             playing.step(no_op(playing))
             assert not (playing.outcome >= Outcome.TARGET_LOST).any()
@@ -88,7 +88,7 @@ def test_an_idle_world_does_not_stop_a_synchronous_server() -> None:
         assert logged_in(port) == []
 
 
-def test_idle_agents_leave_where_that_is_asked_for_and_stay_on_our_own_server(
+def test_idle_agents_leave_with_idle_logout_and_stay_on_our_own_server(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_runner, "IDLE_SECONDS", 0.05)
@@ -105,7 +105,7 @@ def test_idle_agents_leave_where_that_is_asked_for_and_stay_on_our_own_server(
     staying.close()
 
 
-# No fight of our own server is played before it has started
+# On our own server no fight is played before it has started
 
 
 class _SlowWorld(LivingWorld):
@@ -132,7 +132,7 @@ def test_on_our_own_server_every_fight_has_started_when_a_reset_returns(
                 over = np.flatnonzero(world.outcome[:, 0])
                 if over.size:
                     world.reset(over, options)
-                # Of the two seats of a fight one shows a 1 there, and before the start none does.
+                # One of the two seats of a fight shows a 1 there; before the start none does.
                 seen.append(world.obs[:, :, 1].any(axis=1).copy())
             blank[extra] = int((~np.array(seen)).sum())
             world.close()
@@ -140,7 +140,7 @@ def test_on_our_own_server_every_fight_has_started_when_a_reset_returns(
     assert blank["&defer_resets=true"] > 0
 
 
-def test_a_connection_that_is_given_up_is_given_up_at_any_moment(port: int) -> None:
+def test_opening_a_connection_can_be_cancelled_at_any_moment(port: int) -> None:
     async def give_up() -> None:
         settings = RemoteSettings("127.0.0.1", port)
         for turns in range(12):
@@ -169,11 +169,11 @@ def test_a_world_is_closed_whatever_the_server_says() -> None:
             world.reset(options=BOT)
 
 
-# Nobody is there any more
+# Clients that are gone
 
 
 @pytest.mark.parametrize(("others_wait", "longest"), [(True, 0.5), (False, 5.0)])
-def test_an_agent_on_its_way_out_keeps_a_server_busy_only_where_others_wait(
+def test_log_outs_are_repeated_quickly_only_where_others_may_wait(
     others_wait: bool, longest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unknown(settings: RemoteSettings, agent: remote_agent.RemoteAgent) -> None:
@@ -199,10 +199,10 @@ def test_an_agent_on_its_way_out_keeps_a_server_busy_only_where_others_wait(
     assert pauses == {longest}
 
 
-def test_a_server_whose_fights_are_independent_is_believed_until_it_is_gone() -> None:
+def test_reported_independence_counts_until_the_server_is_gone() -> None:
     shared = SharedState(RemoteSettings(restart_timeout=60), load_contract("NhEnv"), AgentIds(1, None), Any)  # type: ignore[arg-type]
     waits = []
-    for independent in (False, True, False):  # the first and the last answer were spoiled on the way
+    for independent in (False, True, False):  # the first and the last reply were corrupted
         shared.record_independence(independent)
         waits.append(shared.not_independent.is_set())
     shared.server_reached()
@@ -211,7 +211,7 @@ def test_a_server_whose_fights_are_independent_is_believed_until_it_is_gone() ->
     assert [*waits, shared.not_independent.is_set()] == [True, False, False, True]
 
 
-def test_a_journal_knows_who_is_left(cache: Path) -> None:
+def test_a_journal_holds_the_agents_that_are_left(cache: Path) -> None:
     journal = Journal("::1", 7)
     for sign, agent in [(LOGGING_IN, "1"), (LOGGING_IN, "2"), (LOGGED_IN, "1"), (LOGGING_IN, "3"), (LOGGED_OUT, "3")]:
         journal.record(sign, agent)
@@ -226,7 +226,7 @@ def test_a_journal_knows_who_is_left(cache: Path) -> None:
     assert journal.path.parent == cache
 
 
-def test_without_a_place_for_journals_there_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journals_without_a_cache_folder_are_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -276,7 +276,7 @@ def _guard_of(player: subprocess.Popen[str]) -> int:
     return int(player.stdout.readline())
 
 
-def test_who_is_killed_together_with_the_guard_is_logged_out_by_the_next_run(
+def test_agents_of_a_client_killed_with_its_guard_are_logged_out_by_the_next_run(
     port: int, player: subprocess.Popen[str], cache: Path
 ) -> None:
     guard = _guard_of(player)
@@ -304,6 +304,6 @@ def test_a_guard_that_was_killed_is_replaced(port: int, player: subprocess.Popen
     player.stdin.write("again\n")
     player.stdin.flush()
     assert _guard_of(player) != first
-    wait_until(lambda: len(logged_in(port)) == 4)  # who was given up may still be on its way out
+    wait_until(lambda: len(logged_in(port)) == 4)  # earlier agents may still be logging out
     player.kill()
     wait_until(lambda: logged_in(port) == [])

@@ -2,7 +2,7 @@
 name the same kind of exception.
 
 The recording: what was sent, and of each answer its class (``ok``, ``error`` or ``closed``) and the first line of an
-error. A request without an answer made the reference server wait for ever.
+error. A request without an answer made the reference server wait forever.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ with gzip.open(Path(__file__).parents[1] / "data" / "bad_input.jsonl.gz", "rt") 
     ENTRIES: list[Json] = [json.loads(line) for line in file]
 #: Two steps sent at once on one connection, right after this section; the recording has the answers only.
 BEFORE_PIPELINED = "reset during a fight (STEPPING)"
-#: The reference server waits for ever; ours refuses these at once and answers those.
+#: Sections in which the reference server waits forever; ours refuses or answers these requests at once.
 REFUSED_BY_US = ("login on same connection again", "' vs 'attacker'", "'self1' vs 'self1'")
 ANSWERED_BY_US = ("disconnect: another agent logs in", "disconnect: debug")
-#: Who of a pair is answered first is chance (and ours does not mind how ids are spelled): tested elsewhere.
+#: Which of a pair is answered first is random (and ours accepts any spelling of ids): tested elsewhere.
 PAIRS = ("'ab2' vs 'ab1'", "'ab1' vs 'ab2'", "'Ab1' vs 'Ab2'", "'Ab2' vs 'Ab1'", "'A_2' vs 'A_1'", "'A_1' vs 'A_2'")
 #: Sections in which the agent is not logged in.
 STRANGERS = ("not logged in", "after logout", "missing meta")
@@ -55,11 +55,11 @@ class FakeTransport(asyncio.Transport):
         return self.is_closed
 
     def pause_reading(self) -> None:
-        raise AssertionError("nobody floods")
+        raise AssertionError("reading must not pause")
 
 
 class Server:
-    """One of the two kinds, without sockets and without a clock of its own."""
+    """A server of either kind, without sockets and without a clock."""
 
     def __init__(self, is_ticked: bool) -> None:
         self.worlds: list[FakeWorld] = []
@@ -76,7 +76,7 @@ class Server:
         return self.worlds[-1]
 
     def ask(self, name: str, line: str, answers: int = 1) -> list[Json]:
-        """Sends a line on the connection of this name; what comes back until so many answers are there."""
+        """Sends a line on the connection of this name, and returns what comes back until there are enough answers."""
         connection, transport = self._connection(name)
         transport.lines.clear()
         connection.data_received(line.encode() + b"\n")
@@ -99,7 +99,7 @@ class Server:
             self.lobby.play()
 
     def log_in(self, agent: str) -> None:
-        """The log-ins of some sections are not recorded."""
+        """Logs an agent in: the log-ins of some sections are not recorded."""
         if agent not in self.logged_in:
             self.logged_in.add(agent)
             request = {"action": "login", "body": {"agentType": "NhEnv"}, "meta": {"id": agent}}
@@ -111,7 +111,7 @@ class Server:
 
 
 def sessions() -> list[tuple[str, str, str, Json | None]]:
-    """Section, connection, line, and the recorded answer, if there was one."""
+    """Returns section, connection, line and recorded answer, if any, of each request."""
     answers = [(entry.get("conn"), entry.get("seq"), entry["section"]) for entry in ENTRIES]
     steps = []
     for index, entry in enumerate(ENTRIES):
@@ -138,7 +138,7 @@ def class_of(answers: list[Json]) -> str:
 
 
 def exception(message: str) -> str:
-    """The first exception that is named."""
+    """Returns the first exception that is named."""
     return re.findall(r"\w+Exception\b", message)[0]  # type: ignore[no-any-return]
 
 
@@ -151,7 +151,7 @@ def request_in(line: str) -> Json:
 
 
 def prepare(server: Server, section: str, line: str) -> None:
-    """What happened between the recorded lines."""
+    """Does what happened between the recorded lines."""
     request = request_in(line)
     if section == "step after logout":
         assert server.ask("963", json.dumps({"action": "logout", "meta": {"id": "963"}})) == [{}]

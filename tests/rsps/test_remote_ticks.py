@@ -1,4 +1,4 @@
-"""`RemoteWorld` on a server with a clock, which waits for nobody (protocol.md §6.4)."""
+"""`RemoteWorld` on a server with a clock, which does not wait for agents (protocol.md §6.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sb3_pvp.games.osrs.remote import RemoteWorld, serve
 from tests.rsps.living_world import LivingWorld
 from tests.rsps.served import in_thread, logged_in
 
-#: Long enough that a client on a busy machine is seldom late: what must not happen by chance is tried again.
+#: Long enough that a client on a busy machine is seldom late; a test that may fail by chance is repeated.
 TICK_SECONDS = 0.03
 BOT = {"bots": (None, "baseline")}
 
@@ -33,7 +33,7 @@ def remote(port: int, num_fights: int = 1) -> RemoteWorld:
 
 
 def play(world: RemoteWorld, steps: int, options: dict[str, Any]) -> list[Outcome]:
-    """The first seat's outcomes of all fights that ended; fights that end are started again."""
+    """Plays, restarting fights that end, and returns the first seat's outcomes."""
     no_op = np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
     ended = []
     for _ in range(steps):
@@ -61,7 +61,7 @@ def test_fights_are_played_to_their_end(port: int, options: dict[str, Any], num_
 
 
 @pytest.mark.parametrize("options", [BOT, {}], ids=["bot", "pair"])
-def test_a_step_that_comes_too_late_breaks_the_fight_and_nothing_else(port: int, options: dict[str, Any]) -> None:
+def test_a_late_step_breaks_only_its_fight(port: int, options: dict[str, Any]) -> None:
     world = remote(port)
     no_op = np.zeros((1, 2, world.contract.num_heads), np.int64)
     for _ in range(2):

@@ -50,7 +50,7 @@ def outcomes(world: RemoteWorld) -> list[tuple[Outcome, ...]]:
 
 
 def assert_no_agent_left(port: int) -> None:
-    """Somebody logs everybody out before long."""
+    """Waits until all agents are logged out."""
     deadline = time.monotonic() + 30
     while logged_in(port) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -121,7 +121,7 @@ def test_fights_start_and_end_on_their_own(port: int) -> None:
     world.close()
 
 
-def test_nobody_listens() -> None:
+def test_no_server_listens() -> None:
     with world_server() as port:
         pass
     with pytest.raises(RemoteError, match=f"no server can be reached at 127.0.0.1:{port}.*sim-server --port {port}"):
@@ -137,7 +137,7 @@ def test_a_server_for_another_contract() -> None:
         remote(port, options=f"{QUICK}&backoff=0.01").reset()
 
 
-def test_what_a_server_always_refuses_is_an_error(port: int) -> None:
+def test_a_start_that_is_always_refused_is_an_error(port: int) -> None:
     world = remote(port, 1, f"{QUICK}&backoff=0.01")
     with world_server(_RefusingWorld) as other, pytest.raises(RemoteError, match="refused a reset: .*no such thing"):
         remote(other, 1, f"{QUICK}&backoff=0.01").reset(options=BOT)
@@ -159,7 +159,7 @@ def test_a_server_that_restarts() -> None:
     world.step(no_op(world))
     assert outcomes(world) == [(Outcome.DESYNC,) * 2] * 2
     with ThreadPoolExecutor(1) as pool:
-        start = pool.submit(world.reset, None, BOT)  # while nobody is there
+        start = pool.submit(world.reset, None, BOT)  # while there is no server
         time.sleep(0.3)
         with world_server(port=port):
             start.result()
@@ -242,7 +242,7 @@ def test_a_named_opponent_that_leaves(port: int) -> None:
         while logged_in(port) != ["5000", "77"]:
             time.sleep(0.01)
         runner: Any = world._runner
-        while not runner.fights[0].agents[0]._awaits_reply:  # the world waits for whose reset comes first
+        while not runner.fights[0].agents[0]._awaits_reply:  # whose reset comes first is answered first
             time.sleep(0.01)
         other = {"target": "5000", "resetParams": {}}
         with ThreadPoolExecutor(1) as asking:
@@ -285,7 +285,7 @@ def test_environments_in_lock_step_share_a_synchronous_world() -> None:
         won = np.zeros(2, int)
 
         def together(work: Any) -> list[Any]:
-            """What each world's own thread returns, as in a worker process of its own."""
+            """Runs the work of each world in its own thread, as in worker processes, and returns the results."""
             results = [pool.submit(work, world) for pool, world in zip((one, other), worlds, strict=True)]
             return [result.result() for result in results]
 
@@ -306,20 +306,20 @@ def test_environments_in_lock_step_share_a_synchronous_world() -> None:
         assert logged_in(port) == []
 
 
-def test_who_waits_for_a_synchronous_world_in_vain_is_told_what_to_do() -> None:
+def test_a_vain_wait_for_a_synchronous_world_ends_with_a_hint() -> None:
     server = SynchronousServer(LivingWorld)
-    with handler_server(server.handle) as port, ThreadPoolExecutor(1) as somebody_else:
+    with handler_server(server.handle) as port, ThreadPoolExecutor(1) as other_thread:
         silent = remote(port)
-        somebody_else.submit(silent.reset, None, BOT).result()  # and sends no step
+        other_thread.submit(silent.reset, None, BOT).result()  # and sends no step
         with pytest.raises(RemoteError, match="add \\?defer_resets=true"):
             remote(port, 1, "reset_timeout=0.2&attempts=2&backoff=0.01").reset(options=BOT)
-        # Now the world goes on, and the log-ins that nobody waits for any more are carried out.
+        # Now the world continues, and carries out the log-ins that were given up.
         silent.step(no_op(silent))
         silent.close()
         assert_no_agent_left(port)
 
 
-def test_a_fight_that_goes_on_after_all(port: int) -> None:
+def test_a_fight_that_continues_against_the_prediction(port: int) -> None:
     class Undead(LivingWorld):
         def _heal(self) -> None:
             super()._heal()
@@ -331,7 +331,7 @@ def test_a_fight_that_goes_on_after_all(port: int) -> None:
         world.reset(options=BOT)
         world.step(no_op(world))
         world.step(no_op(world))
-        # The step that asked for the end was a tick of the fight.
+        # The final step was a tick of the fight.
         assert outcomes(world) == [(Outcome.RUNNING,) * 2]
         assert world.meta["episode_ticks"][0, 0] == 4
         world.step(no_op(world))
@@ -339,7 +339,7 @@ def test_a_fight_that_goes_on_after_all(port: int) -> None:
         world.close()
 
 
-def test_attacks_without_a_kind_are_not_sent(port: int) -> None:
+def test_attacks_without_a_type_are_not_sent(port: int) -> None:
     world = remote(port)
     world.reset(options=BOT)
     actions = no_op(world)
@@ -369,7 +369,7 @@ def test_wrong_options_are_refused_before_anything_is_sent(options: dict[str, An
         RemoteWorld("rsps://127.0.0.1:1").reset(options=options)
 
 
-def test_a_world_that_nobody_holds_logs_out(port: int) -> None:
+def test_a_world_without_references_logs_out(port: int) -> None:
     world = remote(port, 2)
     world.reset()
     assert len(logged_in(port)) == 4
@@ -391,7 +391,7 @@ time.sleep(60)
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_is_killed_leaves_nobody_behind(port: int, number: int) -> None:
+def test_a_killed_process_leaves_no_agent_behind(port: int, number: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _PLAYER, str(port)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""How arrays are written on the wire (protocol.md §2.5, §4)."""
+"""Encoding of arrays on the wire (protocol.md §2.5, §4)."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def observations(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[NDArray
 
 
 @given(observations(st.floats(-(2.0**53), 2.0**53, width=32, exclude_min=True, exclude_max=True)))
-def test_every_number_is_read_as_what_it_was(obs: NDArray[np.float32]) -> None:
+def test_every_number_survives_the_round_trip(obs: NDArray[np.float32]) -> None:
     read = json.loads(ENCODER.observation(obs))
     assert [type(value) is int for value in read] == IS_INT.tolist()
-    # Smaller numbers than anybody sees lose decimals.
+    # Numbers too small to matter lose decimals.
     exact = np.where(np.abs(obs) < 1e-6, np.round(obs.astype(np.float64), 15), obs)
     assert np.array_equal(np.array(read, np.float32), np.where(IS_INT, np.trunc(obs), exact).astype(np.float32))
 
@@ -89,7 +89,7 @@ def test_fractions_have_no_more_decimals_than_they_need(obs: NDArray[np.float32]
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**53, -(2.0**60)])
 @pytest.mark.parametrize("is_int", [False, True])
-def test_what_is_no_number_is_never_sent(value: float, is_int: bool) -> None:
+def test_numbers_that_json_cannot_hold_are_never_sent(value: float, is_int: bool) -> None:
     obs = np.zeros(NUM_OBSERVATIONS, np.float32)
     obs[np.flatnonzero(is_int == IS_INT)[-1]] = value
     with pytest.raises(ValueError, match="number"):

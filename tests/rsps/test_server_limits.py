@@ -1,4 +1,4 @@
-"""Clients that are silent, gone, too fast or too slow, and what becomes of the others."""
+"""Clients that are silent, gone, too fast or too slow must not disturb others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_DEBUG = b'{"action":"debug","pad":"' + b"x" * 4000 + b'"}\n'
 HIGH_WATER = 1000
 
 
-def test_a_silent_agent_is_logged_out_and_its_partner_told() -> None:
+def test_a_silent_agent_is_logged_out_and_its_opponent_loses_its_target() -> None:
     wire = Wire()
     wire.pair()
     wire.step("1")
@@ -40,7 +40,7 @@ def test_a_silent_agent_is_logged_out_and_its_partner_told() -> None:
     wire.lobby.play()
     assert only(waiting)["body"]["terminalState"] == "TARGET_LOST"
     assert "no agent is logged in" in error(wire.send_step("2"))
-    # Who waited was not silent.
+    # An agent that waits for a reply is not silent.
     wire.lobby.log_out_silent(19, 10)
     assert "body" in only(wire.reset("1", "baseline"))
 
@@ -56,7 +56,7 @@ def test_every_message_counts() -> None:
     assert only(wire.ask(None, "debug")) == {"body": []}
 
 
-def test_who_waits_for_a_partner_is_kept_unless_nobody_listens_any_more() -> None:
+def test_an_agent_waiting_for_an_opponent_stays_while_its_connection_is_open() -> None:
     wire = Wire()
     wire.login("1", "2")
     answers: dict[str, list[Any]] = {"1": [], "2": []}
@@ -70,11 +70,11 @@ def test_who_waits_for_a_partner_is_kept_unless_nobody_listens_any_more() -> Non
 
 
 def reset_request(agent: str) -> Request:
-    return Request("reset", {"id": agent}, {"target": "nobody", "resetParams": {}})
+    return Request("reset", {"id": agent}, {"target": "absent", "resetParams": {}})
 
 
 class SlowReader(asyncio.Transport):
-    """A client that reads when it is told to."""
+    """A client that reads only when `read_all` is called."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class SlowReader(asyncio.Transport):
         return False
 
 
-def test_a_client_that_does_not_read_is_not_answered_any_further() -> None:
+def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
     connection = Connection(SynchronousLobby(Arenas(FakeWorld), lambda is_last: None), set())
     transport = SlowReader(connection)
     connection.connection_made(transport)
@@ -119,7 +119,7 @@ def test_a_client_that_does_not_read_is_not_answered_any_further() -> None:
     assert transport.is_read_from
 
 
-def test_a_flood_of_questions_is_not_queued_without_bound() -> None:
+def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
     async def scenario() -> None:
         lobby = TickedLobby(Arenas(FakeWorld))
         connection = Connection(lobby, set())
@@ -154,7 +154,7 @@ async def server(**options: Any) -> AsyncIterator[Callable[[], Any]]:
 
 
 class Agent:
-    """One agent on a connection of its own."""
+    """One agent with its own connection."""
 
     def __init__(self, name: str, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
         self.name = name
@@ -179,7 +179,7 @@ def endless_fights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def steps_of_a_good_client(agent: Agent, trouble: asyncio.Task[Any]) -> None:
-    """Steps as long as there is trouble, and not one is lost."""
+    """Steps while there is trouble; no step may be lost."""
     ticks = 1
     while not trouble.done() or ticks < 50:
         ticks += 1
@@ -187,7 +187,7 @@ async def steps_of_a_good_client(agent: Agent, trouble: asyncio.Task[Any]) -> No
     await trouble
 
 
-def test_many_rapid_connections_cost_nobody_a_step() -> None:
+def test_many_rapid_connections_cost_no_step() -> None:
     async def scenario() -> None:
         async with server() as connect:
             good = Agent("1", await connect())
@@ -204,7 +204,7 @@ def test_many_rapid_connections_cost_nobody_a_step() -> None:
     asyncio.run(scenario())
 
 
-def test_half_lines_and_unread_answers_cost_nobody_a_step() -> None:
+def test_half_lines_and_unread_replies_cost_no_step() -> None:
     async def scenario() -> None:
         async with server() as connect:
             good = Agent("1", await connect())
@@ -217,7 +217,7 @@ def test_half_lines_and_unread_answers_cost_nobody_a_step() -> None:
                     await asyncio.sleep(0.001)
 
             async def unread() -> int:
-                """As many requests as the server takes, whose answers are read only then."""
+                """Sends as many requests as the server accepts, and reads the replies only then."""
                 agent = Agent("2", await connect())
                 for number in range(20):
                     agent.name = f"idle {number}"

@@ -57,7 +57,7 @@ RESET = {"target": "baseline", "resetParams": {}}
 STEP = {"action": [0] * 12}
 
 
-def test_any_connection_may_speak_for_an_agent() -> None:
+def test_any_connection_may_send_requests_for_an_agent() -> None:
     async def scenario() -> None:
         async with server() as connect:
             first = await connect()
@@ -104,7 +104,7 @@ def test_nonsense_closes_this_connection_only() -> None:
     asyncio.run(scenario())
 
 
-def test_shutdown_hangs_up_and_closes_the_world() -> None:
+def test_shutdown_closes_connections_and_the_world() -> None:
     async def scenario() -> None:
         worlds: list[FakeWorld] = []
         async with server(worlds) as connect:

@@ -1,4 +1,4 @@
-"""What `bench faults` has found: one spoiled line each, and what the client and its guard must make of it."""
+"""Findings of the faults benchmark: one corrupted line each, and how client and guard must react."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def port() -> Iterator[int]:
 
 
 def play(port: int, choose: Chooser, ticks: int, options: str = "") -> tuple[RemoteWorld, Outcome]:
-    """A world whose fight against the bot was played so long through a proxy, and the fight's outcome."""
+    """Plays a fight against the bot through a proxy, and returns the world and the fight's outcome."""
     with handler_server(FaultProxy(port, choose).handle) as proxy_port:
         world = RemoteWorld(f"rsps://127.0.0.1:{proxy_port}?step_timeout=5&reset_timeout=5&backoff=0.01{options}")
         try:
@@ -45,7 +45,7 @@ def play(port: int, choose: Chooser, ticks: int, options: str = "") -> tuple[Rem
 
 
 def changed(pattern: bytes, replacement: bytes, at: int = 3) -> Callable[[Line, Any], bytes | None]:
-    """The answer to the ``at``-th step is another one."""
+    """Returns a chooser that changes the reply to the ``at``-th step."""
     place = OneFault("drop", at)
 
     def choose(line: Line, random: Any) -> bytes | None:
@@ -56,7 +56,7 @@ def changed(pattern: bytes, replacement: bytes, at: int = 3) -> Callable[[Line, 
 
 @pytest.mark.parametrize("value", [b"null", b'"?"', b'"0.5"', b"[]", b"{}", b"1e400", b"NaN"])
 @pytest.mark.parametrize("field", [b"currentHealthPercent", b"currentTargetHealthPercent", b"distance", b"foodCount"])
-def test_a_fact_that_is_no_number_breaks_the_fight(port: int, field: bytes, value: bytes) -> None:
+def test_a_value_that_is_not_a_number_breaks_the_fight(port: int, field: bytes, value: bytes) -> None:
     _, outcome = play(port, changed(rb'"%b":[^,}]+' % field, b'"%b":%b' % (field, value)), 3)
     assert outcome is Outcome.DESYNC
 
@@ -76,7 +76,7 @@ def test_the_outcome_may_be_missing(port: int) -> None:
         b'{"action":"login","body":{"agentType":"NhEnv"},"meta":null}\n',
     ],
 )
-def test_a_login_that_is_refused_once_is_tried_again(port: int, request_line: bytes) -> None:
+def test_a_login_that_is_refused_once_is_repeated(port: int, request_line: bytes) -> None:
     spoilt = OneFault(request_line, at=1, action="login", direction="request")
     _, outcome = play(port, spoilt, 1, "&first_id=5000")
     assert spoilt.has_happened
@@ -103,7 +103,7 @@ def test_refusals_count_as_attempts_like_other_failures(port: int) -> None:
         b"[]\n",
     ],
 )
-def test_a_logout_that_is_not_understood_is_sent_again(port: int, request_line: bytes) -> None:
+def test_a_corrupted_logout_is_repeated(port: int, request_line: bytes) -> None:
     breaks = OneFault(b"[]\n", at=1)
     # The first log-out is the one before the log-in.
     spoilt = OneFault(request_line, at=2, action="logout", direction="request")
@@ -119,8 +119,8 @@ def test_a_logout_that_is_not_understood_is_sent_again(port: int, request_line: 
         world.close()
 
 
-def test_a_login_is_not_answered_by_the_answer_to_a_logout() -> None:
-    """It is carried out later, when somebody has been told already that there is no such agent."""
+def test_an_unanswered_login_is_logged_out_even_if_the_agent_was_unknown() -> None:
+    """It is carried out later, after the reply that there is no such agent."""
     unknown = b'{"error":true,"message":"IllegalStateException: No player found for: 5000"}\n'
     logouts = 0
 
@@ -155,7 +155,7 @@ def test_a_login_is_not_answered_by_the_answer_to_a_logout() -> None:
     ],
     ids=["done", "unknown", "misunderstood", "wordless", "list", "noise", "deep", "endless", "closed"],
 )
-def test_what_the_guard_makes_of_the_answer_to_a_logout(reply: bytes, is_gone: bool) -> None:
+def test_how_the_guard_takes_the_reply_to_a_logout(reply: bytes, is_gone: bool) -> None:
     async def handle(reader: Any, writer: Any) -> None:
         await reader.readline()
         writer.write(reply)
@@ -175,8 +175,8 @@ def test_what_the_guard_makes_of_the_answer_to_a_logout(reply: bytes, is_gone: b
         b'{"body":1}',
     ],
 )
-def test_half_an_error_is_no_answer(line: bytes) -> None:
-    """Taken for a log-out that was carried out, it would leave an agent on the server."""
+def test_half_an_error_is_not_a_reply(line: bytes) -> None:
+    """Taken for a success of a log-out, it would leave an agent on the server."""
     with pytest.raises(Lost, match="neither an error nor empty"):
         parse_reply(line, "logout")
 

@@ -1,4 +1,4 @@
-"""Environments on a server that answers agent by agent and then waits for everybody, as the reference server does.
+"""Environments on a server that answers agent by agent and then waits for all of them, as the reference server does.
 
 The slow tests play 10,000 agent-steps in each cell, at the reference server's speed.
 """
@@ -48,7 +48,7 @@ BROKEN = ("desync", "target_lost")
 
 @contextmanager
 def synchronous(slowness: float = 1.0, seed: int = 0) -> Iterator[tuple[SynchronousServer, str]]:
-    """A server and its address; in the end nobody is logged in. (A log-in that was under way is carried out first.)"""
+    """Yields a server and its address; no agent may be left in the end, after log-ins under way are carried out."""
     server = SynchronousServer(LivingWorld, slowness, seed)
     with handler_server(server.handle) as port:
         yield server, f"rsps://127.0.0.1:{port}"
@@ -78,7 +78,7 @@ STEP = b'{"action":"step","meta":{"id":"stranger"},"body":{"action":[0]}}\n'
     ],
     ids=range(10),
 )
-def test_bad_lines_stop_nobody(lines: bytes, errors: list[str]) -> None:
+def test_bad_lines_do_not_disturb_others(lines: bytes, errors: list[str]) -> None:
     with synchronous(0.0) as (_, address):
         port = int(address.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 10) as connection:
@@ -103,7 +103,7 @@ def test_bad_lines_stop_nobody(lines: bytes, errors: list[str]) -> None:
         world.close()
 
 
-def test_those_who_hang_up_and_come_back_under_the_same_name() -> None:
+def test_agents_that_reconnect_under_the_same_id() -> None:
     with synchronous(0.0) as (_, address):
         port = int(address.rpartition(":")[2])
         for _ in range(3):
@@ -121,7 +121,7 @@ class Played(Counter[str]):
     longest = 0.0
 
     def play(self, env: VecEnv, steps: int, seed: int = 0) -> None:
-        """Random actions for so many agent-steps, then closes the environment."""
+        """Plays random actions for ``steps`` agent-steps, then closes the environment."""
         random = np.random.default_rng(seed)
         env.reset()
         gc.freeze()  # Looking through all that torch, pytest and the server hold takes a fifth of a second of CPU time.
@@ -134,7 +134,7 @@ class Played(Counter[str]):
         env.close()
 
     def check(self, server: SynchronousServer, least: int) -> None:
-        """Nothing stood still, no fight broke off, and so many were decided."""
+        """Checks that no step took too long, no fight broke off, and at least ``least`` were decided."""
         assert not any(self[outcome] for outcome in BROKEN), self
         assert self["won"] + self["lost"] >= least, self
         assert self.longest < server.slowest_answer + MARGIN
@@ -162,7 +162,7 @@ def test_starts_and_restarts(num_fights: int, options: dict[str, Any]) -> None:
             if over.size:
                 world.reset(over, options)
         world.close()
-        # Had the world waited for an agent that nobody steps, it would have done so until `step_timeout`.
+        # A world that waits for an agent without a step would do so until `step_timeout`.
         assert server.longest_wait < 1
 
 
@@ -211,7 +211,7 @@ def test_a_pair_that_is_reset_in_one_tick() -> None:
 
 
 class _WaitsForOthers:
-    """Answers the first step of a fight when somebody else, who waits for the end of it, has stepped once more."""
+    """Answers the first step of a fight only when the other agents, which wait for its end, have stepped again."""
 
     def __init__(self) -> None:
         self._body = Recording(FOLDER / "baseline-07-core_random1.jsonl.gz").bodies("114")[0]
@@ -244,8 +244,8 @@ def test_the_first_tick_of_a_fight_in_lock_step_ends_with_the_next_step() -> Non
 
 
 class _HangsUpOnTheSecond:
-    """Starts the second of two fights while the step of the first is under way, hangs up when the agent steps, and
-    then waits for it, as a world does."""
+    """Starts the second of two fights while the step of the first is under way, closes the connection when its agent
+    steps, and then waits for it, as a world does."""
 
     def __init__(self) -> None:
         self._body = Recording(FOLDER / "baseline-07-core_random1.jsonl.gz").bodies("114")[0]
@@ -282,7 +282,7 @@ class _HangsUpOnTheSecond:
         return json.dumps({"body": self._body}).encode()
 
 
-def test_an_agent_that_is_lost_while_it_is_nudged_leaves_at_once() -> None:
+def test_an_agent_lost_in_a_filler_step_logs_out_at_once() -> None:
     with handler_server(_HangsUpOnTheSecond().handle) as port:
         world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=20", 2)
         world.reset(options=BOT)
@@ -343,7 +343,7 @@ def test_cell_of_processes(num_envs: int, options: str) -> None:
 
 
 class _Endings(BaseCallback):
-    """Counts how the learner's fights end."""
+    """Counts the outcomes of the learner's fights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -355,7 +355,7 @@ class _Endings(BaseCallback):
 
 
 def train(env: NhVecEnv, folder: Path, steps: int) -> _Endings:
-    """A training with an evaluation after every fourth rollout."""
+    """Trains, with an evaluation after every fourth rollout."""
     endings = _Endings()
     evaluation = WinRateEvalCallback(eval_freq=4, n_eval_episodes=10)
     model = PvpPPO(AutoregressivePolicy, env, n_steps=32, batch_size=256, n_epochs=1, seed=0)
@@ -372,7 +372,7 @@ def test_cell_of_evaluation_beside_training(num_envs: int, idle_logout: str, tmp
         env = NhVecEnv(num_envs, world=address + idle_logout)
         endings = train(env, tmp_path, CELL).endings
         env.close()
-        # Each evaluation ends the fights that are under way, once; FightMetricsCallback sees to it that no other did.
+        # Each evaluation breaks off the fights under way once; FightMetricsCallback stops the run if others do.
         evaluations = CELL // (4 * 32 * num_envs)
         assert endings["desync"] <= num_envs * (evaluations + 1)
         assert endings["won"] >= CELL // 100
@@ -380,7 +380,7 @@ def test_cell_of_evaluation_beside_training(num_envs: int, idle_logout: str, tmp
 
 @pytest.mark.slow
 def test_cell_of_trainings_side_by_side() -> None:
-    """As with exploiters: several learners, each with fights of its own and at its own pace."""
+    """Several learners, each with its own fights and at its own pace, as with exploiters."""
     with synchronous() as (server, address):
         played = [Played() for _ in range(3)]
         threads = [
@@ -398,7 +398,7 @@ def test_cell_of_trainings_side_by_side() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")
 def test_cell_of_exploiters(tmp_path: Path) -> None:
-    """A run and its exploiters, each in a process of its own, on one server."""
+    """A run and its exploiters, each in its own process, on one server."""
     with synchronous() as (_, address):
         env, endings = NhVecEnv(10, world=address), _Endings()
         model = PvpPPO(AutoregressivePolicy, env, n_steps=32, batch_size=256, n_epochs=1, seed=0)

@@ -40,7 +40,7 @@ def played(recording: TickRecording, seed: int) -> dict[str, list[Got]]:
 
 
 def kind(answer: dict[str, Any]) -> list[Any]:
-    """What an answer says about the course of events."""
+    """Returns what a reply says about the course of events."""
     if "error" in answer:
         lines = answer["message"].splitlines()[0].removeprefix("com.github.naton1.rl.")
         return ["error", lines.removesuffix("; reset to go on")]
@@ -54,13 +54,13 @@ def kinds(got: list[Got]) -> list[list[Any]]:
 
 
 def gaps(got: list[Got]) -> list[int]:
-    """Ticks since the answer to the first reset."""
+    """Returns the ticks since the reply to the first reset."""
     return [each.gap - got[FIRST_ANSWERS - 1].gap for each in got[FIRST_ANSWERS:]]
 
 
 def after_warm_up(got: list[Got]) -> list[list[int]]:
-    """Without the first step, which came late to a server that was still compiling: ticks of the clock and of the
-    episode since then."""
+    """Returns ticks of the clock and of the episode since the first step, which came late to a server that was still
+    compiling."""
     origin, *steps = [(each.gap, each.answer["body"]["meta"]["episodeTicks"]) for each in got[FIRST_ANSWERS:]]
     return [[gap - origin[0], ticks - origin[1]] for gap, ticks in steps]
 
@@ -93,7 +93,7 @@ def test_one_agent(name: str) -> None:
 
 
 def compare_first_observations(ours: list[Got], expected: list[Got]) -> None:
-    """Of fights against the bot: everything but who has PID is the same."""
+    """Checks fights against the bot, where everything but PID is the same."""
     for one, other in zip(ours, expected, strict=True):
         body, recorded = one.answer.get("body"), other.answer.get("body")
         if isinstance(recorded, dict) and recorded["meta"]["episodeTicks"] == 1:
@@ -105,7 +105,7 @@ def compare_first_observations(ours: list[Got], expected: list[Got]) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_two_agents(name: str) -> None:
-    """Who is answered first is chance: the pattern is played until chance is as it was."""
+    """Which agent is answered first is random: plays with several seeds and compares where it is as recorded."""
     recording = TickRecording(FOLDER / f"{name}.jsonl.gz")
     first = min(recording.got, key=lambda connection: kind(recording.got[connection][1].answer)[0])
     attempts = [played(recording, seed) for seed in SEEDS]

@@ -1,4 +1,4 @@
-"""Fights in a world with a clock (protocol.md §5 and §6.4), on a world without a game."""
+"""A world with a clock (protocol.md §5 and §6.4), without a game."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_bot_comes_a_tick_later() -> None:
     assert ticks(reset) == 1
 
 
-def test_a_step_is_played_in_the_next_tick_and_nobody_is_waited_for() -> None:
+def test_a_step_is_played_in_the_next_tick_without_waiting_for_agents() -> None:
     wire = TickedWire()
     wire.fight_bot()
     wire.tick(2)
@@ -121,7 +121,7 @@ def test_missed_ticks(missed: int, accepted: bool, monkeypatch: pytest.MonkeyPat
         assert ticks(step) == 2
 
 
-def test_a_silent_partner_is_not_told_of_and_the_fight_goes_on_to_its_end() -> None:
+def test_a_fight_continues_to_its_end_with_a_silent_opponent() -> None:
     wire = TickedWire()
     wire.pair()
     for tick in range(2, DEATH_TICK + 1):
@@ -131,7 +131,7 @@ def test_a_silent_partner_is_not_told_of_and_the_fight_goes_on_to_its_end() -> N
     terminal = wire.step("1")
     wire.tick(3)
     assert only(terminal)["body"]["terminalState"] == "WON"
-    # Its fight is decided, so that its silence does not matter any more.
+    # Its fight is decided, so its silence no longer matters.
     late = wire.step("2")
     wire.tick()
     assert only(late)["body"]["terminalState"] == "LOST"
@@ -140,7 +140,7 @@ def test_a_silent_partner_is_not_told_of_and_the_fight_goes_on_to_its_end() -> N
 
 @pytest.mark.parametrize("leave", ["logout", "reset"])
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_the_partner_of_one_who_leaves_loses_its_target(leave: str, is_silent: bool) -> None:
+def test_the_opponent_of_an_agent_that_leaves_loses_its_target(leave: str, is_silent: bool) -> None:
     wire = TickedWire()
     wire.pair()
     if leave == "logout":
@@ -165,7 +165,7 @@ def test_a_second_message_is_refused_at_once() -> None:
     assert ticks(first) == 2
 
 
-def test_what_is_refused_at_once_and_what_in_its_turn() -> None:
+def test_refusals_at_once_and_in_the_next_tick() -> None:
     wire = TickedWire()
     wire.fight_bot()
     assert "NullPointerException" in error(wire.step("9"))
@@ -182,13 +182,13 @@ def test_what_is_refused_at_once_and_what_in_its_turn() -> None:
     assert "from state 'PENDING' for trigger 'STEP'" in error(too_early)
 
 
-def test_a_reset_waits_for_the_dead_to_be_gone() -> None:
+def test_a_reset_waits_until_the_dead_fighter_is_gone() -> None:
     wire = TickedWire()
     wire.fight_bot()
     for _ in range(DEATH_TICK):
         step = wire.step("1")
         wire.tick()
-    # That was the tick after the death.
+    # The tick after the death.
     assert only(step)["body"]["terminalState"] == "WON"
     reset = wire.reset("1", "baseline")
     seen = []
@@ -245,10 +245,10 @@ def test_debug_counts_ticks() -> None:
     assert infos["2"]["isTargetLoaded"] is False
 
 
-def test_those_who_are_silent_for_long_are_logged_out_and_those_who_wait_are_not() -> None:
+def test_long_silent_agents_are_logged_out_and_waiting_ones_are_not() -> None:
     wire = TickedWire()
     wire.login("1", "2")
-    waiting = wire.reset("2", "nobody")
+    waiting = wire.reset("2", "absent")
     wire.tick(999)
     assert sorted(wire.debug()) == ["1", "2"]
     wire.tick(EXPIRY_INTERVAL)
@@ -257,7 +257,7 @@ def test_those_who_are_silent_for_long_are_logged_out_and_those_who_wait_are_not
 
 
 class FakeLoop:
-    """A clock that is set by hand; what a tick costs is added to it."""
+    """A clock that is set by hand, plus the time that ticks take."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, []  # type: ignore[var-annotated]
@@ -275,7 +275,7 @@ class FakeLoop:
         call()
 
 
-def test_ticks_do_not_drift_and_a_long_one_takes_the_place_of_others() -> None:
+def test_ticks_do_not_drift_and_are_skipped_after_a_long_one() -> None:
     loop, moments = FakeLoop(), []
     costs = iter([0.0, 0.1, 0.0, 1.7, 0.0, 0.0])
 
@@ -309,5 +309,5 @@ def test_a_real_clock() -> None:
 
     start, late = asyncio.run(scenario())
     assert start == 1
-    # Decided while nobody looked.
+    # Decided while the agent was silent.
     assert late > DEATH_TICK

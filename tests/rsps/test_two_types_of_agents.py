@@ -27,7 +27,7 @@ def both() -> Wire:
     return wire
 
 
-def test_each_type_has_worlds_of_its_own() -> None:
+def test_each_type_has_its_own_worlds() -> None:
     wire = both()
     assert [(world.contract.name, world.seed) for world in wire.worlds] == [("NhEnv", 7), ("DharokEnv", 7)]
     starts = [only(wire.reset(agent, "baseline", maintainTargetEnvironment=True))["body"] for agent in ("1", "2")]
@@ -71,7 +71,7 @@ def test_different_types_cannot_fight_each_other() -> None:
         assert "body" in only(wire.reset(agent, "baseline"))
 
 
-def test_one_who_waits_for_an_agent_that_comes_with_another_type_is_told() -> None:
+def test_waiting_for_an_agent_that_logs_in_with_another_type_is_an_error() -> None:
     wire = Wire()
     wire.login("1")
     waiting = wire.reset("1", "2")
@@ -102,7 +102,7 @@ def test_reset_parameters_of_the_other_type_do_nothing() -> None:
         (NO_OP, "IllegalArgumentException: [0, 0", NO_HEADS),
     ],
 )
-def test_what_is_played_before_a_wrong_choice(action: list[int | None], expected: str, played: list[int]) -> None:
+def test_heads_before_an_invalid_choice_are_played(action: list[int | None], expected: str, played: list[int]) -> None:
     result, refusal = ActionCheck(DHAROK).playable(action)
     assert result == played
     assert str(refusal).startswith(expected)
@@ -139,7 +139,7 @@ def test_arenas_are_closed_together() -> None:
     assert [world.closed for world in wire.worlds] == [True, True]
 
 
-def test_arenas_exist_once() -> None:
+def test_there_is_one_arena_per_type() -> None:
     arenas = Arenas(FakeWorld, first_size=1)
     assert arenas["NhEnv"] is arenas["NhEnv"]
     assert [arena.contract.name for arena in arenas] == ["NhEnv"]

@@ -1,4 +1,4 @@
-"""A recorded session with a server that has a clock, in ticks instead of seconds, and what another server makes of it.
+"""A recorded session with a server that has a clock, in ticks instead of seconds, and its replay on another server.
 
 What happens between two ticks is in the same *gap*; gap 0 is before the first tick. A request is sent as many gaps
 after the previous line of its connection as in the recording, so that a server is asked in the recorded pattern
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-#: Recorded answers come up to so many seconds before the mean moment of their ticks.
+#: Maximum seconds by which recorded answers come before the mean time of their ticks.
 EARLY = 0.008
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request: so many gaps after the previous line of its connection, when so many answers have come."""
+    """A request, sent ``wait`` gaps after the previous line of its connection and after ``answers_before`` answers."""
 
     request: Json
     wait: int
@@ -79,7 +79,7 @@ class Session:
         self.got: dict[str, list[Got]] = defaultdict(list)
 
     def play(self, tick: Callable[[], None], max_ticks: int) -> None:
-        """Until everything is sent, and then until everything queued is answered."""
+        """Plays until everything is sent, and then until everything queued is answered."""
         for self._gap in range(max_ticks):
             while any(self._send_next(connection) for connection in self._todo):
                 pass
@@ -96,7 +96,7 @@ class Session:
         return True
 
     def _take(self, connection: str, answer: Json) -> None:
-        # What is answered in a tick comes in the gap after it.
+        # The answers of a tick come in the gap after it.
         refused_at_once = "already queued" in answer.get("message", "")
         gap = self._gap if refused_at_once else self._gap + 1
         self._last_gap[connection] = gap

@@ -16,11 +16,11 @@ NO_OP = [0] * 12
 
 
 class Wire:
-    """`ask` returns the list that the reply is put into, when it comes; `play` lets the world tick once."""
+    """`ask` returns a list to which the reply is added when it comes; `lobby.play()` plays a tick."""
 
     def __init__(self, first_size: int = 4, make_world: WorldFactory | None = None) -> None:
         self.worlds: list[FakeWorld] = []
-        #: For each time that a fight was ready: whether all were.
+        #: Whether all fights were ready, each time that one was.
         self.scheduled: list[bool] = []
         arenas = Arenas(make_world or self._make_world, seed=7, first_size=first_size)
         self.lobby = SynchronousLobby(arenas, self._schedule)
@@ -49,13 +49,13 @@ class Wire:
         return self.ask(agent, "step", {"action": action})
 
     def step(self, *agents: str) -> list[dict[str, Any]]:
-        """All agents step in one tick; their replies."""
+        """Steps all agents in one tick, and returns their replies."""
         replies = [self.send_step(agent) for agent in agents]
         self.lobby.play()
         return [only(reply) for reply in replies]
 
     def pair(self, **body: Any) -> None:
-        """Agents 1 and 2 fight each other; 1 has been answered, 2 has not."""
+        """Starts a fight of agents 1 and 2; only the reset of 1 is answered yet."""
         self.login("1", "2")
         first = self.reset("1", "2", **body)
         assert first == []
@@ -64,13 +64,13 @@ class Wire:
 
 
 def only(replies: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one reply that has come."""
+    """Returns the only reply."""
     assert len(replies) == 1
     return replies[0]
 
 
 def error(replies: list[dict[str, Any]]) -> str:
-    """The text of the error reply that has come."""
+    """Returns the message of the only reply, an error."""
     reply = only(replies)
     assert reply["error"] is True
     return str(reply["message"])
