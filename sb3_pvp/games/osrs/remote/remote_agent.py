@@ -20,9 +20,9 @@ from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 LOGOUT_TIMEOUT = 5.0
 #: Parts of the errors that answer a log-in: the id is logged in already, or the contract is unknown.
 _LOGIN_ERRORS = ("Agent already exists", "No value present")
-#: Maximum seconds between two attempts; short enough to notice a restarted server soon.
+#: Maximum seconds between two attempts. Not shorter: repeated log-outs of many agents would keep a server busy.
 LONGEST_PAUSE = 5.0
-#: The same between two log-outs of an agent that may block a world.
+#: The same between two log-outs of an agent that other fights may wait for.
 LONGEST_LOGOUT_PAUSE = 0.5
 #: Seconds for which log-outs are repeated while the server may still carry out the agent's log-in.
 LOGOUT_RETRY_SECONDS = 600.0
@@ -75,7 +75,7 @@ class RemoteAgent:
         self._record_reply()
         passed = reply.episode_ticks - self._ticks
         if passed < 1:
-            raise Lost("a reply came twice")
+            raise Lost("the tick of a reply is not after the last one: a reply came twice")
         # Not for the first step: a reset takes several ticks.
         self.extra_ticks = passed - 1 if self._steps else 0
         self._steps += 1

@@ -391,6 +391,7 @@ class RemoteFight:
                 self.views[seat] = replies[1 - seat].target or self._unknown_view(replies[1 - seat])
 
     def _unknown_view(self, reply: FightReply) -> View:
+        # The server sends no `targetObs`: only some facts of the opponent's side are known.
         blank = self._blank_view()
         return View(blank.obs, blank.masks, mirrored_meta(reply.own.meta))
 
@@ -482,6 +483,7 @@ class RemoteFight:
 def _desync_reason(error: RemoteError) -> DesyncReason:
     if isinstance(error, HungUp):
         return DesyncReason.CONNECTION
+    # The error of a server with a clock after missed ticks (protocol.md §6.5).
     return DesyncReason.TICK if "Too many ticks since last step" in str(error) else DesyncReason.NONE
 
 
