@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from sb3_pvp.games.osrs.remote.gathering import MOST_SKIPPED, WAIT, Gathering
+from sb3_pvp.games.osrs.remote.gathering import MAX_SKIPS, WAIT_SECONDS, Gathering
 
 
 class Handle:
@@ -29,7 +29,7 @@ class Loop:
         return self.soon[-1]
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Handle:
-        assert seconds == WAIT
+        assert seconds == WAIT_SECONDS
         self.later.append(Handle(call))
         return self.later[-1]
 
@@ -101,14 +101,14 @@ def test_a_wait_times_out() -> None:
 def test_waits_in_vain_become_rare() -> None:
     scene = Scene()
     waits = "".join("w" if scene.alone() else "." for _ in range(400))
-    assert [len(gap) for gap in waits.split("w")][:9] == [0, 1, 3, 7, 15, 31, MOST_SKIPPED, MOST_SKIPPED, MOST_SKIPPED]
+    assert [len(gap) for gap in waits.split("w")][:9] == [0, 1, 3, 7, 15, 31, MAX_SKIPS, MAX_SKIPS, MAX_SKIPS]
 
 
 def test_a_wait_that_pays_is_followed_by_others() -> None:
     scene = Scene()
     for _ in range(400):
         scene.alone()
-    waits = [scene.together() for _ in range(MOST_SKIPPED)]
+    waits = [scene.together() for _ in range(MAX_SKIPS)]
     assert not waits[0]
     assert all(scene.together() for _ in range(10))
     assert scene.alone()

@@ -34,7 +34,7 @@ def sim_server(
     # Imported here: the server loads much that the help of the command line does not need.
     from sb3_pvp.games.osrs.remote.server import check_times, run_server
 
-    with refusals():  # Makes it an error of usage; one inside `run_server` would be a traceback.
+    with refusals():  # Wrong times are usage errors; inside `run_server` they would be a traceback.
         check_times(tick_rate, idle_timeout)
     try:
         run_server(host=host, port=port, seed=seed, tick_rate=tick_rate, idle_timeout=idle_timeout)

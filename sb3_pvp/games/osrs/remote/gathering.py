@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 #: Seconds that a fight waits for others. With a hundred busy clients about four fights then share a step of the world.
-WAIT = 0.002
+WAIT_SECONDS = 0.002
 #: Maximum number of ticks without a wait after one in vain. The number doubles with each wait in vain, up to this.
-MOST_SKIPPED = 63
+MAX_SKIPS = 63
 
 
 class Gathering:
     """Batches fights that become ready soon after each other: a step of the world costs about the same for one fight as
     for many.
 
-    The first ready fight waits up to `WAIT` for the others, unless there are none in play. While waits are in vain they
-    become rare: a client that plays its fights one after another would only be slowed down.
+    The first ready fight waits up to `WAIT_SECONDS` for the others, unless there are none in play. While waits are in
+    vain they become rare: a client that plays its fights one after another would only be slowed down.
 
     Args:
         play: plays the fights that are ready.
@@ -43,7 +43,7 @@ class Gathering:
                 self._handle = self._loop.call_soon(self._run)
             else:
                 self._is_waiting, self._num_joined = True, 0
-                self._handle = self._loop.call_later(WAIT, self._on_timeout)
+                self._handle = self._loop.call_later(WAIT_SECONDS, self._on_timeout)
 
     def _end_wait(self) -> None:
         assert self._handle is not None
@@ -56,7 +56,7 @@ class Gathering:
     def _on_timeout(self) -> None:
         self._is_waiting = False
         # 1, 3, 7, ... ticks without a wait, after as many waits in vain.
-        self._next_skips = 0 if self._num_joined else min(2 * self._next_skips + 1, MOST_SKIPPED)
+        self._next_skips = 0 if self._num_joined else min(2 * self._next_skips + 1, MAX_SKIPS)
         self._skips_left = self._next_skips
         self._run()
 

@@ -173,7 +173,7 @@ class RemoteAgent:
 async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
     """Makes one attempt to log an agent out, over a new connection, and records the result on the agent."""
     try:
-        known = await _log_out_name(settings, agent.id)
+        known = await _log_out_id(settings, agent.id)
     except NoServer as error:
         # Without a server process there is no agent; a server that is only unreachable may still have it.
         known = error.is_gone
@@ -184,7 +184,7 @@ async def log_out(settings: RemoteSettings, agent: RemoteAgent) -> None:
     agent.mark_logged_out(known)
 
 
-async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
+async def _log_out_id(settings: RemoteSettings, agent_id: str) -> bool:
     """Logs an agent out and returns whether the server knew it; raises `Lost` if the server does not answer."""
     connection = await LineConnection.open(settings)
     try:
@@ -203,7 +203,7 @@ async def _log_out_name(settings: RemoteSettings, agent_id: str) -> bool:
 
 async def log_out_stale_agents(settings: RemoteSettings, agent_ids: Iterable[str]) -> None:
     """Logs out agents of a killed run; raises `Lost` if the server does not answer."""
-    await asyncio.gather(*(_log_out_name(settings, agent_id) for agent_id in agent_ids))
+    await asyncio.gather(*(_log_out_id(settings, agent_id) for agent_id in agent_ids))
 
 
 async def retry_pause(settings: RemoteSettings, attempt: int, longest: float = LONGEST_PAUSE) -> None:

@@ -1,8 +1,8 @@
 """One fight on a server: an agent of ours against a bot or player of the server, or two agents of ours.
 
-The reset of one of two agents may be answered a tick before the other's, and the world then waits for its step
-(``protocol.md`` §5.5). So a fight is ready with the first answer, which shows both sides. In the first tick only that
-agent acts; the late answer to the other one's reset shows what that sees after this tick.
+The reset of one agent of a pair may be answered a tick before the other's, and a synchronous world then waits for a
+step of the first agent (``protocol.md`` §5.5). So a fight is ready with the first reply, which shows both sides. In the
+first tick only that agent acts; the late reply to the other reset shows the state after this tick.
 
 A synchronous world plays no tick before every agent has sent a message, and answers agent by agent. So an agent may be
 answered, and waited for, while the steps of others are still under way. `RemoteFight.send_filler_steps` then sends a
@@ -257,7 +257,7 @@ class RemoteFight:
         done = [seat for seat, start in enumerate(self._resets) if start.done()]
         replies = {seat: self._resets[seat].result() for seat in done}
         self._late_seat = None if len(replies) == count else 1 - done[0]
-        self._last_step = None  # The time between two fights is not one between two steps.
+        self._last_step = None  # The time between two fights does not count as too late.
         self._update_views(replies)
         self.is_ready = True
 
@@ -365,7 +365,7 @@ class RemoteFight:
             start.result()  # Raises its error.
             return await self._exchange(choices)
         replies = {early: await self._step(early, choices), late: await start}
-        # There is one if both resets were completed in the same tick, so that the world waited for this seat, too.
+        # A filler step was sent if both resets were completed in the same tick: the world waited for both seats.
         filler = self._filler_steps.pop(late, None)
         if filler is not None:
             await asyncio.wait([filler], timeout=QUIET_SECONDS)
