@@ -214,7 +214,7 @@ class RemoteRunner:
             # No reply can come as long as the server waits for agents that are only stepped in the next call.
             blocked = self._shared.not_independent.is_set() and (self._is_waited_for() or self._may_be_in_lock_step())
             done, pending = await asyncio.wait(final_steps, timeout=0 if blocked else self._final_step_seconds)
-            if pending:
+            if pending:  # Such a server will not reply in time to later final steps either.
                 self._final_step_seconds = SHARED_TICK_SECONDS
             for task in pending:
                 final_steps[task].ignore_final_step()
@@ -235,9 +235,9 @@ class RemoteRunner:
 
     async def _must_defer_starts(self, starts: set[asyncio.Task[None]]) -> bool:
         """Returns whether these fights may need the steps of other agents to start."""
-        # That depends on the kind of server: waits until it is known, or all fights have started.
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
+        # That depends on the kind of server: waits until it is known, or all fights have started.
         not_independent = self._loop.create_task(self._shared.not_independent.wait())
         started = self._loop.create_task(asyncio.wait(starts))
         await asyncio.wait([not_independent, started], return_when=asyncio.FIRST_COMPLETED)
@@ -260,6 +260,7 @@ class RemoteRunner:
         while not self._is_waited_for() and not any(start.done() for start in starts):
             tasks = [task for fight in self.fights for task in (fight.preparation, fight.any_final_step)]
             pending = {task for task in tasks if task is not None and not task.done()}
+            # Each task that ends shows that the server makes progress.
             done, _ = await asyncio.wait(pending, timeout=self._start_seconds, return_when=asyncio.FIRST_COMPLETED)
             waits = all(fight.waits_for_server for fight in self.fights if not fight.is_ready and not fight.is_over)
             if not done and waits and self._shared.not_independent.is_set():
@@ -272,6 +273,7 @@ class RemoteRunner:
 
     def _is_waited_for(self) -> bool:
         """Returns whether a synchronous server waits for our agents: it sends no reply before they step or reset."""
+        # A fight that is starting sends the resets of its agents without being stepped.
         return any(agent.owes_message for fight in self.fights if not fight.is_starting for agent in fight.agents)
 
     def _abandon_idle_worlds(self, deadline: float) -> None:
