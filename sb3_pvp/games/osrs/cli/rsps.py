@@ -45,7 +45,7 @@ def rsps(
 
     with refusals():
         server = RspsServer(command, port, game_port, sync, tick_rate, log_file, timeout, cwd=cwd)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed.
         signal.signal(number, _interrupt)
     try:
         with server:
@@ -55,7 +55,7 @@ def rsps(
         # Not a `Refusal`, whose exit code is 2: the command line was right, but the server did not come up.
         typer.echo(f"sb3-pvp: error: {error}", err=True)
         raise typer.Exit(1) from error
-    raise typer.Exit(code)
+    raise typer.Exit(code)  # The server has ended on its own.
 
 
 def _interrupt(number: int, frame: Any) -> None:

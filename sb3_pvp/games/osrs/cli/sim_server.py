@@ -31,12 +31,11 @@ def sim_server(
     Any client of the original remote environment can fight here, in NhEnv or in DharokEnv: against the bot ("baseline")
     or another client's agent. The target "attacker" is refused, since there are no players in this world.
     """
-    # Imported here: the server loads much that the help of the command line does not need.
     from sb3_pvp.games.osrs.remote.server import check_times, run_server
 
     with refusals():  # Wrong times are usage errors; inside `run_server` they would be a traceback.
         check_times(tick_rate, idle_timeout)
     try:
         run_server(host=host, port=port, seed=seed, tick_rate=tick_rate, idle_timeout=idle_timeout)
-    except OSError as error:
+    except OSError as error:  # E.g. the port is in use.
         raise Refusal(f"cannot listen on {host}:{port}: {error}") from error
