@@ -50,6 +50,7 @@ def in_thread(main: Main, port: int = 0) -> Iterator[int]:
 
 
 async def _cancel_the_rest() -> None:
+    """Cancels the other tasks of the loop, e.g. open connections, and waits for them."""
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for other in others:
         other.cancel()

@@ -15,6 +15,7 @@ from tests.rsps.wire import NO_OP, Wire, error, only
 
 
 def started() -> Wire:
+    """Returns a wire on which agent 1 fights the bot."""
     wire = Wire()
     wire.login("1")
     wire.reset("1", "baseline")

@@ -28,6 +28,7 @@ OWN_PARAMS = ("agent", "target", "episodeId")
 
 
 def reset_options(request: dict[str, Any], against_bot: bool) -> dict[str, Any]:
+    """Returns the options of `RemoteWorld.reset` that lead to a recorded request."""
     body = request["body"]
     params = {name: value for name, value in body["resetParams"].items() if name not in OWN_PARAMS}
     return {
@@ -81,10 +82,12 @@ def play(world: RemoteWorld, steps: list[list[list[int]]], log: list[tuple[Any, 
 
 
 def shown(world: RemoteWorld) -> tuple[Any, ...]:
+    """Returns copies of what the world shows of its only fight."""
     return world.obs[0].copy(), world.masks[0].copy(), world.meta[0].copy(), tuple(map(Outcome, world.outcome[0]))
 
 
 def flat(heads: list[list[bool]]) -> list[bool]:
+    """Returns the masks of all heads in one list."""
     return [choice for head in heads for choice in head]
 
 
@@ -119,6 +122,7 @@ def test_until_the_late_agent_is_answered_its_view_comes_from_the_early_reply() 
 
 
 def recorded_replies(contract: str) -> list[Any]:
+    """Returns the bodies of all recorded replies of a contract."""
     recordings = [recording for recording in map(Recording, PATHS) if recording.contract == contract]
     return [body for recording in recordings for agent in recording.requests for body in recording.bodies(agent)]
 

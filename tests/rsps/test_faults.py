@@ -37,20 +37,24 @@ FATAL += [ERROR, OTHER_CONTRACT, b"\x00\xff{{\n", b"{}\n", b"\n"]
 
 @pytest.fixture
 def port() -> Iterator[int]:
+    """Port of our own server."""
     with world_server() as port:
         yield port
 
 
 def remote(port: int, num_fights: int, **options: Any) -> RemoteWorld:
+    """Returns a world on this port, with options of its address."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return RemoteWorld(f"rsps://127.0.0.1:{port}?{query}", num_fights)
 
 
 def no_op(world: RemoteWorld) -> NDArray[np.int64]:
+    """Returns actions ``(F, 2, heads)`` that do nothing."""
     return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
 
 
 def outcomes(world: RemoteWorld) -> list[list[Outcome]]:
+    """Returns the outcomes of both seats of each fight."""
     return [[Outcome(value) for value in fight] for fight in world.outcome]
 
 
@@ -187,6 +191,7 @@ def fight_of(port: int) -> RemoteFight:
 
 
 async def lose(*_: Any) -> Any:
+    """Fails like a connection that is lost after a moment."""
     await asyncio.sleep(0.01)
     raise Lost("the line is dead")
 

@@ -57,6 +57,7 @@ def test_a_pair_needs_both_targets() -> None:
 
 
 def fight_to_the_end(wire: Wire) -> list[list[dict]]:  # type: ignore[type-arg]
+    """Plays a pair to its end, and returns the replies to both agents in each tick."""
     wire.pair(maintainTargetEnvironment=True)
     wire.step("1")
     return [wire.step("1", "2") for _ in range(DEATH_TICK)]

@@ -10,6 +10,8 @@ from sb3_pvp.games.osrs.remote.gathering import MAX_SKIPS, WAIT_SECONDS, Gatheri
 
 
 class Handle:
+    """A scheduled call, as far as `Gathering` uses it."""
+
     def __init__(self, call: Callable[[], object]) -> None:
         self.call: Callable[[], object] | None = call
 
@@ -41,6 +43,8 @@ class Loop:
 
 
 class Scene:
+    """A `Gathering` on a fake loop, which counts its ticks."""
+
     def __init__(self) -> None:
         self.loop = Loop()
         self.ticks = 0

@@ -46,6 +46,7 @@ sh -c 'trap "" TERM; echo stubborn $$; while :; do sleep 0.1; done' &
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean environment, and a working directory with the listener's script."""
     monkeypatch.chdir(tmp_path)
     for name in ("REMOTE_ENV_PORT", "GAME_PORT", "SYNC_TRAINING", "TICK_RATE", "TRAIN", "RUN_EVAL_BOTS"):
         monkeypatch.delenv(name, raising=False)
@@ -55,10 +56,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listener(seconds: float = 0.2) -> list[str]:
+    """Returns the command of a server that listens after ``seconds``."""
     return [sys.executable, "listener.py", str(seconds)]
 
 
 def script(end: str) -> list[str]:
+    """Returns the command of a shell script that starts the listener and other processes."""
     Path("start.sh").write_text(_SCRIPT.format(python=sys.executable, end=end))
     return ["sh", "start.sh"]
 
@@ -70,6 +73,7 @@ def logged_pids(log: Path) -> dict[str, int]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits until the condition holds; fails after a while."""
     deadline = time.monotonic() + 30
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -77,6 +81,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def variables(server: RspsServer) -> dict[str, str]:
+    """Returns the environment variables that the listener has printed."""
     lines = [line for line in server.log_file.read_text().splitlines() if "=" in line]
     return dict(pair.split("=", 1) for pair in lines[0].split())
 
@@ -200,6 +205,7 @@ def test_wrong_arguments_start_nothing(arguments: dict[str, Any], message: str) 
 
 @pytest.fixture
 def console() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``sb3-pvp rsps`` with these arguments; kills it after the test."""
     processes = []
 
     def run(*arguments: str) -> subprocess.Popen[str]:

@@ -37,25 +37,30 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of journals, in a temporary cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "sb3_pvp" / "agents"
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
+    """Port of our own server."""
     with world_server() as port:
         yield port
 
 
 def remote(port: int, num_fights: int = 1, options: str = QUICK) -> RemoteWorld:
+    """Returns a world on this port, with options of its address."""
     return RemoteWorld(f"rsps://127.0.0.1:{port}?{options}", num_fights)
 
 
 def no_op(world: RemoteWorld) -> np.ndarray[Any, Any]:
+    """Returns actions ``(F, 2, heads)`` that do nothing."""
     return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits until the condition holds; fails after a while."""
     deadline = time.monotonic() + 30
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -109,6 +114,8 @@ def test_idle_agents_leave_with_idle_logout_and_stay_on_our_own_server(
 
 
 class _SlowWorld(LivingWorld):
+    """A world whose resets take so long that others become visible as zeros."""
+
     def reset(self, fights: Any = None, options: Any = None) -> None:
         if options is not None:
             time.sleep(0.03)
@@ -259,6 +266,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def player(port: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that plays two fights of two agents."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PLAYER, str(port)],
         stdin=subprocess.PIPE,
@@ -272,6 +280,7 @@ def player(port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def _guard_of(player: subprocess.Popen[str]) -> int:
+    """Returns the process id of the player's guard."""
     assert player.stdout is not None
     return int(player.stdout.readline())
 

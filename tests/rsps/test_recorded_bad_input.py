@@ -40,6 +40,8 @@ MOST_TICKS_OF_AN_ANSWER = 12
 
 
 class FakeTransport(asyncio.Transport):
+    """Keeps the reply lines."""
+
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[Json] = []
@@ -123,6 +125,7 @@ def sessions() -> list[tuple[str, str, str, Json | None]]:
 
 
 def expected_class(section: str, answer: Json | None) -> str:
+    """Returns the class of answer that our server must give."""
     if answer is not None:
         return str(answer["class"])
     if any(part in section for part in REFUSED_BY_US):
@@ -131,6 +134,7 @@ def expected_class(section: str, answer: Json | None) -> str:
 
 
 def class_of(answers: list[Json]) -> str:
+    """Returns the class of the answers to one line."""
     if not answers:
         return "none"
     (answer,) = answers
@@ -143,6 +147,7 @@ def exception(message: str) -> str:
 
 
 def request_in(line: str) -> Json:
+    """Returns the JSON object of a line, or an empty one."""
     try:
         request = json.loads(line)
     except json.JSONDecodeError:
@@ -162,6 +167,7 @@ def prepare(server: Server, section: str, line: str) -> None:
 
 
 def send_pipelined(server: Server) -> None:
+    """Sends two steps at once: the second is refused first, then the first is answered."""
     step = json.dumps({"action": "step", "body": {"action": [0] * 12}, "meta": {"id": "960"}})
     answers = server.ask("960", f"{step}\n{step}", answers=2)
     recorded = [entry for entry in ENTRIES if entry["dir"] == "<" and "conn" not in entry]

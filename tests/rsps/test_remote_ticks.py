@@ -21,6 +21,8 @@ BOT = {"bots": (None, "baseline")}
 
 @pytest.fixture
 def port() -> Iterator[int]:
+    """Port of our own server with a clock."""
+
     def main(announce: Any) -> Any:
         return serve(port=0, make_world=LivingWorld, on_listening=announce, tick_rate=TICK_SECONDS * 1000)
 
@@ -29,6 +31,7 @@ def port() -> Iterator[int]:
 
 
 def remote(port: int, num_fights: int = 1) -> RemoteWorld:
+    """Returns a world on this port."""
     return RemoteWorld(f"rsps://127.0.0.1:{port}", num_fights)
 
 

@@ -33,19 +33,23 @@ BROKEN = (Outcome.TARGET_LOST, Outcome.DESYNC)
 
 @pytest.fixture
 def port() -> Iterator[int]:
+    """Port of our own server."""
     with world_server() as port:
         yield port
 
 
 def no_op(world: RemoteWorld) -> np.ndarray[Any, Any]:
+    """Returns actions ``(F, 2, heads)`` that do nothing."""
     return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
 
 
 def remote(port: int, num_fights: int = 1, options: str = QUICK) -> RemoteWorld:
+    """Returns a world on this port, with options of its address."""
     return RemoteWorld(f"rsps://127.0.0.1:{port}?{options}", num_fights)
 
 
 def outcomes(world: RemoteWorld) -> list[tuple[Outcome, ...]]:
+    """Returns the outcomes of both seats of each fight."""
     return [tuple(Outcome(value) for value in fight) for fight in world.outcome]
 
 
@@ -146,6 +150,8 @@ def test_a_start_that_is_always_refused_is_an_error(port: int) -> None:
 
 
 class _RefusingWorld(LivingWorld):
+    """A world that refuses the options of every reset."""
+
     def reset(self, fights: Any = None, options: Any = None) -> None:
         if options is not None:
             raise ValueError("no such thing")

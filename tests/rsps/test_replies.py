@@ -24,6 +24,7 @@ RECORDED = json.loads((Path(__file__).parent.parent / "data" / "rsps_reply.json"
 
 
 def meta_of(**fields: object) -> dict[str, object]:
+    """Returns ``meta`` as it is read back from the wire, for a record with these fields."""
     record = np.zeros(1, META_DTYPE)
     record["current_player_prayer_type"] = Style.NONE
     for name, value in fields.items():
@@ -35,6 +36,7 @@ def meta_of(**fields: object) -> dict[str, object]:
 
 
 def types(values: dict[str, object]) -> dict[str, str]:
+    """Returns the names of the values' types."""
     return {name: type(value).__name__ for name, value in values.items()}
 
 
@@ -68,6 +70,7 @@ def test_numbers_are_written_as_the_reference_writes_them() -> None:
 
 
 def observations(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[NDArray[np.float32]]:
+    """A strategy for observations made of these numbers."""
     return numpy_strategies.arrays(np.float32, NUM_OBSERVATIONS, elements=numbers)
 
 

@@ -70,6 +70,7 @@ def test_an_agent_waiting_for_an_opponent_stays_while_its_connection_is_open() -
 
 
 def reset_request(agent: str) -> Request:
+    """A reset that waits for an opponent who never comes."""
     return Request("reset", {"id": agent}, {"target": "absent", "resetParams": {}})
 
 
@@ -142,6 +143,7 @@ def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
 
 @asynccontextmanager
 async def server(**options: Any) -> AsyncIterator[Callable[[], Any]]:
+    """Runs a server and yields a function that connects to it."""
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     running = asyncio.ensure_future(serve(port=0, make_world=FakeWorld, on_listening=listening.set_result, **options))
     port = await asyncio.wait_for(listening, TIMEOUT)
@@ -175,6 +177,7 @@ class Agent:
 
 @pytest.fixture(autouse=True)
 def endless_fights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fight ends in these tests."""
     monkeypatch.setattr("tests.rsps.fake_world.DEATH_TICK", -1)
 
 

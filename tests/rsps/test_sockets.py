@@ -18,6 +18,8 @@ TIMEOUT = 10
 
 
 class Client:
+    """A connection with one request at a time."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
@@ -29,6 +31,8 @@ class Client:
 
 @asynccontextmanager
 async def server(worlds: list[FakeWorld] | None = None) -> AsyncIterator[Callable[[], Awaitable[Client]]]:
+    """Runs a server and yields a function that connects to it."""
+
     def make_world(num_fights: int, seed: int, *, contract: str) -> FakeWorld:
         world = FakeWorld(num_fights, seed, contract=contract)
         if worlds is not None:
@@ -49,6 +53,7 @@ async def server(worlds: list[FakeWorld] | None = None) -> AsyncIterator[Callabl
 
 
 def request(agent: str, action: str, body: Any = None, pad: int = 0) -> bytes:
+    """Returns a request line, made longer by ``pad`` bytes."""
     return json.dumps({"action": action, "body": body, "meta": {"id": agent}, "pad": "x" * pad}).encode() + b"\n"
 
 

@@ -26,6 +26,7 @@ TIMEOUT = 20
 
 @pytest.fixture
 def port() -> Iterator[int]:
+    """Port of our own server."""
     with world_server() as port:
         yield port
 

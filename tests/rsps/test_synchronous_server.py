@@ -142,6 +142,7 @@ class Played(Counter[str]):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Path of an untrained model."""
     path = tmp_path_factory.mktemp("models") / "fighter.zip"
     MaskablePPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
     return path

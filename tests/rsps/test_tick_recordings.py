@@ -27,6 +27,7 @@ SEEDS = range(4)
 
 
 def played(recording: TickRecording, seed: int) -> dict[str, list[Got]]:
+    """Plays the recorded requests on our server, and returns its answers by connection."""
     lobby = TickedLobby(Arenas(SimWorld, seed, first_size=1))
 
     def ask(request: dict[str, Any], reply: Any) -> None:
@@ -50,6 +51,7 @@ def kind(answer: dict[str, Any]) -> list[Any]:
 
 
 def kinds(got: list[Got]) -> list[list[Any]]:
+    """Returns `kind` of each answer."""
     return [kind(each.answer) for each in got]
 
 

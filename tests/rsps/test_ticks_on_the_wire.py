@@ -67,6 +67,7 @@ class TickedWire:
 
 
 def ticks(replies: Replies) -> int:
+    """Returns the episode's ticks in the only reply."""
     return int(only(replies)["body"]["meta"]["episodeTicks"])
 
 

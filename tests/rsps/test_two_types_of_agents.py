@@ -127,6 +127,7 @@ def test_a_fight_of_each_type_to_its_end_in_the_embedded_world(agent_type: str) 
 
 
 def step(wire: Wire, action: list[int]) -> dict[str, Any]:
+    """Plays a tick of agent 1, and returns the body of the reply."""
     replies = wire.send_step("1", action)
     wire.lobby.play()
     body: dict[str, Any] = only(replies)["body"]
