@@ -57,8 +57,8 @@ class TickPlayer:
 
     def _answer_first(self, fight: Fight) -> None:
         world, index = fight.slot.world, fight.slot.fight
-        # Of two agents the one without PID has its turn later in the tick, so its environment is complete (protocol.md
-        # §5.5).
+        # Of two agents the one without PID has its turn later in the tick, so that its environment is complete: see
+        # protocol.md §5.5.
         seat = 0 if fight.against_bot else int(world.obs[index, 0, self._has_pid] != 0)
         agent = fight.agents[seat]
         agent.state = State.STEPPING

@@ -118,7 +118,7 @@ class TickedLobby(Lobby):
                 self._match(agent, agent.request)
 
     def _can_reset(self, agent: Agent) -> bool:
-        # Protocol.md §5.3: the wait starts over in each tick of dying, and is counted down after it.
+        # The wait starts over in each tick of dying, and is counted down after it (protocol.md §5.3).
         counts = agent.counts
         if self._tick < counts.dying_until:
             counts.wait = WAIT_AFTER_DEATH
