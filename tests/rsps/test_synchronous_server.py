@@ -28,10 +28,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from benchmarks.synchronous_server import SynchronousServer
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import FightMetricsCallback, LeagueCallback, SelfPlayCallback, WinRateEvalCallback
+from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.exploiters import ExploiterCallback
 from sb3_pvp.game import DesyncReason, Outcome
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
+from sb3_pvp.games.osrs.remote.replies import ReplyEncoder
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League
 from tests.rsps.living_world import LivingWorld
@@ -44,6 +46,12 @@ CELL = int(os.environ.get("SB3_PVP_CELL", 10_000))
 #: Seconds that a step may take beyond the server's slowest answer.
 MARGIN = 0.5
 BROKEN = ("desync", "target_lost")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Loads the compiled code, which on a busy machine takes longer than the time-outs of the first test."""
+    ReplyEncoder(load_contract("NhEnv"))
 
 
 @contextmanager
