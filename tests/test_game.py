@@ -78,13 +78,13 @@ def test_a_name_that_is_no_game_is_refused_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"unknown game 'NhENV' \(did you mean 'NhEnv'\?\)"):
         find_game("NhENV")
     for wrong in ("no_such_module:Game", "sb3_pvp.games.osrs:Nothing", "numpy:"):
-        with pytest.raises(ValueError, match="no game .*module:object"):
+        with pytest.raises(ValueError, match="(unknown|cannot load) game .*module:object"):
             find_game(wrong)
 
 
 @pytest.mark.parametrize("wrong", [3, None, ["NhEnv"], {}])
 def test_what_is_no_game_is_one_line(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="there is no game .*say a name or module:object") as error:
+    with pytest.raises(ValueError, match="cannot load game .*expected a name or module:object") as error:
         find_game(wrong)
     assert "\n" not in str(error.value)
 
@@ -109,7 +109,7 @@ def test_a_registered_game_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch)
         for taken in ("Higher", "NhEnv"):
             other = Higher()
             other.name = taken
-            with pytest.raises(ValueError, match="there is a game .* already"):
+            with pytest.raises(ValueError, match="there is already a game"):
                 register_game(other)
     finally:
         del gymnasium.registry["Higher"]
@@ -210,7 +210,7 @@ for name in ("Missing", "Raising", "Nothing", "Refusing"):
         try:
             asked(name)
         except ValueError as error:
-            assert f"no game {name!r}" in str(error) and "\\n" not in str(error), error
+            assert f"cannot load game {name!r}" in str(error) and "\\n" not in str(error), error
         else:
             raise AssertionError(name)
 print("fine")
@@ -284,7 +284,7 @@ def test_a_class_stands_for_its_game() -> None:
         def __init__(self, size: int) -> None:
             self.size = size
 
-    with pytest.raises(ValueError, match="there is no game .*NeedsMore.*size"):
+    with pytest.raises(ValueError, match="cannot load game .*NeedsMore.*size"):
         find_game(NeedsMore)
 
 

@@ -227,8 +227,8 @@ def test_worlds_close_their_games() -> None:
 @pytest.mark.parametrize(
     ("make_env", "message"),
     [
-        (partial(Auction, agents=[*AGENTS, "east"]), "two players"),
-        (partial(Auction, seen=spaces.Sequence(spaces.Discrete(2))), "fixed number of features"),
+        (partial(Auction, agents=[*AGENTS, "east"]), "two agents"),
+        (partial(Auction, seen=spaces.Sequence(spaces.Discrete(2))), "observations need a fixed size"),
     ],
 )
 def test_games_that_cannot_be_played_are_refused(make_env: Any, message: str) -> None:
@@ -247,7 +247,7 @@ def test_players_with_different_or_continuous_actions_are_refused() -> None:
 
     with pytest.raises(ValueError, match="same action space"):
         PettingZooGame(Odd)
-    with pytest.raises(ValueError, match="Discrete space or a vector"):
+    with pytest.raises(ValueError, match="Discrete or one-dimensional"):
         PettingZooGame(Continuous)
 
 

@@ -136,11 +136,11 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
     [
         (lambda plain: plain.update(format="else"), "with the format 'sb3_pvp fight'"),
         (lambda plain: plain.update(version=99), "it has version 99, this sb3_pvp reads version 1"),
-        (lambda plain: plain.pop("heads"), "the top is without heads"),
-        (lambda plain: plain.update(color=1), "the top is with unknown color"),
+        (lambda plain: plain.pop("heads"), "the top level lacks 'heads'"),
+        (lambda plain: plain.update(color=1), "the top level has an unknown field 'color'"),
         (lambda plain: plain.update(contract="NhEnw"), "did you mean 'NhEnv'"),
         (lambda plain: plain.update(moments=[]), "it has no moments"),
-        (lambda plain: plain["players"].pop(), "players is without 1"),
+        (lambda plain: plain["players"].pop(), "players lacks 1"),
         (lambda plain: plain["players"][1].update(kind="god"), r"players\[1\].kind should be 'model', 'script'"),
         (
             lambda plain: plain["moments"][2]["scene"]["fighters"][1].update(hitpoints="full"),
