@@ -25,7 +25,7 @@ from sb3_pvp.schedules.base import Schedule, as_schedule
 NODE_BUDGET = 100
 _MAX_LENGTH = 10_000  # characters of a formula
 _MAX_POWER_BITS = 1024  # the largest float is just below 2 ** 1024
-_MAX_DIGITS = 300  # of round(); a float has about 308 decimal digits before and after the point
+_MAX_DIGITS = 300  # of round(), in either direction: floats end near 1e308
 
 _OBJECT = Kind[Any](InstanceOf[Mapping], "an object")  # type: ignore[type-arg]
 

@@ -135,7 +135,7 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
     ("change", "message"),
     [
         (lambda plain: plain.update(format="else"), "with the format 'sb3_pvp fight'"),
-        (lambda plain: plain.update(version=99), "it has version 99, this sb3_pvp reads version 1"),
+        (lambda plain: plain.update(version=99), "it has version 99, but only version 1 can be read"),
         (lambda plain: plain.pop("heads"), "the top level lacks 'heads'"),
         (lambda plain: plain.update(color=1), "the top level has an unknown field 'color'"),
         (lambda plain: plain.update(contract="NhEnw"), "did you mean 'NhEnv'"),
@@ -206,8 +206,8 @@ def test_fights_on_a_server(models: tuple[PvpPPO, PvpPPO]) -> None:
 @pytest.mark.parametrize(
     ("players", "settings", "message"),
     [
-        (("baseline",), {}, "can only sit in the second seat"),
-        (("self",), {}, "can only sit in the second seat"),
+        (("baseline",), {}, "can only play the second seat"),
+        (("self",), {}, "can only play the second seat"),
         (("noop", "bseline"), {}, "did you mean 'baseline'"),
         (("noop",), {"seed": -1}, "a seed must be a non-negative integer"),
         (("noop",), {"contract": "NhEnw"}, "did you mean 'NhEnv'"),

@@ -1,4 +1,4 @@
-"""What a fighter has: points, gear, conditions and supplies, in a panel beside the ground."""
+"""The panel with a fighter's points, gear, conditions and supplies, beside the arena."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from sb3_pvp.games.osrs.rendering.scene import FighterScene
 
 _INDENT = 12
 _LINE_HEIGHT, _SIZE = 19, 17
+#: The large items besides the weapon, for which there is room.
 _SHOWN_SLOTS = ("head", "neck", "body", "legs", "shield")
 _SKILLS = {"attack": "att", "strength": "str", "defence": "def", "ranged": "rng", "magic": "mag"}
 _SHORT = {"anglerfish": "angler", "karambwan": "karam"}
@@ -58,7 +59,7 @@ def draw_status(surface: pygame.Surface, fighter: FighterScene, seat: int) -> No
 
 
 def _draw_bars(surface: pygame.Surface, fighter: FighterScene, left: int, top: int, width: int) -> int:
-    """Three bars; returns where they end."""
+    """Draws the three bars of points; returns the y coordinate below them."""
     hitpoints, full = fighter.hitpoints, fighter.max_hitpoints
     text = f"{hitpoints} / {full} hp"
     bar(surface, (left, top, width, 26), hitpoints / max(full, 1), health_color(hitpoints, full), LOST_HEALTH, text, 22)
@@ -82,7 +83,7 @@ def _lines(fighter: FighterScene) -> Iterator[Line]:
 
 @lru_cache(maxsize=256)
 def _worn(gear: tuple[tuple[str, str], ...], width: int) -> list[str]:
-    """What else it wears, without the small things, in lines of this width."""
+    """Returns the other items in lines of at most this width in pixels."""
     lines = [""]
     for item in [item.lower() for slot, item in gear if slot in _SHOWN_SLOTS]:
         longer = f"{lines[-1]}, {item}" if lines[-1] else item
@@ -109,7 +110,7 @@ def _prayer(overhead: str) -> str:
 
 
 def _activity(fighter: FighterScene) -> Line:
-    """What it does about its attack."""
+    """Returns its attack in this tick, or when it can attack again."""
     if fighter.hitpoints <= 0:
         return "dead", DAMAGE
     if fighter.attack:
@@ -132,7 +133,7 @@ def _conditions(fighter: FighterScene) -> Iterator[Line]:
 
 
 def _draw_supplies(surface: pygame.Surface, fighter: FighterScene, left: int, top: int, width: int) -> None:
-    """What food and brews heal, and all supplies that are left: fish for pieces, flasks for doses."""
+    """Draws what food and brews would heal, and the remaining pieces (fish) and doses (flasks)."""
     heals = (("food", fighter.food_bars), ("brews", fighter.brew_bars))
     parts = [f"{name} {bars:.1f}" for name, bars in heals if bars > 0]
     text = f"{' + '.join(parts)} x full health" if parts else "no food, no brews"
