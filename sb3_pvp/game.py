@@ -4,11 +4,10 @@ Training code (environments, PPO, leagues) imports no game, and games import no 
 defined here:
 
 * a `World` runs F fights between two seats and keeps their state in arrays;
-* a `Game` creates worlds and adds what training needs to know about them: the `Contract` (observations, actions and
-  the rules between them), `Rewards`, `Metrics`, a `Viewer` and scripted opponents.
+* a `Game` has a `Contract` (observations, actions and the rules between them), creates worlds, and may add `Rewards`,
+  `Metrics`, a `Viewer` and scripted opponents.
 
-Only a contract and a world are required. `sb3_pvp.simple_game` has base classes that suit most games, and
-``docs/own-game.md`` builds a complete game with them.
+`sb3_pvp.simple_game` has base classes that suit most games, and ``docs/own-game.md`` builds a complete game with them.
 """
 
 from __future__ import annotations
@@ -82,29 +81,25 @@ class World(Protocol):
     masks: NDArray[np.bool_]
     outcome: NDArray[np.uint8]  #: `Outcome` numbers, ``(F, 2)``.
     ticks: NDArray[Any]  #: Ticks since the last reset, ints ``(F,)``.
-    #: The game's own record of the last tick, ``(F, 2)``, possibly without fields. Only the game's rewards, metrics and
-    #: viewer read it.
+    #: The game's own record of the tick, ``(F, 2)``, read by its rewards, metrics and viewer; may have no fields.
     report: NDArray[np.void]
 
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Starts new fights.
+        """Starts new fights. Raises `ValueError`, and changes nothing, for wrong fights or options.
 
         Args:
             fights: their numbers or a bool array ``(F,)``; ``None``: all.
             options: one mapping for all of them, or one per fight. Common keys: ``seed`` (if shared, the k-th of
                 these fights gets ``seed + k``), ``reset_params`` of both seats or ``seat_reset_params`` (a pair), and
                 ``bots`` (a pair, not ``None`` for a seat that the world itself plays).
-
-        Raises:
-            ValueError: for wrong fights or options; the world is unchanged then.
         """
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
-        """Plays one tick with ``actions``, ints ``(F, 2, heads)``, or ``(len(fights), 2, heads)``; else `ValueError`.
+        """Plays one tick with ``actions``, ints ``(F, 2, heads)`` or ``(len(fights), 2, heads)``; else `ValueError`.
 
-        Masked choices are not an error: the world decides what they do.
+        Masked choices are valid: the world decides what they do.
         """
 
     def close(self) -> None:
@@ -207,10 +202,10 @@ class Viewer(Protocol):
         actions: Sequence[NDArray[np.int64] | None] = (None, None),
         masks: Sequence[NDArray[np.bool_] | None] = (None, None),
     ) -> Any:
-        """Returns the scene after the last tick of a fight; ``names`` are the two players'.
+        """Returns the scene after the last tick of a fight between two players with these names.
 
-        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are those
-        of each seat in this tick, or ``None`` if unknown.
+        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are by
+        seat, ``None`` if unknown.
         """
 
     def text(self, scene: Any, color: bool = True) -> str:

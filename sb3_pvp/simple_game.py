@@ -28,11 +28,7 @@ class ArrayWorld:
     `get_state` saves the random generators and all writeable arrays that are attributes, those of subclasses included.
     A subclass with other state extends `get_state` and `set_state`.
 
-    Args:
-        contract: observations and actions.
-        num_fights: F, the number of fights.
-        seed: fight ``i`` is seeded with ``seed + i``.
-        report: the fields of `World.report`, as for ``np.dtype``.
+    Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of `World.report`, as for ``np.dtype``.
     """
 
     #: The reset options that `begin` supports, besides ``seed`` and ``bots``; others are refused.
@@ -129,10 +125,7 @@ def _own_arrays(world: ArrayWorld) -> list[str]:
 
 
 class OutcomeRewards:
-    """Rewards the outcome of a fight only: by default 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
-
-    ``defaults`` replace some of these weights by other numbers or schedules.
-    """
+    """Rewards the outcome only: 1 for ``win``, -1 for ``lose``, 0 for ``tie``, or other numbers or schedules."""
 
     terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
     tags: ClassVar[Mapping[str, str]] = {f"{name}_reward": name for name in terms}
@@ -163,10 +156,7 @@ class OutcomeRewards:
 
 @dataclass(frozen=True)
 class Ticks:
-    """A batch of learners' ticks, all fights in one row: M regular ticks, E fights that ended, K of them decided.
-
-    Ticks in which a fight was aborted are left out, because their reports are not reliable.
-    """
+    """A batch of learners' ticks, without those of aborted fights: M ticks, E fights that ended, K of them decided."""
 
     report: NDArray[np.void]  #: Reports ``(M,)``, see `sb3_pvp.game.World.report`.
     previous: NDArray[np.void]  #: The report of the tick before each, ``(M,)``.

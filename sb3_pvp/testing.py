@@ -18,7 +18,7 @@ _ENDS = {(_RUNNING, _RUNNING), (_WON, _LOST), (_LOST, _WON), (_WON, _WON), (_TIE
 
 
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
-    """Checks that a world implements `sb3_pvp.game.World`, by playing random legal actions.
+    """Checks that a world implements `sb3_pvp.game.World`, by random legal actions; raises `AssertionError` if not.
 
     It checks shapes and dtypes of all arrays; that every head has a legal action (unless the world has
     ``empty_heads``); that both seats agree on the outcome; that finished fights stay finished; that the same seed gives
@@ -29,9 +29,6 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
         ticks: the number of ticks to play.
         seed: of the fights and of the actions.
         seeded: whether a seed determines the fights; false for a server with its own random numbers.
-
-    Raises:
-        AssertionError: with the first requirement that is not met.
     """
     seats = (world.num_fights, NUM_SEATS)
     expected: dict[str, tuple[tuple[int, ...], Any]] = {

@@ -145,11 +145,8 @@ def read_model(model: type[Model], values: Mapping[str, Any], what: str) -> Mode
 def first_error(error: ValidationError, top: str = "the top level", skip: int = 0, of: Any = None) -> str:
     """Returns the first error that pydantic found, in one line.
 
-    Args:
-        error: pydantic's error.
-        top: what to call the validated value itself.
-        skip: how many leading parts of the location to leave out.
-        of: the expected type; with it, the nearest known name follows an unknown one.
+    ``top`` is what to call the validated value itself; ``skip`` leading parts of the location are left out; with
+    ``of``, the expected type, the nearest known name follows an unknown one.
     """
     first = error.errors(include_url=False, include_context=False)[0]
     *parents, last = path = first["loc"][skip:] or ("",)

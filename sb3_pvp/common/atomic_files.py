@@ -12,10 +12,8 @@ from pathlib import Path
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path in the same folder, whose file replaces ``path`` at the end of the ``with`` block.
 
-    If the block raises, ``path`` stays as it was. Missing parent folders are created.
-
-    Raises:
-        IsADirectoryError: before the block, if ``path`` is a folder.
+    If the block raises, ``path`` stays as it was. Missing parent folders are created. `IsADirectoryError` is raised
+    before the block if ``path`` is a folder.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, and cannot be replaced by a file")

@@ -19,10 +19,7 @@ class Refusal(Exception):
 
 
 class TrainingInterrupted(RuntimeError):
-    """Raised when training cannot continue, as after the loss of a server; commands exit with 1.
-
-    The message says where the model was saved.
-    """
+    """Raised when training cannot continue; the message says where the model was saved. Commands exit with 1."""
 
 
 @contextmanager

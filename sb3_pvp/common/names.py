@@ -50,8 +50,7 @@ def loadable(kind: str, names: Iterable[str], load: Callable[[str], T]) -> Itera
 def arguments_of(of: type[Any], without: Iterable[str] = ()) -> set[str] | None:
     """Returns the names of a constructor's arguments, except ``without``; ``None`` if it accepts any name.
 
-    Follows ``**kwargs`` to the constructors of the base classes. Names that begin with an underscore are left out: SB3
-    has some, such as ``_init_setup_model``, that are not for users.
+    Follows ``**kwargs`` to the base classes. Private names, such as SB3's ``_init_setup_model``, are left out.
     """
     names: set[str] = set()
     for base in of.__mro__:

@@ -66,18 +66,10 @@ def split_mask(contract: Contract, flat_mask: ArrayLike) -> list[Booleans]:
 
 
 def conditional_mask(contract: Contract, flat_mask: ArrayLike, chosen: ArrayLike) -> Booleans:
-    """Returns the mask of head h after the choices of the heads before it (contract.md §2.3).
+    """Returns the mask of head h, bool ``(..., size of head h)``, after the choices of the heads before it.
 
-    Args:
-        contract: the contract.
-        flat_mask: bool ``(..., num_flat_actions)``.
-        chosen: ints ``(..., h)``.
-
-    Returns:
-        Bool ``(..., size of head h)``. Where mask and rules leave nothing, entry 0 is legal.
-
-    Raises:
-        ContractError: for wrong shapes or dtypes, and choices that their heads do not have.
+    ``flat_mask`` is bool ``(..., num_flat_actions)``, ``chosen`` ints ``(..., h)``. Where mask and rules leave nothing,
+    entry 0 is legal (contract.md §2.3). Raises `ContractError` for wrong shapes, dtypes and choices.
     """
     mask, choices = _checked_mask(contract, flat_mask), np.asarray(chosen)
     if not choices.ndim or choices.shape[-1] >= contract.num_heads:
@@ -119,10 +111,7 @@ def _allowed(contract: Contract, mask: Booleans, choices: NDArray[np.int64]) -> 
 
 
 def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64]:
-    """Converts a selection of fights (numbers, a bool array or ``None`` for all) to numbers, int64 ``(N,)``.
-
-    Raises `ValueError` for a number that is out of range.
-    """
+    """Converts numbers, a bool array or ``None`` (all) to numbers, int64 ``(N,)``; `ValueError` if out of range."""
     if fights is None:
         return np.arange(num_fights)
     array = np.atleast_1d(np.asarray(fights))
@@ -164,13 +153,10 @@ def _any_outside(numbers: NDArray[np.int64], ends: ArrayLike) -> bool:
 
 
 class Turn:
-    """One tick of N fights from the view of a script, which uses the ids of the contract.
+    """One tick of N fights as a script sees it, by the ids of the contract.
 
-    Args:
-        contract: the contract.
-        observation: float32 ``(N, num_observations)``.
-        masks: flat, bool ``(N, num_flat_actions)``.
-        chance: a random number from [0, 1) per fight, float64 ``(N,)``.
+    ``observation`` is float32 ``(N, D)``, ``masks`` flat, bool ``(N, A)``, and ``chance`` a random number from [0, 1)
+    for each fight, float64 ``(N,)``.
     """
 
     def __init__(

@@ -55,10 +55,8 @@ class Head:
 class Contract:
     """The observations and action heads of a game, both in wire order.
 
-    A flat mask is the concatenation of the masks of all heads (contract.md §2.1). All arrays are read-only.
-
-    Raises:
-        ContractError: if an id is used twice, a list is empty, or a rule names anything but earlier sub-actions.
+    A flat mask is the concatenation of the masks of all heads (contract.md §2.1). All arrays are read-only. Raises
+    `ContractError` if an id is used twice, a list is empty, or a rule names anything but earlier sub-actions.
     """
 
     name: str
@@ -210,10 +208,9 @@ _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = 
 
 
 def load_contract(name: str | Path | Contract) -> Contract:
-    """Returns a contract by registered name (always the same object), from a file, or itself.
+    """Returns a contract by registered name (always the same object), from a file (see `read_contract`), or itself.
 
-    Anything with a folder or the ending ``.json`` is a file, see `read_contract`. Raises `ContractError` if the name is
-    unknown or the file is invalid.
+    Anything with a folder or the ending ``.json`` is a file. `ContractError` if name or file cannot be loaded.
     """
     if isinstance(name, Contract):
         return name

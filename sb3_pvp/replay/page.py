@@ -25,10 +25,7 @@ def write_replay_page(recording: Recording, path: str | Path) -> None:
 
 
 def replay_page(recording: Recording) -> str:
-    """Returns the page as HTML, whose ``Content-Security-Policy`` allows its own script and style only.
-
-    Raises `ValueError` if the game has no viewer for recordings.
-    """
+    """Returns the page, whose ``Content-Security-Policy`` blocks all else; `ValueError` if the game has no viewer."""
     own = viewer_of(recording.game or recording.contract).page()
     style = _data("page.css") + own["style"]
     # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
@@ -71,9 +68,9 @@ _ENDS_WITHOUT_WINNER = {
 
 
 def short_labels(ids: Sequence[str], head: str) -> list[str]:
-    """Returns short names for the sub-actions ``ids`` of a head, which the page shows in narrow cells.
+    """Returns short names of sub-actions, without words that they share or that are in the head's id.
 
-    Words of the head's id, and words that several of them share, are left out. Doing nothing is called "none".
+    Doing nothing is called "none".
     """
     words = [each.split("_") for each in ids]
     common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}

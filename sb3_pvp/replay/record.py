@@ -44,18 +44,15 @@ def record_fight(
 
     Args:
         first: a model, the path of one, or the name of a scripted opponent; not the world's bot.
-        second: the same, or ``"self"`` for the first player again, or ``"baseline"`` for the world's bot, whose choices
-            are not recorded.
+        second: the same, or ``"self"``: the first again, or ``"baseline"``: the world's bot, whose choices are unknown.
         seed: of the fight and of the players' random numbers.
         deterministic: whether models take the most likely actions instead of sampling.
         world: ``"sim"``, the address of a server, or a factory; see `FightSettings`.
-        game: by default the game of the first model that knows its own, else `HOME_GAME`.
+        game: by default the game that the first model was trained in, without models `HOME_GAME`.
         settings: other `FightSettings`, such as ``reset_params``, ``rewards`` or ``max_episode_ticks``.
 
-    Raises:
-        ValueError: for invalid arguments, and games without a viewer for recordings.
-        FileNotFoundError: for a model that does not exist.
-        WorldError: if a server fails.
+    Raises `ValueError` for invalid arguments and games without a viewer for recordings, `FileNotFoundError` for a
+    missing model, and `WorldError` if a server fails.
     """
     seed = check_seed(seed) or 0
     players = first, first if isinstance(second, str) and second == SELF_PLAY else second
@@ -185,14 +182,11 @@ def _make_fighters(
     return fighters
 
 
-_MIN_PROBABILITY = 5e-5  # smaller ones would be rounded to 0 in the file
-
-
 def _by_head(contract: Contract, probabilities: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
     """Returns the flat probabilities by head and id, without negligible ones."""
     parts = zip(contract.heads, np.split(probabilities, contract.head_offsets[1:-1]), strict=True)
     pairs = (zip(head.actions, own.tolist(), strict=True) for head, own in parts)
-    return tuple({entry.id: share for entry, share in part if share >= _MIN_PROBABILITY} for part in pairs)
+    return tuple({entry.id: share for entry, share in part if share >= recording.MIN_PROBABILITY} for part in pairs)
 
 
 def _name_of(player: OpponentLike, game: Game) -> str:

@@ -22,6 +22,7 @@ from sb3_pvp.game import Game, find_game, game_names
 FORMAT, VERSION = "sb3_pvp fight", 1
 #: The largest uncompressed size in bytes, against decompression bombs; a fight of 2,000 ticks has a tenth of it.
 MAX_SIZE = 100_000_000
+MIN_PROBABILITY = 5e-5  #: Smaller ones are left out: they would be rounded to 0.
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,7 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
         game: ``module:object``, if the game is not installed. The one in the file is not imported, because files may
             come from anywhere.
 
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if it is not a recorded fight, or has an unknown version.
+    Raises `FileNotFoundError`, and `ValueError` if it is not a recorded fight or has an unknown version.
     """
     for known in loadable("game", game_names(), find_game):
         viewer: Any = known.viewer

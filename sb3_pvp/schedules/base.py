@@ -63,14 +63,10 @@ class Function(Schedule):
 
 
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
-    """Creates a schedule from its JSON form (training.md §9), and evaluates it at t = 0 to validate it.
+    """Creates a schedule from its JSON form (training.md §9), and evaluates it at t = 0; `ValueError` if it is invalid.
 
-    Args:
-        value: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
-        variables: sample values for the variables of expressions.
-
-    Raises:
-        ValueError: if the form is invalid or cannot be evaluated.
+    ``value``: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
+    ``variables``: sample values for the variables of expressions.
     """
     schedule = as_schedule(value)
     schedule(0, **(variables or {}))

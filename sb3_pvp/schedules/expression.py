@@ -141,8 +141,8 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: gt,
     ast.GtE: ge,
 }
-#: The other allowed nodes. A formula is never passed to `eval`: it is parsed, and `_evaluate` walks its tree.
-_OTHER_NODES = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load)
+#: Allowed nodes besides constants. Formulas are never passed to `eval`: they are parsed, and `_evaluate` walks them.
+_NODES = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load, *_OPERATORS)
 
 
 @lru_cache(maxsize=256)
@@ -172,8 +172,7 @@ def _check_node(node: Any) -> None:
             raise ValueError(f"{name}() takes {expected} arguments, without keywords")
         return
     is_value = isinstance(node, ast.Constant)
-    allowed = (*_OTHER_NODES, *_OPERATORS)
-    if type(node.value) not in (bool, int, float, str) if is_value else not isinstance(node, allowed):
+    if type(node.value) not in (bool, int, float, str) if is_value else not isinstance(node, _NODES):
         raise ValueError(
             f"{repr(node.value) if is_value else type(node).__name__} is not supported; use numbers, strings, names, "
             f"+ - * / **, comparisons, 'a if c else b' and calls of {', '.join(FUNCTIONS)}"

@@ -56,9 +56,8 @@ class Log(Schedule, kind="log"):
 class Jump(Schedule, kind="jump"):
     """Switches between schedules: from each threshold on, the one listed with it applies.
 
-    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` accepts. They are scanned in the listed order,
-    up to the first threshold above ``t``. Schedules get the same ``t`` and no variables. There is no value before the
-    first threshold: `ValueError`.
+    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` accepts. They are scanned in the listed order up
+    to the first threshold above ``t``; schedules get no variables. `ValueError` if ``t`` is below the first threshold.
     """
 
     jumps: tuple[tuple[int, Schedule], ...]

@@ -31,7 +31,7 @@ def wire_json(contract: Contract) -> dict[str, Any]:
 
 
 def without_kinds(contract: Contract) -> Contract:
-    """The wire format does not tell integers from floats."""
+    """The wire format does not distinguish integers from floats."""
     observations = tuple(dataclasses.replace(observation, kind="float") for observation in contract.observations)
     return dataclasses.replace(contract, observations=observations)
 
@@ -79,7 +79,7 @@ def broken(path: str, value: Any, data: dict[str, Any]) -> dict[str, Any]:
         ("actions", {}, "actions should be a valid"),
     ],
 )
-def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_errors_about_wire_files_name_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, broken(path, value, wire_json(load_contract("NhEnv"))))
     with pytest.raises(ContractError, match=f"(?s)Custom.json: .*{message}"):
         load_contract(file)
@@ -95,7 +95,7 @@ def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: 
         ("observations/0/note", "x", r"observations\[0\] has an unknown field 'note'"),
     ],
 )
-def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_errors_about_our_files_name_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, broken(path, value, json.loads(NH_FILE.read_text(encoding="utf-8"))))
     with pytest.raises(ContractError, match=f"Custom.json: .*{message}"):
         load_contract(file)

@@ -107,8 +107,8 @@ def test_a_rule_about_something_undecided_is_refused(rule: str, required: str) -
 
 
 def test_a_rule_about_an_unknown_id_is_refused() -> None:
-    with pytest.raises(ContractError, match="'two' names 'nobody', which is not a sub-action"):
-        two_heads(SubAction("one", ""), SubAction("two", "", require_any=("nobody",)))
+    with pytest.raises(ContractError, match="'two' names 'nothing', which is not a sub-action"):
+        two_heads(SubAction("one", ""), SubAction("two", "", require_any=("nothing",)))
 
 
 def test_a_rule_about_another_choice_of_its_own_head_is_refused() -> None:

@@ -105,7 +105,7 @@ def test_the_larger_sum_of_rewards_wins_and_equal_sums_tie() -> None:
 
 
 @pytest.mark.parametrize("masks", ["observation", "info", "nowhere"])
-def test_masks_are_found_wherever_they_are_told(masks: str) -> None:
+def test_masks_are_found_in_all_places(masks: str) -> None:
     world = world_of(PettingZooGame(partial(Auction, masks), shuffle_agents=False))
     world.reset()
     world.step([[[3, 1], [0, 0]]])

@@ -52,7 +52,7 @@ def test_the_page_needs_nothing_else(fight: Recording) -> None:
     assert {"link", "img", "iframe", "object", "embed", "base", "form"}.isdisjoint(parts.tags)
     assert {"src", "href", "srcset", "action", "data", "style"}.isdisjoint(name for name, _ in parts.attributes)
     addresses = set(re.findall(r"\w+://[^\s\"'`<]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a kind of elements, which nobody asks for
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a namespace, which is never requested
     assert "url(" not in page and "@import" not in page and "import(" not in page and "fetch(" not in page
     policy = dict(parts.attributes)["content"]
     assert "default-src 'none'" in page and "unsafe" not in page and policy is not None
@@ -68,7 +68,7 @@ def test_names_cannot_become_markup(fight: Recording) -> None:
     assert json.loads(parts.texts["script"])["recording"]["players"][0]["name"] == EVIL
 
 
-def test_labels_are_short_and_tell_entries_apart() -> None:
+def test_labels_are_short_and_unique() -> None:
     for contract in map(load_contract, ("NhEnv", "DharokEnv")):
         for head in contract.heads:
             labels = short_labels([action.id for action in head.actions], head.id)
@@ -86,7 +86,7 @@ def fighters_say(recording: Recording, tick: int, seat: int, **changes: Any) -> 
     return replace(recording, moments=tuple(moments))
 
 
-def test_events_tell_what_happened(fight: Recording) -> None:
+def test_events_describe_the_fight(fight: Recording) -> None:
     before = fight.moments[4].scene.fighters[0]
     calm = {"attack": None, "special_energy": before.special_energy, "food": {"shark": 2}, "hitsplats": ()}
     still = replace(fighters_say(fight, 4, 0, **calm), moments=fighters_say(fight, 4, 0, **calm).moments[:5])

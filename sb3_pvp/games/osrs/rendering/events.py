@@ -10,9 +10,7 @@ from typing import Literal
 from sb3_pvp.games.osrs.rendering.scene import FighterScene, Scene
 
 Kind = Literal["attack", "special", "damage", "freeze", "vengeance", "food", "potion", "death", "end"]
-#: A loss of special energy by more than this is a special attack. Energy, full at 1, changes in tenths, of which half
-#: is safe from rounding.
-_SPENT = 0.05
+_SPENT = 0.05  # a larger loss of special energy is a special attack; energy, full at 1, changes in tenths
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,7 @@ class ObservationMap:
     Attributes:
         base_levels: by skill, the observation of the base level, or the level itself.
         full_energy: the observed value of full special energy.
-        food: the observed number of pieces, by name.
-        potions: the observed number of doses, by name.
+        food, potions: the observed numbers of pieces and doses, by name.
         waits: by activity, the observed waiting time, and the ticks that a value of 1 stands for.
         vengeance: see `sb3_pvp.games.osrs.rendering.scene.FighterScene`, as for the other ids.
         overheads: by overhead prayer, if the game has any.

@@ -66,10 +66,8 @@ class FighterScene:
 
     Attributes:
         name: of the player.
-        hitpoints: points; above ``max_hitpoints`` after some food.
-        max_hitpoints: the base level.
-        prayer: points.
-        max_prayer: the base level.
+        hitpoints, prayer: points; hitpoints are above ``max_hitpoints`` after some food.
+        max_hitpoints, max_prayer: the base levels.
         special_energy: full at 1.
         style: of the wielded weapon.
         weapon: its name in the contract; empty if that only has the style.
@@ -77,19 +75,16 @@ class FighterScene:
         armor_off: whether the armour was taken off.
         overhead: ``"none"``, ``"melee"``, ``"ranged"``, ``"magic"``, ``"smite"`` or ``"redemption"``; ``None`` in games
             without overhead prayers.
-        frozen_ticks: ticks until it can walk again.
-        freeze_immunity_ticks: ticks until it can be frozen again.
+        frozen_ticks, freeze_immunity_ticks: ticks until it can walk, and be frozen, again.
         vengeance: whether the vengeance spell is active.
         tile: x (east) and y (north). Without positions from the world, the fighters are placed beside each other.
         can_melee: whether it is in melee range; ``None`` in games where it always is.
         moving: whether it walked.
         first: whether it is processed first in a tick (PID).
-        food_bars: what its food heals, in full health bars.
-        brew_bars: what its brews heal, in full health bars.
+        food_bars, brew_bars: what its food and its brews heal, in full health bars.
         levels: changes of attack, strength, defence, ranged and magic from the base level, except zeros.
         gear: the worn items by slot (``"weapon"``, ``"head"``, …); empty if unknown.
-        food: pieces by name, except zeros.
-        potions: doses by name, except zeros.
+        food, potions: pieces and doses by name, except zeros.
         waits: ticks until it may attack, eat, drink, … again, except zeros.
         hitsplats: the damage numbers that appeared on it.
         attack: the last attack that it launched, if any.
@@ -155,9 +150,7 @@ def scene_of(
     actions: Sequence[NDArray[np.int64] | None] = (None, None),
     masks: Sequence[NDArray[np.bool_] | None] = (None, None),
 ) -> Scene:
-    """Returns the scene after the last tick of a fight.
-
-    In the embedded world it includes tiles, worn items and all hits on their way.
+    """Returns the scene after the last tick; in the embedded world with tiles, worn items and all hits on their way.
 
     Args:
         world: the world of the fight.
@@ -166,8 +159,7 @@ def scene_of(
         actions: of both seats in this tick, ints ``(heads,)`` each; ``None`` if unknown.
         masks: that applied to them, from before the tick, bool ``(A,)`` each; ``None`` if unknown.
 
-    Raises:
-        ValueError: for a contract other than those of NhEnv and DharokEnv.
+    Raises `ValueError` for a contract other than those of NhEnv and DharokEnv.
     """
     seats = range(NUM_SEATS)
     fighters = [

@@ -46,10 +46,7 @@ def text_width(text: str, size: int) -> int:
 
 @lru_cache(maxsize=512)
 def fitted(text: str, size: int, width: int) -> str:
-    """Returns the text if it fits ``width`` pixels, else as much as fits of its beginning and end around an ellipsis.
-
-    The end is kept because names of models often differ there, as in ``main_4096_steps``.
-    """
+    """Returns the text if it fits ``width`` pixels, else as much of its beginning and end as fits, with an ellipsis."""
     if text_width(text, size) <= width:
         return text
     for kept in range(len(text) - 1, 0, -1):
