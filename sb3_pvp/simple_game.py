@@ -25,10 +25,9 @@ class ArrayWorld:
     Subclasses implement `begin` and `play_fight`; one that plays all fights at once overrides `step` instead. The
     world's own bot, ``"baseline"``, moves at random.
 
-    `get_state` saves the random generators and all writeable arrays that are attributes, those of subclasses included.
-    A subclass with other state extends `get_state` and `set_state`.
-
-    Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of `World.report`, as for ``np.dtype``.
+    `get_state` saves, and `set_state` restores, the random generators and all attributes that are writeable arrays.
+    A subclass with other state extends both. Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of
+    `World.report`, as for ``np.dtype``.
     """
 
     #: The reset options that `begin` supports, besides ``seed`` and ``bots``; others are refused.

@@ -105,7 +105,7 @@ def _allowed(contract: Contract, mask: Booleans, choices: NDArray[np.int64]) -> 
     entries = np.zeros((*choices.shape[:-1], contract.num_flat_actions), dtype=np.bool_)
     np.put_along_axis(entries, choices + contract.head_offsets[:head], True, axis=-1)
     begin, end = contract.head_offsets[head : head + 2]
-    allowed = (mask & contract.dependencies.satisfied(entries))[..., begin:end]
+    allowed = (mask & contract.dependencies.satisfied(entries))[..., begin:end]  # a copy, made by the &
     allowed[..., 0] |= ~allowed.any(axis=-1)  # the fallback of contract.md §2.3
     return allowed
 

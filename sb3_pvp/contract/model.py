@@ -112,7 +112,7 @@ class Contract:
     def action_index(self, sub_action_id: str) -> tuple[int, int]:
         """Returns the positions of a sub-action's head and of the sub-action in it (the integer on the wire)."""
         flat = self.flat_index(sub_action_id)
-        head = int(np.searchsorted(self.head_offsets, flat, side="right")) - 1
+        head = int(np.searchsorted(self.head_offsets, flat, side="right")) - 1  # the last that begins at or before it
         return head, flat - int(self.head_offsets[head])
 
     def flat_index(self, sub_action_id: str) -> int:
@@ -137,6 +137,7 @@ class Contract:
     @property
     def observation_space(self) -> spaces.Box:
         """A new space of observations: an unbounded float32 box ``(num_observations,)``."""
+        # Not cached, here and below: spaces have a random generator, and must not be shared.
         return spaces.Box(-np.inf, np.inf, (self.num_observations,), dtype=np.float32)
 
     @property
@@ -202,8 +203,7 @@ _NAMES = {"heads": "actions", "about": "description", "choices": "actions"}
 _NAMES |= {rule: f"require_{rule}" for rule in ("all", "any", "none")}
 
 _registered: dict[str, Contract] = {}
-#: Pairs of functions that list names and load a contract. `sb3_pvp.game` adds one for the games, which this package
-#: must not import.
+#: Pairs of functions that list names and load a contract; `sb3_pvp.game`, which imports this package, adds the games'.
 _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = []
 
 

@@ -30,9 +30,8 @@ class PettingZooGame(Game):
             false, the first seat, which is the learner's, is always the first agent.
         privileged: let the critic see the opponent's observation, for simultaneous moves or hidden information.
 
-    Raises:
-        ValueError: unless there are two agents with equal spaces, ``Discrete`` or one-dimensional ``MultiDiscrete``
-            actions, and observations that can be flattened.
+    Raises `ValueError` unless there are two agents with equal spaces, ``Discrete`` or one-dimensional ``MultiDiscrete``
+    actions, and observations that can be flattened.
     """
 
     def __init__(self, make_env: Callable[[], Any], shuffle_agents: bool = True, privileged: bool = False) -> None:

@@ -68,10 +68,7 @@ _ENDS_WITHOUT_WINNER = {
 
 
 def short_labels(ids: Sequence[str], head: str) -> list[str]:
-    """Returns short names of sub-actions, without words that they share or that are in the head's id.
-
-    Doing nothing is called "none".
-    """
+    """Returns short names of sub-actions, without words that they share or the head has; "none" for no action."""
     words = [each.split("_") for each in ids]
     common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}
     kept = [" ".join(word for word in own if word not in common) or " ".join(own) for own in words]

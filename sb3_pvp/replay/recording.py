@@ -20,8 +20,7 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.game import Game, find_game, game_names
 
 FORMAT, VERSION = "sb3_pvp fight", 1
-#: The largest uncompressed size in bytes, against decompression bombs; a fight of 2,000 ticks has a tenth of it.
-MAX_SIZE = 100_000_000
+MAX_SIZE = 100_000_000  #: Uncompressed bytes, against decompression bombs; a fight of 2,000 ticks has a tenth of it.
 MIN_PROBABILITY = 5e-5  #: Smaller ones are left out: they would be rounded to 0.
 
 

@@ -31,7 +31,6 @@ class Schedule(ABC):
             KINDS[kind] = cls
 
     def __post_init__(self) -> None:
-        # `get_type_hints`, since the annotations are strings here (``from __future__ import annotations``).
         for name, hint in get_type_hints(type(self), include_extras=True).items():
             for kind in getattr(hint, "__metadata__", ()):
                 a = "an" if self._kind[0] in "aeiou" else "a"

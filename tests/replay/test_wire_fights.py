@@ -45,8 +45,8 @@ def test_both_sides_of_a_fight_agree(tmp_path: Path) -> None:
     alone = load_fight(path)
     assert [player.kind for player in alone.players] == ["agent", "bot"]
     for moment, seen in zip(both.moments, alone.moments[-len(both.moments) :], strict=True):
-        recorded, mirrored = moment.scene.fighters[1], seen.scene.fighters[1]
-        assert (recorded.attack, recorded.hitpoints, recorded.food) == (
+        sent, mirrored = moment.scene.fighters[1], seen.scene.fighters[1]
+        assert (sent.attack, sent.hitpoints, sent.food) == (
             mirrored.attack,
             mirrored.hitpoints,
             mirrored.food,

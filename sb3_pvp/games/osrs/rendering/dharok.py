@@ -8,7 +8,7 @@ BASE_LEVEL = 99  #: Of every skill (loadouts.md §6).
 
 OBSERVATION_MAP = ObservationMap(
     base_levels=dict.fromkeys((*SKILLS, "hitpoints", "prayer"), BASE_LEVEL),
-    full_energy=1.0,
+    full_energy=1.0,  # a share, unlike in NhEnv
     food={"anglerfish": "food_count", "karambwan": "karambwan_count"},
     potions={"brew": "brew_doses", "restore": "super_restore_doses", "combat": "combat_potion_doses"},
     waits={  # observed as a share of these ticks (contract.md §6.4)

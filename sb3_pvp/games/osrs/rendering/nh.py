@@ -14,7 +14,8 @@ OBSERVATION_MAP = ObservationMap(
         "hitpoints": "absolute_hitpoints_level",
         "prayer": "absolute_prayer_level",
     },
-    full_energy=100.0,
+    full_energy=100.0,  # percent
+    # Without sharks, which NhEnv does not count, see `SeatFacts.uncounted_food`.
     food={"anglerfish": "food_count", "karambwan": "karambwan_count"},
     potions={
         "brew": "brew_doses",

@@ -189,7 +189,7 @@ def fighters_scene(
         distance=distance,
         fighters=(
             _fighter_scene(first, second, facts[0], (0, 0)),
-            _fighter_scene(second, first, facts[1], (distance, 0)),
+            _fighter_scene(second, first, facts[1], (distance, 0)),  # to the east: the direction is unknown
         ),
     )
 
@@ -213,7 +213,7 @@ def _fighter_scene(fighter: Fighter, foe: Fighter, facts: SeatFacts | None, tile
         armor_off=fighter.sees(ids.armor_off),
         overhead=ids.overhead(fighter),
         frozen_ticks=int(meta["player_frozen_ticks"]),
-        freeze_immunity_ticks=fighter.count(ids.freeze_immunity),
+        freeze_immunity_ticks=fighter.count(ids.freeze_immunity),  # 0 in contracts without it
         vengeance=fighter.sees(ids.vengeance),
         tile=facts.tile if facts else tile,
         can_melee=fighter.sees(ids.can_melee) if ids.can_melee else None,
@@ -237,6 +237,7 @@ def _points(fraction: float, base: int) -> int:
 
 
 def _levels(fighter: Fighter, ids: ObservationMap) -> dict[str, int]:
+    # Meta records have the current level as a share of the base level.
     scales = {skill: float(fighter.meta[f"{skill}_level_scale"]) - 1.0 for skill in SKILLS}
     changes = {skill: round(scale * ids.base_level(fighter, skill)) for skill, scale in scales.items()}
     return {skill: change for skill, change in changes.items() if change}

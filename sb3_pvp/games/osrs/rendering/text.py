@@ -14,7 +14,7 @@ _MAX_TILES = 12  # dots that are drawn between the fighters
 RESET = "\033[0m"
 COLORS = {"red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m", "blue": "\033[34m", "cyan": "\033[36m"}
 STYLE_COLORS = {"melee": "red", "ranged": "green", "magic": "blue"}
-_WEAPON_COLORS = {"tentacle": "red", "greataxe": "yellow", "maul": "green"}
+_WEAPON_COLORS = {"tentacle": "red", "greataxe": "yellow", "maul": "green"}  # all melee: the style is not enough
 _OUTCOME_COLORS = {"won": "green", "lost": "red"}
 _LEVELS = {"attack": "att", "strength": "str", "defence": "def", "ranged": "rng", "magic": "mag"}
 #: Other food (sharks) only counts in the health bars.
@@ -56,7 +56,7 @@ def _pad(text: str) -> str:
 
 def _headline(scene: Scene, paint: Paint) -> str:
     title = f" tick {scene.tick} "
-    if scene.outcome != "running":
+    if scene.outcome != "running":  # the first fighter's outcome
         result = f"{_fit(scene.fighters[0].name)} {scene.outcome.replace('_', ' ')}"
         result = "time is up" if scene.outcome == "timeout" else result
         title += paint(f"* {result} * ", _OUTCOME_COLORS.get(scene.outcome, "yellow"))

@@ -39,8 +39,7 @@ _SIZE = ARENA[2:]
 _MARGIN_X, _MARGIN_Y = 64, 92
 #: Fighters closer than this, in pixels, would cover each other's labels.
 _CLOSE_X, _CLOSE_Y = 84, 110
-_BODY = 0.36  # radius of a fighter in tiles
-_MIN_RADIUS = 14  # pixels
+_BODY, _MIN_RADIUS = 0.36, 14  # the radius of a fighter in tiles, and the smallest one in pixels
 _BACKWARDS, _SIDEWAYS = 3.14, 1.5708  # turns in radians
 _WHITE = (255, 255, 255)
 
@@ -70,12 +69,12 @@ def draw_arena(surface: pygame.Surface, scene: Scene) -> None:
     places = _placements(scene, tile, middle)
     for place, fighter in zip(places, scene.fighters, strict=True):
         _draw_fighter(fine, place, fighter)
-    for place, fighter in zip(places, scene.fighters, strict=True):
+    for place, fighter in zip(places, scene.fighters, strict=True):  # not above: a body must not cover a weapon
         if fighter.hitpoints > 0:
             _draw_weapon(fine, place, fighter)
     for place, fighter, foe in zip(places, scene.fighters, reversed(places), strict=True):
         _draw_incoming(fine, fighter.incoming, foe, place)
-    ground = pygame.transform.smoothscale(fine, _SIZE)
+    ground = pygame.transform.smoothscale(fine, _SIZE)  # before the labels, whose text would become blurred
     for place, fighter in zip(places, scene.fighters, strict=True):
         _label(ground, place, fighter)
     _write_distance(ground, scene)

@@ -68,7 +68,7 @@ def _draw_head(surface: pygame.Surface, head: HeadScene, box: tuple[int, int, in
         x += chip_width + _GAP
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=128)  # measuring text is slow, and the heads of a contract are always the same
 def _layout(head: str, entries: tuple[str, ...], width: int) -> tuple[list[str], list[int], int]:
     """Returns names, widths and a font size with which all entries of a head fit into a row."""
     names = [short_name(entry, head) for entry in entries]

@@ -67,7 +67,7 @@ def _draw_shares(surface: pygame.Surface, scene: Scene, box: tuple[int, int, int
     left, top, width, height = box
     first, second = map(_health_left, scene.fighters)
     if scene.outcome in ("won", "lost"):
-        first, second = (1.0, 0.0) if scene.outcome == "won" else (0.0, 1.0)
+        first, second = (1.0, 0.0) if scene.outcome == "won" else (0.0, 1.0)  # the loser may have supplies left
     edge = round(width * first / max(first + second, 1e-9))  # both may be 0
     pygame.draw.rect(surface, SEATS[0], (left, top, edge, height))
     pygame.draw.rect(surface, SEATS[1], (left + edge, top, width - edge, height))

@@ -10,6 +10,7 @@ import pygame
 from sb3_pvp.games.osrs.rendering.picture.palette import BACKGROUND, ICE, TEXT, VENGEANCE, Color, Point, mixed
 
 Surface = pygame.Surface
+_WOOD: Color = (150, 116, 80)
 
 
 def towards(start: Point, end: Point) -> Point:
@@ -41,7 +42,7 @@ def star(center: Point, points: int, outer: float, inner: float, turn: float = -
 
 def thick_line(surface: Surface, color: Color, start: Point, end: Point, width: float) -> None:
     """Draws a line with round ends, which pygame does not have."""
-    radius = max(width / 2, 1)
+    radius = max(width / 2, 1)  # pygame draws no circle with a radius below 1
     across = turned(towards(start, end), pi / 2)
     sides = [beyond(start, across, radius), beyond(end, across, radius)]
     sides += [beyond(end, across, -radius), beyond(start, across, -radius)]
@@ -53,6 +54,7 @@ def thick_line(surface: Surface, color: Color, start: Point, end: Point, width: 
 def body(surface: Surface, center: Point, radius: float, facing: Point, color: Color, style: Color) -> None:
     """Draws a fighter from above. A nose on the head shows where it is facing, the ring its attack style."""
     across = turned(facing, pi / 2)
+    # Discs on top of each other, so that only a ring of each remains.
     pygame.draw.circle(surface, BACKGROUND, center, radius * 1.12)
     pygame.draw.circle(surface, style, center, radius)
     pygame.draw.circle(surface, mixed(color, BACKGROUND, 0.35), center, radius * 0.8)
@@ -73,10 +75,10 @@ def blade(surface: Surface, hand: Point, direction: Point, length: float, color:
 
 def bow(surface: Surface, hand: Point, direction: Point, length: float, color: Color) -> None:
     """Draws a bow with an arrow, for ranged."""
-    arc = [beyond(hand, turned(direction, angle * pi / 12), length * 0.62) for angle in range(-6, 7)]
+    arc = [beyond(hand, turned(direction, angle * pi / 12), length * 0.62) for angle in range(-6, 7)]  # a half circle
     pygame.draw.lines(surface, BACKGROUND, False, arc, max(round(length * 0.2), 1))
     pygame.draw.lines(surface, color, False, arc, max(round(length * 0.12), 1))
-    pygame.draw.line(surface, TEXT, arc[0], arc[-1], max(round(length * 0.04), 1))
+    pygame.draw.line(surface, TEXT, arc[0], arc[-1], max(round(length * 0.04), 1))  # the string
     arrow(surface, beyond(hand, direction, length * 0.9), direction, length * 0.7, TEXT)
 
 
@@ -84,7 +86,7 @@ def staff(surface: Surface, hand: Point, direction: Point, length: float, color:
     """Draws a staff with an orb at its end, for magic."""
     end = beyond(hand, direction, length * 0.85)
     thick_line(surface, BACKGROUND, beyond(hand, direction, -length * 0.15), end, length * 0.18)
-    thick_line(surface, (150, 116, 80), beyond(hand, direction, -length * 0.15), end, length * 0.1)
+    thick_line(surface, _WOOD, beyond(hand, direction, -length * 0.15), end, length * 0.1)
     orb(surface, end, length * 0.2, color)
 
 
@@ -123,7 +125,7 @@ def ice(surface: Surface, center: Point, radius: float) -> None:
     surface.blit(block, (round(center[0]) - reach, round(center[1]) - reach))
     corners = star(center, 6, radius * 1.45, radius * 1.2)
     pygame.draw.polygon(surface, ICE, corners, max(round(radius * 0.09), 1))
-    for corner in corners[1::2]:
+    for corner in corners[1::2]:  # the inner ones
         direction = towards(center, corner)
         crack = (beyond(center, direction, radius), beyond(center, direction, radius * 1.5))
         thick_line(surface, TEXT, *crack, radius * 0.08)

@@ -30,7 +30,7 @@ from sb3_pvp.games.osrs.rendering.picture.palette import (
 )
 from sb3_pvp.games.osrs.rendering.scene import FighterScene
 
-_INDENT = 12
+_INDENT = 12  # pixels, as below
 _LINE_HEIGHT, _SIZE = 19, 17
 #: The large items besides the weapon, for which there is room.
 _SHOWN_SLOTS = ("head", "neck", "body", "legs", "shield")
@@ -45,14 +45,14 @@ def draw_status(surface: pygame.Surface, fighter: FighterScene, seat: int) -> No
     left, top, width, height = STATUS[seat]
     pygame.draw.rect(surface, PANEL, (left, top, width, height))
     left, width = left + _INDENT, width - 2 * _INDENT
-    badge = 62 if fighter.first else 0
+    badge = 62 if fighter.first else 0  # room for "acts first" beside the name
     write(surface, fighter.name, (left, top + 10), 24, SEATS[seat], width=width - badge)
     if fighter.first:
         write(surface, "acts first", (left + width, top + 14), 16, FAINT, "topright")
     y = _draw_bars(surface, fighter, left, top + 38, width)
-    supplies = top + height - 66
+    supplies = top + height - 66  # from the bottom, where `_draw_supplies` needs 66 pixels
     lines = [*_lines(fighter), *((line, FAINT) for line in _worn(tuple(fighter.gear.items()), width))]
-    for text, color in lines[: (supplies - y) // _LINE_HEIGHT]:
+    for text, color in lines[: (supplies - y) // _LINE_HEIGHT]:  # the gear comes last, and is cut first
         write(surface, text, (left, y), _SIZE, color, width=width)
         y += _LINE_HEIGHT
     _draw_supplies(surface, fighter, left, supplies, width)
@@ -76,12 +76,12 @@ def _lines(fighter: FighterScene) -> Iterator[Line]:
         yield _prayer(fighter.overhead), OVERHEADS[fighter.overhead]
     yield _activity(fighter)
     yield from _conditions(fighter)
-    if fighter.levels:
+    if fighter.levels:  # green if all are raised
         changes = " ".join(f"{_SKILLS[skill]}{change:+d}" for skill, change in fighter.levels.items())
         yield changes, HEALTH[0] if min(fighter.levels.values()) > 0 else HEALTH[1]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # measuring text is slow
 def _worn(gear: tuple[tuple[str, str], ...], width: int) -> list[str]:
     """Returns the other items in lines of at most this width in pixels."""
     lines = [""]
