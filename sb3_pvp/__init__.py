@@ -1,4 +1,4 @@
-"""Player-versus-player self-play for Stable-Baselines3; importing it registers its environments with Gymnasium."""
+"""Player-versus-player self-play for Stable-Baselines3. Importing it registers its environments with Gymnasium."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 register_environments()
 
-# These need torch, and ``import sb3_pvp`` shall not: they are imported when they are first asked for.
+# Imported on first use, because they need torch and ``import sb3_pvp`` must stay fast.
 _LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.policies.model_files"}
 
 

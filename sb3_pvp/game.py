@@ -1,7 +1,13 @@
-"""The seam, and the first file to read: the plug-in knows no game, and a game knows no trainer; they meet here.
+"""The interface between training and games. Read this file first.
 
-A *world* runs F fights of two seats in arrays. A *game* makes worlds, and says what their reports are worth, what to
-log of them, how they look and who plays without having learned; `sb3_pvp.simple_game` has parts for most games.
+Training code (environments, PPO, leagues) imports no game, and games import no training code; both only see what is
+defined here:
+
+* a `World` runs F fights between two seats and keeps their state in arrays;
+* a `Game` has a `Contract` (observations, actions and the rules between them), creates worlds, and may add `Rewards`,
+  `Metrics`, a `Viewer` and scripted opponents.
+
+`sb3_pvp.simple_game` has base classes that suit most games, and ``docs/own-game.md`` builds a complete game with them.
 """
 
 from __future__ import annotations
@@ -31,147 +37,161 @@ NUM_SEATS = 2
 
 
 class WorldError(RuntimeError):
-    """A world cannot go on, or not well enough; the message says what to do."""
+    """Raised when a world cannot continue, or only too slowly; the message says what to do."""
 
 
 class Outcome(IntEnum):
-    """How a fight ended, from one seat's point of view; from `TARGET_LOST` on it broke off, and says nothing."""
+    """The result of a fight from one seat's point of view. `TARGET_LOST` and `DESYNC` are aborted fights: no result."""
 
     RUNNING = 0
     WON = 1
     LOST = 2
     TIED = 3
-    TARGET_LOST = 4
-    DESYNC = 5
+    TARGET_LOST = 4  # the opponent disappeared
+    DESYNC = 5  # agent and server are out of step, see `DesyncReason`
 
 
 class DesyncReason(IntEnum):
-    """Why an `Outcome.DESYNC` was given."""
+    """The cause of an `Outcome.DESYNC`."""
 
     NONE = 0
     TICK = 1  # the world played ticks without this seat's actions
-    TIME = 2  # the actions came too late
-    CONNECTION = 3  # the server closed the connection, most likely because it is gone
-    IDLE = 4  # nobody had played for so long that the agents logged out, to hold up nobody else
+    TIME = 2  # the actions arrived too late
+    CONNECTION = 3  # the server closed the connection, most likely because it was shut down
+    IDLE = 4  # no step for so long that the agents logged out, so that the server need not wait for them
 
 
 class World(Protocol):
-    """F fights of two seats. Its arrays stay the same objects: `reset` and `step` overwrite them in place.
+    """F fights between two seats, stepped together.
 
-    A fight that is over keeps its outcome until it is reset. Some worlds can do more: `Resumable`, `Leavable`,
-    `Grouped`. Or they have ``desync_reason``, `DesyncReason` numbers ``(F, 2)``; ``bot_name`` of the bot that plays in
-    the world itself, if not "baseline"; ``empty_heads``, true: masks may leave a head nothing but its first action.
+    The arrays below are allocated once; `reset` and `step` overwrite them in place, so readers must copy what they
+    keep. A finished fight keeps its outcome until it is reset.
+
+    Worlds may implement more: `Resumable`, `Leavable`, `Grouped`, and these optional attributes:
+
+    * ``desync_reason``: `DesyncReason` numbers ``(F, 2)``;
+    * ``bot_name``: the name of the world's own bot, by default ``"baseline"``;
+    * ``empty_heads``: if true, the mask of a head may be all false; its first action is legal then.
     """
 
     contract: Contract
     num_fights: int
-    obs: NDArray[np.float32]  #: What each seat sees, ``(F, 2, num_observations)``.
-    #: Flat action masks ``(F, 2, num_flat_actions)``; a seat whose turn it is not has exactly one legal action.
+    obs: NDArray[np.float32]  #: Observations, ``(F, 2, num_observations)``.
+    #: Flat action masks, ``(F, 2, num_flat_actions)``. In a turn-based game the waiting seat has one legal action.
     masks: NDArray[np.bool_]
-    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(F, 2)``.
+    outcome: NDArray[np.uint8]  #: `Outcome` numbers, ``(F, 2)``.
     ticks: NDArray[Any]  #: Ticks since the last reset, ints ``(F,)``.
-    report: NDArray[np.void]  #: The game's own record of the tick ``(F, 2)``; may be empty. Only the game reads it.
+    #: The game's own record of the tick, ``(F, 2)``, read by its rewards, metrics and viewer; may have no fields.
+    report: NDArray[np.void]
 
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Starts new episodes in these fights (all if ``None``); `ValueError`, and nothing changed, for wrong options.
+        """Starts new fights. Raises `ValueError`, and changes nothing, for wrong fights or options.
 
-        ``options`` are shared, or one mapping for each: ``seed`` (a shared one seeds the k-th of these fights with
-        ``seed + k``), ``reset_params`` of both seats or ``seat_reset_params`` (a pair), ``bots`` (a pair, not ``None``
-        where the world itself plays), and what else the world knows.
+        Args:
+            fights: their numbers or a bool array ``(F,)``; ``None``: all.
+            options: one mapping for all of them, or one per fight. Common keys: ``seed`` (if shared, the k-th of
+                these fights gets ``seed + k``), ``reset_params`` of both seats or ``seat_reset_params`` (a pair), and
+                ``bots`` (a pair, not ``None`` for a seat that the world itself plays).
         """
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
-        """Plays a tick: ``actions`` are ints ``(F, 2, heads)``, or a row for each of ``fights``; else `ValueError`."""
+        """Plays one tick with ``actions``, ints ``(F, 2, heads)`` or ``(len(fights), 2, heads)``; else `ValueError`.
+
+        Masked choices are valid: the world decides what they do.
+        """
 
     def close(self) -> None:
-        """Releases whatever the world holds."""
+        """Releases sockets, processes and the like."""
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A world that can be put back to any moment; without this environments cannot be resumed exactly."""
+    """A world that can be restored to an earlier moment. Only then can a training run be resumed exactly."""
 
     def get_state(self) -> dict[str, Any]:
-        """All that its future depends on: copies, plain values and arrays."""
+        """Returns a copy of everything that the further course depends on, as plain values and arrays."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to that moment; `ValueError`, and nothing changed, for a state of something else."""
+        """Restores a state of `get_state`; `ValueError`, and no change, if it belongs to something else."""
 
 
 @runtime_checkable
 class Leavable(Protocol):
-    """A world in which others would wait for whoever does not play."""
+    """A world in which other players would wait for a seat that is no longer stepped, such as a shared server."""
 
     def leave(self, fights: ArrayLike) -> None:
-        """Nobody plays in these fights before their next reset."""
+        """Takes the agents out of these fights until their next reset."""
 
 
 @runtime_checkable
 class Grouped(Protocol):
-    """A world whose fights are of several kinds, of which figures are told apart."""
+    """A world with several kinds of fights, for which results are reported separately."""
 
     def build_name(self, fight: int) -> str:
-        """The kind of the present fight."""
+        """Returns the kind of the current fight."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """What happened to N seats in one tick; copies, which stay as they are when the world goes on."""
+    """One tick of N seats, as copies: it stays valid when the world is stepped."""
 
-    report: NDArray[np.void]  #: The records ``(N,)`` of the seats, see `World.report`.
-    previous: NDArray[np.void]  #: Those of the tick before.
-    has_previous: NDArray[np.bool_]  #: False in an episode's first tick: what `previous` holds there means nothing.
+    report: NDArray[np.void]  #: The reports ``(N,)``, see `World.report`.
+    previous: NDArray[np.void]  #: The reports of the tick before, ``(N,)``.
+    has_previous: NDArray[np.bool_]  #: False in the first tick of an episode, where `previous` is meaningless.
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(N,)``.
 
     @classmethod
     def nothing(cls, count: int, dtype: np.dtype[np.void]) -> Transition:
-        """The tick before the first one."""
+        """Returns an all-zero transition, for before the first tick."""
         return cls(*(np.zeros(count, each) for each in (dtype, dtype, bool, np.uint8)))
 
 
 class Rewards(Protocol):
-    """What a tick is worth, in named terms, for a whole batch at once."""
+    """Computes the reward of a tick as a sum of named terms, for a whole batch at once."""
 
     @property
     def terms(self) -> Mapping[str, str]:
-        """What each term is for, in one sentence; in the order of the rows of `compute`."""
+        """The terms by name, with a one-sentence description each, in the order of the rows of `compute`."""
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """The name of the weight behind each of the `figures`."""
+        """For each key of `figures` the name of its weight."""
 
     def weights(self, changes: Any = None) -> Any:
-        """The defaults with these numbers or schedules in place of some, which can be compared and pickled.
+        """Returns the default weights, updated with ``changes``: numbers, schedules, or the result of an earlier call.
 
-        Weights that it has made stay as they are. `ValueError` for unknown names and impossible values.
+        The result can be pickled and compared. `ValueError` for unknown names and invalid values.
         """
 
     def at(self, weights: Any, trained_rollouts: int) -> Any:
-        """What `compute` takes after so many rollouts; it is asked for when the time of schedules moves."""
+        """Evaluates the schedules at ``trained_rollouts``, for `compute`; called only when that number changes."""
 
     def figures(self, weights: Any, trained_rollouts: int) -> Mapping[str, float]:
-        """The weights as numbers, for the log."""
+        """Returns the weights as numbers, for the log."""
 
     def compute(self, transition: Transition, weights: Any) -> NDArray[np.float32]:
-        """The terms of a tick, a new float32 ``(terms, N)``, 0 where a fight broke off; ``weights`` come from `at`."""
+        """Returns the terms, a new float32 ``(terms, N)``, 0 for aborted fights; ``weights`` come from `at`."""
 
 
 class Metrics(Protocol):
-    """What is logged of a game's reports, besides outcomes, rewards and durations, which the plug-in logs itself."""
+    """What to log about a game's reports. Outcomes, rewards and durations are logged for every game."""
 
     table: Sequence[Metric]
-    #: Fields of which ``info["episode_statistics"]`` tells, and flags: the fields that only count where these are set.
-    values: Sequence[str]
-    optional: Mapping[str, Sequence[str]]
+    values: Sequence[str]  #: Fields of the report that are summarized in ``info["episode_statistics"]``.
+    optional: Mapping[str, Sequence[str]]  #: By boolean field: the fields that only count in ticks where it is set.
 
 
 class Viewer(Protocol):
-    """How a game looks. A *scene* is a frozen dataclass of plain values, of the viewer's own kind, with ``outcome``.
+    """Shows fights of a game.
 
-    For recordings (`sb3_pvp.replay`) it also has ``read_scene(plain)``, ``events(scenes)`` and ``page()``, and may have
-    ``recordings`` and ``read_recording(path, number)``.
+    A *scene* is one moment of a fight: a frozen dataclass of plain values, defined by the viewer, with a field
+    ``outcome``. `text` serves ``render_mode="ansi"``, `picture` the other render modes.
+
+    To record and replay fights (`sb3_pvp.replay`), a viewer also needs ``read_scene(plain)``, ``events(scenes)`` and
+    ``page()``. With ``recordings`` (endings of file names) and ``read_recording(path, number)`` it reads recordings in
+    a format of the game as well.
     """
 
     def scene(
@@ -182,67 +202,78 @@ class Viewer(Protocol):
         actions: Sequence[NDArray[np.int64] | None] = (None, None),
         masks: Sequence[NDArray[np.bool_] | None] = (None, None),
     ) -> Any:
-        """The last tick of a fight; what was chosen, and from what, is ``None`` where nobody knows."""
+        """Returns the scene after the last tick of a fight between two players with these names.
+
+        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are by
+        seat, ``None`` if unknown.
+        """
 
     def text(self, scene: Any, color: bool = True) -> str:
-        """For a terminal."""
+        """Returns a scene as text for a terminal, with or without ANSI colors."""
 
     def picture(self, scene: Any) -> NDArray[np.uint8]:
-        """Uint8 ``(height, width, 3)``."""
+        """Returns a scene as an RGB image, uint8 ``(height, width, 3)``."""
 
 
 class Game(Protocol):
-    """A game. Yours is a subclass, named ``module:object`` or, after `register_game`, by its name."""
+    """A game for two seats, each of which may be a team. Subclass it; `name`, `contract` and `make_world` are required.
 
-    name: str
+    A game is referred to as ``module:object``, or by its `name` once it is registered (`register_game`) or installed
+    (entry-point group ``sb3_pvp.games``).
+    """
+
+    name: str  #: Also the id of its Gymnasium environment.
     contract: Contract
-    rewards: Rewards | None = None  #: ``None``: `sb3_pvp.simple_game.OutcomeRewards`.
+    rewards: Rewards | None = None  #: By default `sb3_pvp.simple_game.OutcomeRewards`.
     metrics: Metrics | None = None
     viewer: Viewer | None = None
-    scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted players by name, besides `sb3_pvp.opponents`' own.
-    #: How fights start: the fields, by their aliases, are the reset parameters. ``None``: the worlds know.
-    params: type[BaseModel] | None = None
-    build_param: str | None = None  #: The reset parameter that says of which kind fights are (`Grouped`), if any.
+    scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted opponents by name, see `contract.actions.Turn`.
+    params: type[BaseModel] | None = None  #: The reset parameters, by alias. ``None``: only the world checks them.
+    build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
 
     def check_place(self, where: str) -> None:
-        """Raises `ValueError` unless fights can take place there; unlike `make_world` it must not take long."""
+        """Raises `ValueError` if ``where`` is not a valid place for a world. Must be fast: it creates nothing."""
         if where != "sim":
             raise ValueError(f"{self.name} is played in 'sim' only, not in {where!r}")
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
-        """A world of so many fights, fight ``i`` seeded with ``seed + i``; ``where`` is ``"sim"`` or an address."""
+        """Returns a new world of F fights, fight ``i`` seeded with ``seed + i``.
+
+        ``where`` is ``"sim"``, in this process, or the address of a server; ``params`` are the reset parameters.
+        """
         raise NotImplementedError(f"{type(self).__name__} needs make_world(where, num_fights, seed, params)")
 
 
-ENTRY_POINTS = "sb3_pvp.games"  #: By the names of installed games, which are those of their Gymnasium environments.
-#: As in pyproject.toml, with their commands: a checkout has the metadata of when it was installed, which may lack them.
+ENTRY_POINTS = "sb3_pvp.games"  #: Entry-point group of installed games; a name is also the Gymnasium id.
+#: The games and commands of this package, as in pyproject.toml. Repeated here because the metadata of an editable
+#: install is as old as the last ``pip install``, and may not list them.
 _OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
 OWN_COMMANDS = {
     "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
     "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
 }
-HOME_GAME = "NhEnv"  #: What is played where nobody says: by `NhEnv`, and by commands.
+HOME_GAME = "NhEnv"  #: The default game of environments and commands.
 
-GameLike = str | type[Game] | Game  #: What `find_game` takes.
+GameLike = str | type[Game] | Game  #: What `find_game` accepts.
 WorldFactory = Callable[..., World]  #: Makes worlds, see `make_world`; may have an attribute ``contract``.
 
 
 def game_and_contract(game: GameLike | None, contract: str | Contract | None) -> tuple[Game, str | Contract]:
-    """What is played, and with what contract, where one of the two may be left out.
+    """Returns the game and its contract, given one of the two or both.
 
-    The name of a game's contract stands for the game; any other contract is one for the worlds of a factory.
+    A contract with the name of a game selects that game. Any other contract is the one of a world factory.
     """
     names = game_names()
     if isinstance(contract, str) and contract in names:
         game = contract
     found = find_game(HOME_GAME if game is None else game)
-    if contract is None:  # factories are told names, where there are some
+    if contract is None:  # by name if it has one: factories such as `SimWorld` take names only
         contract = found.name if found.name in names else found.contract
     return found, contract
 
 
 def contract_of(world: str | WorldFactory, contract: str | Contract) -> Contract:
-    """The factory's own contract if it has one, else the given one; `ValueError` for an unknown name."""
+    """Returns the factory's own contract if it has one, else the given one; `ValueError` for an unknown name."""
     return load_contract(getattr(world, "contract", contract))
 
 
@@ -254,9 +285,10 @@ def make_world(
     reset_params: Mapping[str, Any] | None = None,
     contract: str | Contract | None = None,
 ) -> World:
-    """A world as `Game.make_world` makes it, or a factory, ``world``, which gets the arguments from ``num_fights`` on.
+    """Creates a world: ``world`` is a place for `Game.make_world`, or a factory that takes the arguments behind it.
 
-    ``contract`` is that of the factory's worlds, unless it has one itself; `ValueError` if the world has another one.
+    ``contract`` is that of the factory's worlds, if the factory has no attribute ``contract``. Raises `ValueError` for
+    invalid arguments, and if the world's contract is a different one.
     """
     (game, contract), params = game_and_contract(game, contract), dict(reset_params or {})
     if callable(world):
@@ -271,25 +303,26 @@ def make_world(
     return made
 
 
-_games: dict[str | type[Game], Game] = {}  #: Those that are registered, or that somebody has asked for.
+_games: dict[str | type[Game], Game] = {}  #: Registered games by name, and what `find_game` has loaded by its argument.
 
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
     own = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in _OWN_GAMES.items()}
+    # Twice: first for the order of the names, last so that no other package can replace these games.
     return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
 
 
 def game_names() -> tuple[str, ...]:
-    """The names of all installed and registered games; none of them is loaded."""
+    """Returns the names of all installed and registered games, without loading any."""
     registered = (each for each in _games if isinstance(each, str) and ":" not in each)
     return tuple(dict.fromkeys((*_installed(), *registered)))
 
 
 def find_game(game: GameLike) -> Game:
-    """The game of that name, or ``module:object`` (a game, or a class or function that makes one).
+    """Returns a game, given by name, as ``module:object`` or itself; `ValueError` if it cannot be loaded.
 
-    A game stands for itself, a class for the one that it makes. `ValueError` for anything else.
+    Classes, and functions without arguments, are called to make the game. A name or class always gives the same object.
     """
     if isinstance(game, str | type) and game in _games:
         return _games[game]
@@ -301,44 +334,45 @@ def find_game(game: GameLike) -> Game:
             found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
         made: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
         if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
-            raise TypeError(f"{made!r} is no sb3_pvp.game.Game")
-    except Exception as error:  # whatever the modules of others come up with
+            raise TypeError(f"{made!r} is not a sb3_pvp.game.Game")
+    except Exception as error:  # a user's module may raise anything when it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"there is no game {game!r}: {reason} (say a name or module:object)") from error
+        raise ValueError(f"cannot load game {game!r}: {reason} (expected a name or module:object)") from error
     if isinstance(game, str | type):
         _games[game] = made
     return made
 
 
 def is_installed(contract: Contract) -> bool:
-    """Whether this is the contract of an installed game, which any process knows by its name."""
+    """Returns whether this is the contract of an installed game, so that any process finds it by name."""
     return contract.name in _installed() and find_game(contract.name).contract == contract
 
 
 def game_reference(game: Game) -> str:
-    """How files name a game: what `find_game` takes in any process; its own name if there is no such thing."""
+    """Returns the name that files store: what `find_game` accepts in any process, or else the game's own name."""
     for name, known in _games.items():
         if known is game and isinstance(name, str) and (":" in name or name in _installed()):
             return name
     reference = f"{type(game).__module__}:{type(game).__qualname__}"
-    with suppress(ValueError):  # made in a function, or not to be made without arguments
+    # Its class is a reference too, unless it is local to a function, needs arguments, or makes a different game.
+    with suppress(ValueError):
         if not reference.startswith("__main__:") and find_game(reference).contract == game.contract:
             return reference
     return game.name
 
 
 def register_game(game: type[Game] | Game) -> Game:
-    """Makes a game known by its name, to Gymnasium as well; gives it back. `ValueError` if the name is taken."""
+    """Registers a game under its name, also with Gymnasium, and returns it; `ValueError` if the name is taken."""
     game = find_game(game)
     if game.name in game_names() and _games.get(game.name) is not game:
-        raise ValueError(f"there is a game {game.name!r} already: choose another name")
+        raise ValueError(f"there is already a game {game.name!r}: choose another name")
     _register_environment(game.name)
     _games[game.name] = game
     return game
 
 
 def register_environments() -> None:
-    """Tells Gymnasium of all installed games, but for those whose name it does not take."""
+    """Registers all installed games with Gymnasium; warns about names that it refuses."""
     list(loadable("game", _installed(), _register_environment))
 
 
@@ -348,7 +382,7 @@ def _register_environment(name: str) -> None:
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
     except gymnasium.error.Error as error:
-        raise ValueError(f"no name for an environment: {error}") from error
+        raise ValueError(f"Gymnasium refuses it as the id of an environment: {error}") from error
 
 
 add_contract_source(game_names, lambda name: find_game(name).contract)

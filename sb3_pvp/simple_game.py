@@ -1,4 +1,4 @@
-"""Parts that most games can use: a world's arrays and the options of its resets, a reward for outcomes, metrics."""
+"""Base classes for games of your own: a world in arrays, a reward for the outcome, and metrics."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from sb3_pvp.schedules import Schedule, parse_schedule
 
 
 class ArrayWorld:
-    """The arrays of a `sb3_pvp.game.World`, and one random generator for each fight.
+    """Base class of a `sb3_pvp.game.World`: allocates the arrays, checks arguments, and plays one fight after another.
 
-    A game's world is what it does in `begin` and `play_fight`; worlds that play all fights at once override `step`.
-    Its own bot, ``"baseline"``, plays at random. Snapshots have its random numbers and arrays, also those of
-    subclasses; what else changes is for their own `get_state` and `set_state`.
+    Subclasses implement `begin` and `play_fight`; one that plays all fights at once overrides `step` instead. The
+    world's own bot, ``"baseline"``, moves at random.
 
-    Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of the report, as NumPy's dtypes take them.
+    `get_state` saves, and `set_state` restores, the random generators and all attributes that are writeable arrays.
+    A subclass with other state extends both. Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of
+    `World.report`, as for ``np.dtype``.
     """
 
-    #: What `begin` makes use of in the options of resets, besides ``seed`` and ``bots``; others are refused.
+    #: The reset options that `begin` supports, besides ``seed`` and ``bots``; others are refused.
     reset_options: ClassVar[tuple[str, ...]] = ("reset_params",)
 
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
@@ -41,12 +42,15 @@ class ArrayWorld:
         self.ticks = np.zeros(num_fights, np.int64)
         self.report: NDArray[np.void] = np.zeros(shape, np.dtype(list(report)))
         self.bots = np.zeros(shape, np.bool_)
+        # One generator per fight, so that a fight does not depend on how many others are played beside it.
         self.random = [np.random.default_rng(seed + fight) for fight in range(num_fights)]
 
     def reset(
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        for fight, given in list(_starts(fights, self.num_fights, options, self.reset_options)):
+        """See `sb3_pvp.game.World.reset`."""
+        # As a list, so that all options are checked before the first fight is changed.
+        for fight, given in list(_options_by_fight(fights, self.num_fights, options, self.reset_options)):
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
             self.outcome[fight], self.ticks[fight] = Outcome.RUNNING, 0
@@ -54,7 +58,7 @@ class ArrayWorld:
             self.begin(fight, given)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
-        """See `sb3_pvp.game.World.step`; nothing happens in fights that are over."""
+        """See `sb3_pvp.game.World.step`; finished fights are skipped."""
         which = fight_numbers(fights, self.num_fights)
         for fight, pair in zip(which.tolist(), joint_actions(actions, len(which), self.contract), strict=True):
             if not self.outcome[fight].any():
@@ -64,25 +68,27 @@ class ArrayWorld:
                 self.play_fight(fight, pair)
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
-        """Shows the start of a fight."""
+        """Sets up a fight: writes its first observations and masks. ``options`` are those of `reset`."""
 
     def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
-        """Plays a tick of one fight with the actions ``(2, heads)``."""
+        """Plays one tick of a fight with the actions ``(2, heads)`` of both seats."""
         raise NotImplementedError
 
     def end(self, fight: int, first: float, second: float) -> None:
-        """The fight is over; whoever has more points has won."""
+        """Ends a fight: the seat with more points has won, equal points are a tie."""
         ends = (Outcome.TIED, Outcome.TIED) if first == second else (Outcome.WON, Outcome.LOST)
         self.outcome[fight] = ends if first >= second else ends[::-1]
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Does nothing: there is nothing to release."""
 
     def get_state(self) -> Snapshot:
+        """Returns the random generators and arrays, see `sb3_pvp.game.Resumable`."""
         words = [each.bit_generator.state for each in self.random]
         return {**_identity(self), "random": words, "arrays": copies(self, _own_arrays(self))}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restores a state of `get_state`; `ValueError`, and no change, if it was taken from a different world."""
         check_identity(state, _identity(self))
         names, arrays = _own_arrays(self), state["arrays"]
         check_arrays(self, arrays, names)
@@ -91,10 +97,11 @@ class ArrayWorld:
             each.bit_generator.state = words
 
 
-# Functions, since subclasses might use names of methods, however private, for something else.
-def _starts(
+# These are functions because a subclass may give any private method name a different meaning.
+def _options_by_fight(
     fights: ArrayLike | None, num_fights: int, options: Any, known: tuple[str, ...]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the number of each fight with its checked options; a shared seed grows by one from fight to fight."""
     which = fight_numbers(fights, num_fights).tolist()
     shared = isinstance(options, Mapping) or options is None
     listed = [options or {}] * len(which) if shared else list(options)
@@ -112,14 +119,12 @@ def _identity(world: ArrayWorld) -> dict[str, Any]:
 
 
 def _own_arrays(world: ArrayWorld) -> list[str]:
+    # Read-only arrays are constants of the game, not state.
     return [name for name, each in vars(world).items() if isinstance(each, np.ndarray) and each.flags.writeable]
 
 
 class OutcomeRewards:
-    """A reward for the outcome of a fight, and for nothing else: numbers or schedules of finished rollouts.
-
-    ``defaults``: other weights than 1 for ``win``, -1 for ``lose`` and 0 for ``tie``.
-    """
+    """Rewards the outcome only: 1 for ``win``, -1 for ``lose``, 0 for ``tie``, or other numbers or schedules."""
 
     terms: ClassVar[Mapping[str, str]] = {"win": "A fight won.", "lose": "A fight lost.", "tie": "A fight tied."}
     tags: ClassVar[Mapping[str, str]] = {f"{name}_reward": name for name in terms}
@@ -130,52 +135,56 @@ class OutcomeRewards:
         self._defaults = self.weights(defaults)
 
     def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
+        """Returns the weights as schedules, see `sb3_pvp.game.Rewards.weights`."""
         require_all_known("reward", changes or {}, self._defaults)
         return {name: parse_schedule(value) for name, value in {**self._defaults, **(changes or {})}.items()}
 
     def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
-        """The three weights ``(3, 1)``."""
+        """Returns the three weights, float32 ``(3, 1)``."""
         return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
 
     def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
+        """Returns the weights by tag."""
         return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the terms, float32 ``(3, N)``."""
+        # `_ends` is a column: comparing it with the N outcomes gives one row per term.
         return np.where(transition.outcome == self._ends, weights, np.float32(0.0))
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """Ticks of learners, those of all fights in one row; M of them are intact, and E fights ended in them."""
+    """A batch of learners' ticks, without those of aborted fights: M ticks, E fights that ended, K of them decided."""
 
-    report: NDArray[np.void]  #: Records ``(M,)`` of intact ticks, see `sb3_pvp.game.World.report`.
-    previous: NDArray[np.void]  #: Of the tick before each.
-    has_previous: NDArray[np.bool_]  #: False at the start of an episode.
+    report: NDArray[np.void]  #: Reports ``(M,)``, see `sb3_pvp.game.World.report`.
+    previous: NDArray[np.void]  #: The report of the tick before each, ``(M,)``.
+    has_previous: NDArray[np.bool_]  #: False in the first tick of an episode, ``(M,)``.
     outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.
     endings: NDArray[np.uint8]  #: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
     reasons: NDArray[np.uint8]  #: `DesyncReason` numbers ``(E,)``.
-    last: NDArray[np.void]  #: The records of the last tick of the K fights that were decided.
-    lengths: NDArray[np.int64]  #: How many ticks of these the learner has played ``(K,)``.
+    last: NDArray[np.void]  #: The report of the last tick of each decided fight, ``(K,)``.
+    lengths: NDArray[np.int64]  #: The number of ticks that the learner has played in each decided fight, ``(K,)``.
     durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
 
 
-Series = Callable[[Ticks], NDArray[Any]]  #: The values of a metric; none where there is nothing to tell.
-Statistic = Literal["mean", "sum", "std", "count", "number"]
+Series = Callable[[Ticks], NDArray[Any]]  #: Computes the values of a metric, possibly none.
+Statistic = Literal["mean", "sum", "std", "count", "number"]  #: How values become the logged number.
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number per rollout."""
+    """A number that is logged once per rollout."""
 
-    tag: str  #: Its name in the log.
-    statistic: Statistic  #: Of the values; ``"number"``: how many of them are true, left out if none is.
+    tag: str  #: Its key in the log.
+    statistic: Statistic  #: Of the values; ``"number"`` counts the true ones, and is not logged if there are none.
     series: Series
-    meaning: str  #: One sentence.
+    meaning: str  #: A one-sentence description.
 
 
 @dataclass
 class ReportMetrics:
-    """What is logged of a game's reports, see `sb3_pvp.game.Metrics`."""
+    """The metrics of a game as plain fields, see `sb3_pvp.game.Metrics`."""
 
     table: Sequence[Metric] = ()
     values: Sequence[str] = ()
@@ -183,6 +192,6 @@ class ReportMetrics:
 
 
 def named_terms(rewards: Rewards, values: NDArray[np.float32]) -> dict[str, float]:
-    """The terms of one fight's reward, ``(terms,)``, by name; only those that are not zero."""
+    """Returns the non-zero terms of one reward, ``values`` ``(terms,)``, by name."""
     names = tuple(rewards.terms)
     return {names[row]: float(values[row]) for row in np.flatnonzero(values)}

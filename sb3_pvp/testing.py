@@ -1,4 +1,4 @@
-"""A check for those who write worlds: call it in a test."""
+"""`check_world`, for the tests of a game of your own, as `check_env` is for environments in Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.game import NUM_SEATS, Outcome, World
 
 _RUNNING, _WON, _LOST, _TIED, *_BROKEN = Outcome
-#: How the two seats may see the same end; in some games both can win.
+#: Consistent outcomes of the two seats; some games let both win.
 _ENDS = {(_RUNNING, _RUNNING), (_WON, _LOST), (_LOST, _WON), (_WON, _WON), (_TIED, _TIED)}
 
 
 def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = True) -> None:
-    """Checks that a world keeps the promises of `sb3_pvp.game.World`, with random legal actions.
+    """Checks that a world implements `sb3_pvp.game.World`, by random legal actions; raises `AssertionError` if not.
 
-    Shapes and kinds of all arrays, a legal action for every head (unless the world has ``empty_heads``), agreement of
-    the two seats about the end, fights that stay over, the same course after the same seed, and refusal of wrong
-    seeds, options and actions. All fights are reset. Raises `AssertionError` with the promise that is broken.
+    It checks shapes and dtypes of all arrays; that every head has a legal action (unless the world has
+    ``empty_heads``); that both seats agree on the outcome; that finished fights stay finished; that the same seed gives
+    the same fights; and that wrong seeds, options and actions are refused without any change.
 
     Args:
-        world: any world; its fights are played by two agents.
-        ticks: how long to play.
+        world: the world to check; all its fights are reset.
+        ticks: the number of ticks to play.
         seed: of the fights and of the actions.
-        seeded: a seed determines the course of the fights; false for a server, which has its own random numbers.
+        seeded: whether a seed determines the fights; false for a server with its own random numbers.
     """
     seats = (world.num_fights, NUM_SEATS)
     expected: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -42,10 +42,10 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
         array = getattr(world, name)
         assert array.shape == shape, f"{name} must have shape {shape}, has {array.shape}"
         assert np.issubdtype(array.dtype, kind), f"{name} must be {kind.__name__}, is {array.dtype}"
-    first = _play(world, ticks, seed)
-    second = _play(world, ticks, seed) if seeded else first
+    first = _play_randomly(world, ticks, seed)
+    second = _play_randomly(world, ticks, seed) if seeded else first
     for name, before in first.items():
-        same = before.tobytes() == second[name].tobytes()
+        same = before.tobytes() == second[name].tobytes()  # bytes, so that equal NaNs in a report count as equal
         assert same, f"{name} differs after the same seed and the same actions"
     for wrong in (-1, 1.5, float("nan"), "one"):
         assert_value_error(partial(world.reset, options={"seed": wrong}), f"reset with seed {wrong!r}")
@@ -56,7 +56,7 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
         assert np.array_equal(second[name], getattr(world, name)), f"refused input must not change {name}"
 
 
-def _play(world: World, ticks: int, seed: int) -> dict[str, NDArray[Any]]:
+def _play_randomly(world: World, ticks: int, seed: int) -> dict[str, NDArray[Any]]:
     """Plays with random legal actions, checking every tick, and returns copies of all arrays at the end."""
     rng = np.random.default_rng(seed)
     world.reset(options={"seed": seed})
@@ -85,7 +85,7 @@ def _check_tick(world: World) -> None:
 
 
 def wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:
-    """Actions ``(*leading, heads)`` that are none, and what is wrong with them."""
+    """Returns invalid actions, about ``(*leading, heads)``, each with a description of the fault."""
     right = np.zeros((*leading, contract.num_heads), np.int64)
     return [
         (right[..., :-1], "an action that is too short"),
@@ -96,7 +96,7 @@ def wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[An
 
 
 def assert_value_error(call: Callable[[], object], what: str) -> None:
-    """Raises `AssertionError` unless the call raises `ValueError`."""
+    """Raises `AssertionError` unless the call, described by ``what``, raises `ValueError`."""
     try:
         call()
     except ValueError:

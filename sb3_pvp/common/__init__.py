@@ -1,1 +1,1 @@
-"""The tools of all: names, arguments, files, locks, processes, random words. Knows nothing else."""
+"""Tools for all other packages, of which they import none: validation, names, files, processes, random numbers."""

@@ -1,4 +1,4 @@
-"""Files that are either there as a whole or as they were before."""
+"""Atomic writing: after a crash a file is either complete or as it was before."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A hidden path with the same ending, whose file takes the place of ``path`` when the ``with`` block is left.
+    """Yields a temporary path in the same folder, whose file replaces ``path`` at the end of the ``with`` block.
 
-    If an error leaves the block, ``path`` stays as it was. The folder is made if it is missing.
-
-    Raises:
-        IsADirectoryError: at once, if ``path`` is a folder.
+    If the block raises, ``path`` stays as it was. Missing parent folders are created. `IsADirectoryError` is raised
+    before the block if ``path`` is a folder.
     """
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: a file cannot take its place")
+        raise IsADirectoryError(f"{path} is a folder, and cannot be replaced by a file")
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The ending stays: matplotlib chooses the format by it, and SB3 appends .zip where there is none.
     partial = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield partial
-        with partial.open("rb+") as file:  # the disk must have the content before it has the name
+        # Without fsync a power failure may leave the new name with no content.
+        with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial):  # nobody has asked for that one
+        if error.filename == str(partial):  # a name that the caller does not know
             error.filename = str(path)
         raise
     finally:
@@ -35,6 +35,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file that is either there as a whole or as it was before."""
+    """Writes a UTF-8 text file atomically, see `replacing`."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What environments are given besides numbers of a plain kind (`sb3_pvp.common.arguments`)."""
+"""Checks of seeds and frame ages, which environments take besides plain numbers (`sb3_pvp.common.arguments`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sb3_pvp.common.arguments import COUNT, SEED
 
 
 def check_seed(seed: object) -> int | None:
-    """Returns the seed as a Python integer, or ``None``; raises `ValueError` unless it is a non-negative integer."""
+    """Returns the seed as a Python integer or ``None``; raises `ValueError` if it is anything else or negative."""
     return SEED.read("a seed", seed)
 
 
 def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
-    """Returns the ages in ascending order; a number stands for that many newest frames (training.md §11).
+    """Returns the ages in ascending order; a number n means the n newest frames (training.md §11).
 
-    Raises `ValueError` unless they are distinct non-negative integers, one at least.
+    Raises `ValueError` unless they are distinct non-negative integers, at least one.
     """
     given = range(COUNT.read("", frame_ages)) if COUNT.fits(frame_ages) else frame_ages
     ages = tuple(given) if isinstance(given, Iterable) else ()

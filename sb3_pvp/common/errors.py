@@ -1,4 +1,4 @@
-"""What commands tell their users in one line, and the one place where errors are turned into it."""
+"""Exceptions that commands report in one line, and the context manager that converts other errors to them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sb3_pvp.common.arguments import first_error
 
 
 class Refusal(Exception):
-    """What was asked for is impossible; the message, one line, says what to do.
+    """Raised when a request is invalid; commands print the message, one line that says what to do, and exit with 2.
 
-    Commands print it and end with exit code 2. It is no ``ValueError``: rl-zoo3 would take one for a model to look for
-    on the hub, and in a sweep for hyperparameters that diverge.
+    Not a ``ValueError``: rl-zoo3 handles those itself, as a model to download from the hub, or as a sweep's trial with
+    diverging hyperparameters.
     """
 
 
 class TrainingInterrupted(RuntimeError):
-    """What is learned from is gone; the message says where the model is. Commands end with exit code 1."""
+    """Raised when training cannot continue; the message says where the model was saved. Commands exit with 1."""
 
 
 @contextmanager
 def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
-    """Around what users can get wrong: values, files and ``others`` become a `Refusal`.
+    """Converts errors that a user can cause (`ValueError`, `OSError` and ``others``) to a `Refusal`.
 
-    With ``about``, its message is that and the first line of the error's own: some libraries append long advice.
+    With ``about``, the message is ``about`` and the first line of the error: some libraries append long advice.
     """
     refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
     try:

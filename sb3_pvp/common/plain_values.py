@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain JSON values, and back, checked against their annotations."""
+"""Conversion of frozen dataclasses to plain JSON values and back, checked against their annotations."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sb3_pvp.common.arguments import first_error
 
-DECIMALS = 4
+DECIMALS = 4  #: To which floats are rounded, for small files.
 
 _T = TypeVar("_T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dictionaries, lists, texts and numbers with at most `DECIMALS` decimals; fields at their defaults are left out.
+    """Converts dataclasses, mappings and sequences to dictionaries, lists, strings and rounded numbers.
 
-    `from_plain` with the same class makes the same value of it, but for the rounding.
+    Fields with their default value are left out. `from_plain` is the inverse, apart from the rounding.
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = {field: getattr(value, field.name) for field in fields(value)}
@@ -37,8 +37,9 @@ def _default(field: Field[Any]) -> Any:
 
 
 def from_plain(kind: type[_T], value: Any) -> _T:
-    """What `to_plain` made; raises `ValueError`, with the place and what is wrong there, for anything else."""
+    """Returns the value of class ``kind`` that `to_plain` converted; `ValueError`, with the location, if invalid."""
     try:
+        # From JSON text: pydantic's strict mode accepts a list for a tuple only there.
         return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
     except ValidationError as error:
         raise ValueError(first_error(error, skip=1, of=kind)) from None
@@ -46,5 +47,5 @@ def from_plain(kind: type[_T], value: Any) -> _T:
 
 @cache
 def _reader(kind: type[Any]) -> TypeAdapter[Any]:
-    # In a list, because pydantic takes no settings besides a dataclass.
+    # In a list, because pydantic accepts no config for a dataclass itself.
     return TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]

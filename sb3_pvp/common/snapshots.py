@@ -1,7 +1,7 @@
-"""Snapshots: an object's state as a plain dictionary of copies, and the checks before it is put back.
+"""Snapshots: the state of an object as a dictionary, and the checks before it is restored.
 
-A snapshot holds NumPy arrays and plain values only. Under ``kind``, ``version`` and further keys it says what it was
-taken from (its *identity*), so that a wrong one is refused before anything changes.
+A snapshot contains only copies of NumPy arrays and plain values. Its keys ``kind``, ``version`` and others (its
+*identity*) name its origin, so that a snapshot of something else is refused before anything changes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Snapshot = dict[str, Any]
 
 
 def copies(owner: object, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Copies of the arrays that the owner has under these names."""
+    """Returns copies of the owner's arrays with these names."""
     return {name: getattr(owner, name).copy() for name in names}
 
 
 def check_identity(state: Mapping[str, Any], identity: Mapping[str, object]) -> None:
-    """Raises `ValueError`, with the difference, unless the snapshot was taken from something with this identity."""
+    """Raises `ValueError`, with the difference, unless the snapshot has this identity."""
     kind = identity["kind"]
     if not isinstance(state, Mapping) or state.get("kind") != kind:
         raise ValueError(f"this is no snapshot of {kind}: take one with its get_state()")
@@ -31,14 +31,14 @@ def check_identity(state: Mapping[str, Any], identity: Mapping[str, object]) -> 
 
 
 def check_arrays(owner: object, state: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raises `ValueError` unless the snapshot has an array like the owner's under each of these names."""
+    """Raises `ValueError` unless the snapshot has arrays with these names, and the shapes and dtypes of the owner's."""
     for name in names:
         own, given = getattr(owner, name), state.get(name)
         if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (own.shape, own.dtype):
-            raise ValueError(f"{name!r} in the snapshot has another layout: another version or other settings made it")
+            raise ValueError(f"{name!r} in the snapshot has another layout: its version or settings are different")
 
 
 def put_back(owner: object, state: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Overwrites the owner's arrays with those of the snapshot."""
+    """Restores the owner's arrays with these names, in place: others may hold references to them."""
     for name in names:
         getattr(owner, name)[...] = state[name]

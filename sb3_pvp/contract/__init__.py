@@ -1,4 +1,4 @@
-"""What a fighter sees and may do: observations, action heads, masks and the rules between heads."""
+"""Contracts: the observations and actions of a game, with action masks and the rules between heads."""
 
 from sb3_pvp.contract.actions import ContractError, DependencyTables
 from sb3_pvp.contract.model import (

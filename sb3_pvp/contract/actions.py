@@ -1,4 +1,4 @@
-"""Actions: chosen head by head under a mask and the rules between heads (contract.md §2), and checked by worlds."""
+"""Masks and the rules between heads (contract.md §2), the checks of actions in worlds, and turns of scripts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Booleans = NDArray[np.bool_]
 
 
 class ContractError(ValueError):
-    """A contract, a contract file or an id in it is not what it should be; the message says what to do."""
+    """Raised for an invalid contract or contract file, an unknown id, and masks or choices that do not fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class DependencyTables:
-    """Which flat entries an entry depends on: bool ``(num_flat_actions, num_flat_actions)`` each, read-only.
+    """The rules between heads as read-only bool arrays ``(num_flat_actions, num_flat_actions)`` (contract.md §2.2).
 
-    Row j names what must be chosen before entry j may be: all entries of ``require_all[j]``, at least one of
-    ``require_any[j]`` (if it names any), and none of ``require_none[j]``.
+    Flat entry j is allowed if all entries in ``require_all[j]`` were chosen before it, at least one in
+    ``require_any[j]`` (if it has any), and none in ``require_none[j]``.
     """
 
     require_all: Booleans
@@ -33,8 +33,8 @@ class DependencyTables:
     require_none: Booleans
 
     def satisfied(self, chosen: Booleans) -> Booleans:
-        """Which entries the rules allow after what is ``chosen``; both bool ``(..., num_flat_actions)``."""
-        counts = np.asarray(chosen, dtype=np.int64)
+        """Returns which entries the rules allow, given those ``chosen``; both bool ``(..., num_flat_actions)``."""
+        counts = np.asarray(chosen, dtype=np.int64)  # a product of bools would not count
         has_all = counts @ self.require_all.T == self.require_all.sum(axis=1)
         has_any = (counts @ self.require_any.T > 0) | ~self.require_any.any(axis=1)
         has_none = counts @ self.require_none.T == 0
@@ -42,8 +42,9 @@ class DependencyTables:
 
 
 def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
-    """The rules as tables; `ContractError` for one that names something else than sub-actions of earlier heads."""
+    """Compiles the rules; raises `ContractError` if one names anything but sub-actions of earlier heads."""
     heads_of = {action.id: number for number, head in enumerate(heads) for action in head.actions}
+    # Ids are unique in the whole contract, so that the order of this dictionary is the flat order.
     positions = {name: flat for flat, name in enumerate(heads_of)}
     tables = DependencyTables(*np.zeros((3, len(positions), len(positions)), np.bool_))
     for rule, table in vars(tables).items():
@@ -51,7 +52,7 @@ def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
             for required in getattr(action, rule):
                 what = f"{rule} of sub-action {action.id!r} names {required!r}, which is"
                 if required not in positions:
-                    raise ContractError(f"{what} no sub-action")
+                    raise ContractError(f"{what} not a sub-action")
                 if heads_of[required] >= heads_of[action.id]:
                     raise ContractError(f"{what} not decided before it: move the head of {required!r} forward")
                 table[positions[action.id], positions[required]] = True
@@ -60,32 +61,33 @@ def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
 
 
 def split_mask(contract: Contract, flat_mask: ArrayLike) -> list[Booleans]:
-    """The part of each head in a flat mask ``(..., num_flat_actions)``: bool ``(..., size of the head)`` each."""
+    """Splits a flat mask ``(..., num_flat_actions)`` into one per head, bool ``(..., size of the head)``."""
     return np.split(_checked_mask(contract, flat_mask), contract.head_offsets[1:-1], axis=-1)
 
 
 def conditional_mask(contract: Contract, flat_mask: ArrayLike, chosen: ArrayLike) -> Booleans:
-    """What head h may choose once those before it have ``chosen``, ints ``(..., h)``: bool ``(..., size of head h)``.
+    """Returns the mask of head h, bool ``(..., size of head h)``, after the choices of the heads before it.
 
-    If mask and rules leave nothing, entry 0 becomes legal. `ContractError` for wrong shapes and impossible choices.
+    ``flat_mask`` is bool ``(..., num_flat_actions)``, ``chosen`` ints ``(..., h)``. Where mask and rules leave nothing,
+    entry 0 is legal (contract.md §2.3). Raises `ContractError` for wrong shapes, dtypes and choices.
     """
     mask, choices = _checked_mask(contract, flat_mask), np.asarray(chosen)
     if not choices.ndim or choices.shape[-1] >= contract.num_heads:
-        raise ContractError(f"choices before a head of {contract.name} end in 0 to {contract.num_heads - 1} of them")
+        raise ContractError(f"{contract.name} takes 0 to {contract.num_heads - 1} earlier choices, not {choices.shape}")
     if choices.size and choices.dtype.kind not in "iu":
         raise ContractError(f"choices of {contract.name} must be integers, not {choices.dtype}")
     if ((choices < 0) | (choices >= contract.head_sizes[: choices.shape[-1]])).any():
-        raise ContractError(f"a choice lies outside its head; {contract.name} has heads of {contract.head_sizes}")
+        raise ContractError(f"a choice is out of range: the heads of {contract.name} have sizes {contract.head_sizes}")
     return _allowed(contract, mask, choices.astype(np.int64))
 
 
 def random_action(contract: Contract, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
-    """An action for each mask, int64 ``(..., num_heads)``: uniformly among what `conditional_mask` leaves a head."""
+    """Samples an action per mask, int64 ``(..., num_heads)``, each head uniformly from its `conditional_mask`."""
     mask = _checked_mask(contract, flat_mask)
     action = np.zeros((*mask.shape[:-1], contract.num_heads), dtype=np.int64)
     for head in range(contract.num_heads):
         allowed = _allowed(contract, mask, action[..., :head])
-        # `random` may return 0.0, and a forbidden entry must never win against that.
+        # -1 for forbidden entries, because `random` may return 0.0 for an allowed one.
         action[..., head] = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=-1)
     return action
 
@@ -93,7 +95,8 @@ def random_action(contract: Contract, flat_mask: ArrayLike, rng: np.random.Gener
 def _checked_mask(contract: Contract, flat_mask: ArrayLike) -> Booleans:
     mask = np.asarray(flat_mask)
     if mask.ndim == 0 or mask.shape[-1] != contract.num_flat_actions:
-        raise ContractError(f"a flat mask of {contract.name} ends in {contract.num_flat_actions}, not {mask.shape}")
+        expected = f"(..., {contract.num_flat_actions})"
+        raise ContractError(f"a flat mask of {contract.name} must have shape {expected}, got {mask.shape}")
     return mask.astype(np.bool_)
 
 
@@ -102,13 +105,13 @@ def _allowed(contract: Contract, mask: Booleans, choices: NDArray[np.int64]) -> 
     entries = np.zeros((*choices.shape[:-1], contract.num_flat_actions), dtype=np.bool_)
     np.put_along_axis(entries, choices + contract.head_offsets[:head], True, axis=-1)
     begin, end = contract.head_offsets[head : head + 2]
-    allowed = (mask & contract.dependencies.satisfied(entries))[..., begin:end]
-    allowed[..., 0] |= ~allowed.any(axis=-1)
+    allowed = (mask & contract.dependencies.satisfied(entries))[..., begin:end]  # a copy, made by the &
+    allowed[..., 0] |= ~allowed.any(axis=-1)  # the fallback of contract.md §2.3
     return allowed
 
 
 def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64]:
-    """Numbers of fights, int64 ``(N,)``, from numbers or flags; all if ``None``. `ValueError` for one out of range."""
+    """Converts numbers, a bool array or ``None`` (all) to numbers, int64 ``(N,)``; `ValueError` if out of range."""
     if fights is None:
         return np.arange(num_fights)
     array = np.atleast_1d(np.asarray(fights))
@@ -119,17 +122,17 @@ def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64
 
 
 def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:
-    """Actions of both seats, contiguous int64 ``(count, 2, heads)``, see `check_actions`."""
+    """Returns the actions of both seats as a contiguous, writeable int64 array ``(count, 2, heads)``."""
     array = np.ascontiguousarray(check_actions(actions, contract, count, 2))
-    # Numba would compile everything once more for arrays that are read-only, and two versions of a kernel, one of
-    # them from the cache, have crashed each other.
+    # Numba compiles another version of a kernel for read-only arrays. That takes long, and two versions, one of them
+    # from the cache, have crashed.
     return array if array.flags.writeable else array.copy()
 
 
 def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[np.int64]:
-    """Actions as int64 ``(*leading, heads)``; `ValueError` for others, and for choices that their heads do not have.
+    """Returns actions as int64 ``(*leading, heads)``; `ValueError` for another shape or dtype, or a wrong choice.
 
-    A masked choice is no error: the world ignores what is not possible.
+    Masks are not checked: the world decides what a masked choice does.
     """
     array, shape = np.asarray(actions), (*leading, contract.num_heads)
     if array.shape != shape:
@@ -145,14 +148,15 @@ def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDAr
 
 
 def _any_outside(numbers: NDArray[np.int64], ends: ArrayLike) -> bool:
-    # One comparison, since worlds ask this in every tick: without their sign, negative numbers are the largest.
+    # Called in every tick: as unsigned integers negative numbers are huge, so that one comparison is enough.
     return bool(np.count_nonzero(numbers.view(np.uint64) >= np.asarray(ends, np.uint64)))
 
 
 class Turn:
-    """One tick of N fights, as a script sees it, by the ids of the contract.
+    """One tick of N fights as a script sees it, by the ids of the contract.
 
-    ``observation`` is float32 ``(N, D)``; ``masks`` flat, bool ``(N, A)``; ``chance`` a number from [0, 1) per fight.
+    ``observation`` is float32 ``(N, D)``, ``masks`` flat, bool ``(N, A)``, and ``chance`` a random number from [0, 1)
+    for each fight, float64 ``(N,)``.
     """
 
     def __init__(
@@ -162,18 +166,18 @@ class Turn:
         self._chosen = np.zeros((len(observation), contract.num_flat_actions), bool)
 
     def see(self, observation: str) -> NDArray[np.float32]:
-        """The values of an observation, ``(N,)``."""
+        """Returns the values of an observation, float32 ``(N,)``."""
         return self._observation[:, self._contract.observation_index(observation)]
 
     def can(self, action: str) -> Booleans:
-        """Where the sub-action is available, ``(N,)``."""
+        """Returns in which fights a sub-action is not masked, bool ``(N,)``."""
         return self._masks[:, self._contract.flat_index(action)]
 
     def choose(self, action: str, where: Booleans) -> None:
-        """Selects the sub-action in the fights ``where``, bool ``(N,)``."""
+        """Chooses a sub-action in the fights ``where``, bool ``(N,)``; of several in one head, the first counts."""
         self._chosen[:, self._contract.flat_index(action)] |= where
 
     def actions(self) -> NDArray[np.int64]:
-        """What was chosen, ints ``(N, heads)``; heads without a choice take entry 0."""
+        """Returns the chosen actions, int64 ``(N, num_heads)``; a head without a choice takes entry 0."""
         borders = pairwise(self._contract.head_offsets)
         return np.stack([self._chosen[:, begin:end].argmax(axis=1) for begin, end in borders], axis=1)

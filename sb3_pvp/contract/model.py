@@ -1,4 +1,4 @@
-"""Contracts: by name, in files, and their parts with look-ups by id, so that no other code needs an index number."""
+"""The `Contract` and its parts, with lookups by id instead of index numbers; contracts by name and from files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from sb3_pvp.contract.actions import ContractError
 
 @dataclass(frozen=True)
 class Observation:
-    """One number that a fighter sees."""
+    """One number of the observation vector."""
 
     id: str
     description: str
-    partial: bool = False  # the opponent does not know its value
-    constant: bool = False  # it hardly changes within a fight (a hint only)
-    kind: Literal["int", "float"] = "float"  # how the wire writes the number
+    partial: bool = False  #: Hidden from the opponent; part of the privileged observation (contract.md §5).
+    constant: bool = False  #: Hardly changes within a fight (a hint only).
+    kind: Literal["int", "float"] = "float"  #: How the number is written on the wire.
 
 
 @dataclass(frozen=True)
 class SubAction:
-    """One choice of a head, and what must have been chosen before it (ids of other sub-actions)."""
+    """One choice of a head. The rules name sub-actions of earlier heads, of which all, any or none must be chosen."""
 
     id: str
     description: str
@@ -44,7 +44,7 @@ class SubAction:
 
 @dataclass(frozen=True)
 class Head:
-    """One decision of an action: exactly one of ``actions`` is chosen, by its position."""
+    """One component of the action: exactly one of ``actions`` is chosen, by its position."""
 
     id: str
     description: str
@@ -53,10 +53,10 @@ class Head:
 
 @dataclass(frozen=True)
 class Contract:
-    """What a fighter sees (``observations``) and does (``heads``), both in wire order.
+    """The observations and action heads of a game, both in wire order.
 
-    A flat mask is the concatenation of the masks of all heads (contract.md §2.1). Raises `ContractError` if an id is
-    used twice, a list is empty, or a rule names something that is not decided earlier. All arrays are read-only.
+    A flat mask is the concatenation of the masks of all heads (contract.md §2.1). All arrays are read-only. Raises
+    `ContractError` if an id is used twice, a list is empty, or a rule names anything but earlier sub-actions.
     """
 
     name: str
@@ -65,63 +65,68 @@ class Contract:
 
     def __post_init__(self) -> None:
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
-            raise ContractError(f"contract {self.name!r} has an empty list: of heads, of their actions or observations")
-        _ = self._positions, self.dependencies
+            raise ContractError(f"contract {self.name!r} has no heads, no observations, or a head without actions")
+        _ = self._positions, self.dependencies  # computed now, so that a wrong contract fails at once
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is cached (modules above all) can be neither pickled nor deep-copied, and need not be.
+        # Without the cached properties, of which the modules can be neither pickled nor deep-copied.
         return Contract, (self.name, self.heads, self.observations)
 
     @cached_property
     def head_sizes(self) -> tuple[int, ...]:
+        """The number of sub-actions of each head."""
         return tuple(len(head.actions) for head in self.heads)
 
     @cached_property
     def num_heads(self) -> int:
+        """The number of heads, which is the length of an action."""
         return len(self.heads)
 
     @cached_property
     def num_observations(self) -> int:
+        """The length of the observation vector."""
         return len(self.observations)
 
     @cached_property
     def num_flat_actions(self) -> int:
-        """The length of the flat mask: the sub-actions of all heads."""
+        """The length of the flat mask: the number of sub-actions of all heads."""
         return sum(self.head_sizes)
 
     @cached_property
     def head_offsets(self) -> NDArray[np.int64]:
-        """Where each head begins in the flat mask, and where the last one ends: int64 ``(num_heads + 1,)``."""
+        """Where each head begins in the flat mask, and where the last one ends, int64 ``(num_heads + 1,)``."""
         return _read_only(np.cumsum([0, *self.head_sizes]))
 
     def flat_offset(self, head: int | str) -> int:
-        """Where a head, given by position or id, begins in the flat mask."""
+        """Returns where a head, given by position or id, begins in the flat mask."""
         return int(self.head_offsets[self.head_index(head) if isinstance(head, str) else range(self.num_heads)[head]])
 
     def observation_index(self, observation_id: str) -> int:
+        """Returns the position of an observation; `ContractError` for an unknown id, here and below."""
         return self._position("observation", observation_id)
 
     def head_index(self, head_id: str) -> int:
+        """Returns the position of a head."""
         return self._position("head", head_id)
 
     def action_index(self, sub_action_id: str) -> tuple[int, int]:
-        """The position of a sub-action: that of its head, and its own in there (the integer of the wire)."""
+        """Returns the positions of a sub-action's head and of the sub-action in it (the integer on the wire)."""
         flat = self.flat_index(sub_action_id)
-        head = int(np.searchsorted(self.head_offsets, flat, side="right")) - 1
+        head = int(np.searchsorted(self.head_offsets, flat, side="right")) - 1  # the last that begins at or before it
         return head, flat - int(self.head_offsets[head])
 
     def flat_index(self, sub_action_id: str) -> int:
-        """The position of a sub-action in the flat mask."""
+        """Returns the position of a sub-action in the flat mask."""
         return self._position("sub-action", sub_action_id)
 
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
-        """The observations that the opponent does not know, ascending (contract.md §5)."""
+        """The positions of the partial observations, ascending (contract.md §5)."""
         return _read_only(np.flatnonzero([each.partial for each in self.observations]))
 
     @cached_property
     def constant_indices(self) -> NDArray[np.int64]:
-        """The observations that hardly change within a fight, ascending."""
+        """The positions of the constant observations, ascending."""
         return _read_only(np.flatnonzero([observation.constant for observation in self.observations]))
 
     @cached_property
@@ -131,7 +136,8 @@ class Contract:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """A new unbounded float32 box ``(num_observations,)``."""
+        """A new space of observations: an unbounded float32 box ``(num_observations,)``."""
+        # Not cached, here and below: spaces have a random generator, and must not be shared.
         return spaces.Box(-np.inf, np.inf, (self.num_observations,), dtype=np.float32)
 
     @property
@@ -145,20 +151,23 @@ class Contract:
 
     @cached_property
     def observation_numbers(self) -> ModuleType:
-        """Positions as attributes, named by ids, of a module: Numba takes those as compile-time constants."""
+        """A module with the position of each observation as an attribute: compile-time constants for Numba."""
         return self._numbers("observation_numbers", self._positions["observation"])
 
     @cached_property
     def head_numbers(self) -> ModuleType:
+        """The same for the positions of heads."""
         return self._numbers("head_numbers", self._positions["head"])
 
     @cached_property
     def action_numbers(self) -> ModuleType:
+        """The same for the positions of sub-actions in their heads."""
         places = {name: self.action_index(name)[1] for name in self._positions["sub-action"]}
         return self._numbers("action_numbers", places)
 
     @cached_property
     def flat_numbers(self) -> ModuleType:
+        """The same for the positions of sub-actions in the flat mask."""
         return self._numbers("flat_numbers", self._positions["sub-action"])
 
     def _numbers(self, title: str, positions: Mapping[str, int]) -> ModuleType:
@@ -184,24 +193,24 @@ class Contract:
 
 
 def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    array.setflags(write=False)
+    array.setflags(write=False)  # it is cached, and every caller gets the same array
     return array
 
 
 _HEADER = {"format": "sb3_pvp.contract", "version": 1}
-#: What our own format calls otherwise than the original system, whose names the classes of `model` have.
+#: Keys of our own file format, with the keys of the original system's format (contract.md §1) that they replace.
 _NAMES = {"heads": "actions", "about": "description", "choices": "actions"}
 _NAMES |= {rule: f"require_{rule}" for rule in ("all", "any", "none")}
 
 _registered: dict[str, Contract] = {}
-#: Who else knows contracts: the names, and how to get one. The games do, which `sb3_pvp.game` hands in.
+#: Pairs of functions that list names and load a contract; `sb3_pvp.game`, which imports this package, adds the games'.
 _sources: list[tuple[Callable[[], Iterable[str]], Callable[[str], Contract]]] = []
 
 
 def load_contract(name: str | Path | Contract) -> Contract:
-    """The contract of a registered name, always the same object, or that in a file, see `read_contract`.
+    """Returns a contract by registered name (always the same object), from a file (see `read_contract`), or itself.
 
-    A contract stands for itself; anything with a folder or the ending ``.json`` is a file. Else `ContractError`.
+    Anything with a folder or the ending ``.json`` is a file. `ContractError` if name or file cannot be loaded.
     """
     if isinstance(name, Contract):
         return name
@@ -218,42 +227,44 @@ def load_contract(name: str | Path | Contract) -> Contract:
 
 
 def loadable_contracts() -> list[Contract]:
-    """All that have a name, without those that cannot be loaded: each of them is told in one warning."""
+    """Returns all named contracts; warns once about each that cannot be loaded, and leaves it out."""
     return list(loadable("contract", registered_contracts(), load_contract))
 
 
 def register_contract(name: str, contract: str | Path | Contract) -> None:
-    """Makes ``load_contract(name)`` give this contract, or that of this file; `ContractError` if the name is taken."""
+    """Registers a contract, or the one in a file, under a name; `ContractError` if the name is taken."""
     if name in registered_contracts():
-        raise ContractError(f"contract {name!r} is registered already; choose another name")
+        raise ContractError(f"contract {name!r} is already registered; choose another name")
     _registered[name] = load_contract(contract)
 
 
 def registered_contracts() -> tuple[str, ...]:
+    """Returns the names of all contracts: those of the sources, mainly games, then those registered one by one."""
     return (*(name for names, _ in _sources for name in names()), *_registered)
 
 
 def add_contract_source(names: Callable[[], Iterable[str]], load: Callable[[str], Contract]) -> None:
-    """From now on these are contracts as well; ``load`` must always give the same object for a name."""
+    """Adds contracts that are listed by ``names`` and loaded on demand; ``load`` must cache what it returns."""
     _sources.append((names, load))
 
 
 @dataclass
 class _Content:
-    name: str  # that of the file, where the original system has none
+    # What both formats contain. The order of the fields is that of `Contract`.
+    name: str  # by default that of the file: the original format has none
     actions: tuple[Head, ...]
     observations: tuple[Observation, ...]
 
 
 def read_contract(path: str | Path) -> Contract:
-    """The contract in a JSON file of either format; `ContractError`, with file and field, for anything unexpected."""
+    """Reads a contract from a JSON file in either format; `ContractError`, with file and field, if it is invalid."""
     file = Path(path)
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
         if not isinstance(data, dict):
             raise ContractError(f"it must be an object, not {data!r:.60}")
         if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
-            raise ContractError("only format 'sb3_pvp.contract', version 1 can be read")
+            raise ContractError("only version 1 of the format 'sb3_pvp.contract' can be read")
         return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
@@ -262,10 +273,10 @@ def read_contract(path: str | Path) -> Contract:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of either format, under the names of the original one."""
+    """Converts a JSON object of either format to the keys of the original format."""
     fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ContractError(f"a field is written twice among {', '.join(name for name, _ in pairs)}")
+    if len(fields) < len(pairs):  # the json module would silently keep the last one
+        raise ContractError(f"a field is repeated among {', '.join(name for name, _ in pairs)}")
     if isinstance(fields.get("dependencies"), dict):
         fields |= fields.pop("dependencies")
     if isinstance(fields.get("flags"), list):

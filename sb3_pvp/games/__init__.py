@@ -1,1 +1,1 @@
-"""The games. They import the ground only; nobody imports them: they come by entry point."""
+"""The games. Nothing imports them: they are loaded by entry point, and only use `game.py` and the layers below it."""

@@ -1,4 +1,4 @@
-"""Fights to look at afterwards: recorded with what the fighters thought, and shown as one self-contained page."""
+"""Recorded fights, with the models' probabilities and values, and a self-contained HTML page that replays them."""
 
 from sb3_pvp.replay.page import write_replay_page
 from sb3_pvp.replay.record import record_fight

@@ -1,4 +1,4 @@
-"""Values that change with the number ``t`` of finished rollouts in the life of a model (training.md §9)."""
+"""Schedules: values that depend on the number ``t`` of rollouts that a model was trained on (training.md §9)."""
 
 from sb3_pvp.schedules.base import Constant, Function, Schedule, parse_schedule
 from sb3_pvp.schedules.expression import Expression, drawing_from

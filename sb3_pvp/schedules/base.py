@@ -1,4 +1,4 @@
-"""What every schedule can do, and how one is made of its JSON form."""
+"""The base class of schedules, and how one is created from its JSON form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from sb3_pvp.common.names import require_all_known, require_known
 
-KINDS: dict[str, type[Schedule]] = {}  #: Those that have a JSON form, by their ``type``.
+KINDS: dict[str, type[Schedule]] = {}  #: Classes with a JSON form, by its ``type``.
 
 
 class Schedule(ABC):
-    """A value that depends on the number of finished rollouts; picklable, and equal if it is set up equally.
+    """A value that depends on the number of finished rollouts; picklable and comparable.
 
-    Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes. What they
-    are annotated with, `sb3_pvp.common.arguments.Kind`, is checked.
+    Subclasses are frozen dataclasses whose fields are the keys of the JSON form, with underscores for dashes. Fields
+    that are annotated with a `sb3_pvp.common.arguments.Kind` are validated.
     """
 
     _kind: ClassVar[str]
@@ -38,22 +38,22 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, t: float, **variables: Any) -> Any:
-        """The value after ``t`` rollouts; only an `Expression` looks at the variables."""
+        """Returns the value after ``t`` rollouts; only an `Expression` uses the variables."""
 
 
 @dataclass(frozen=True)
 class Constant(Schedule, kind="constant"):
-    """Always the same value: a number, a bool, a string, ``None``, or a list or an object of those."""
+    """Always the same value: any JSON value."""
 
     value: Any
 
     def __call__(self, t: float, **variables: Any) -> Any:
-        return copy.copy(self.value)  # lists stay as they are here, whatever the caller does to his
+        return copy.copy(self.value)  # the caller may change its list
 
 
 @dataclass(frozen=True)
 class Function(Schedule):
-    """A Python function of the time; unlike SB3's schedules it gets ``t``, not the remaining progress."""
+    """A Python function of ``t``; unlike a schedule of SB3 it does not get the remaining progress."""
 
     function: Callable[[float], Any]
 
@@ -62,10 +62,10 @@ class Function(Schedule):
 
 
 def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Schedule:
-    """Makes a schedule of its JSON form (training.md §9) and evaluates it at t = 0; `ValueError` if that is impossible.
+    """Creates a schedule from its JSON form (training.md §9), and evaluates it at t = 0; `ValueError` if it is invalid.
 
     ``value``: an object with a ``type``; any other JSON value, which is a constant; a function ``f(t)``; or a schedule.
-    ``variables``: sample values for the evaluation of expressions, besides their ``defaults``.
+    ``variables``: sample values for the variables of expressions.
     """
     schedule = as_schedule(value)
     schedule(0, **(variables or {}))
@@ -73,7 +73,7 @@ def parse_schedule(value: Any, variables: Mapping[str, Any] | None = None) -> Sc
 
 
 def as_schedule(value: Any) -> Schedule:
-    """`parse_schedule` without the evaluation: for schedules inside schedules."""
+    """Creates a schedule like `parse_schedule`, but does not evaluate it: for schedules inside schedules."""
     value = _plain(value)
     if isinstance(value, Schedule):
         return value
@@ -94,7 +94,7 @@ def as_schedule(value: Any) -> Schedule:
 
 
 def _plain(value: Any) -> Any:
-    """A copy of a JSON value with underscores for the dashes in all keys; schedules and functions are left alone."""
+    """Returns a copy of a JSON value with underscores for dashes in all keys; schedules and functions are kept."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -103,4 +103,4 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if value is None or isinstance(value, (bool, int, float, str, Schedule)) or callable(value):
         return value
-    raise ValueError(f"a schedule is a JSON value or a function f(t); got {type(value).__name__}")
+    raise ValueError(f"a schedule must be a JSON value or a function f(t), got {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""The schedule that evaluates a formula which a user wrote down, and the language of formulas (training.md §9)."""
+"""The schedule that evaluates a user's formula, and the language of formulas (training.md §9)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.schedules.base import Schedule, as_schedule
 
-#: How many nodes of the syntax tree one call may evaluate; operators and names of functions do not count.
+#: The most nodes of the syntax tree that one call may evaluate; operators and function names do not count.
 NODE_BUDGET = 100
+_MAX_LENGTH = 10_000  # characters of a formula
+_MAX_POWER_BITS = 1024  # the largest float is just below 2 ** 1024
+_MAX_DIGITS = 300  # of round(), in either direction: floats end near 1e308
 
 _OBJECT = Kind[Any](InstanceOf[Mapping], "an object")  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
 class Expression(Schedule, kind="expression"):
-    """The value of a formula such as ``"0.5 if t < 100 else damage * level"``.
+    """Evaluates a formula such as ``"0.5 if t < 100 else damage * level"``.
 
-    A name stands for, in this order: the time ``t``, a substitution, a variable of the call, a default. Substitutions
-    are schedules, evaluated at the same ``t`` without variables, once per call. Variables may be NumPy arrays; then
-    the formula is evaluated element by element, and each element draws its own random numbers.
+    A name is looked up in this order: the time ``t``, substitutions, variables of the call, defaults. Substitutions are
+    schedules, evaluated at the same ``t`` once per call, without variables. If variables are NumPy arrays, the formula
+    is evaluated element-wise, with separate random numbers for each element.
 
-    `random` and `normal` draw from NumPy's global generator, anew at every call. SB3's ``set_random_seed`` seeds it,
-    so that runs with a seed repeat. `sb3_pvp.schedules.drawing_from` gives them another generator.
+    ``random()`` and ``normal(mean, deviation)`` use NumPy's global generator, which SB3's ``set_random_seed`` seeds, or
+    the one that is set with `sb3_pvp.schedules.drawing_from`.
     """
 
     expression: Annotated[str, Kind[str](str, "a string")]
@@ -46,14 +49,14 @@ class Expression(Schedule, kind="expression"):
     def __post_init__(self) -> None:
         super().__post_init__()
         parsed = {name: as_schedule(schedule) for name, schedule in self.substitutions.items()}
-        object.__setattr__(self, "substitutions", parsed)
+        object.__setattr__(self, "substitutions", parsed)  # the only way to set a field of a frozen dataclass
         object.__setattr__(self, "defaults", dict(self.defaults))
         parse_formula(self.expression)
 
     def __call__(self, t: float, **variables: Any) -> Any:
-        """The value after ``t`` rollouts; in arrays undefined elements are infinite or NaN.
+        """Returns the value after ``t`` rollouts; undefined elements of arrays are infinite or NaN.
 
-        `ValueError` for unknown names, undefined operations on single numbers and more than 100 evaluated parts.
+        Raises `ValueError` for unknown names, undefined operations on single numbers and more than `NODE_BUDGET` nodes.
         """
         substituted = {name: schedule(t) for name, schedule in self.substitutions.items()}
         names = {**self.defaults, **variables, **substituted, "t": t}
@@ -66,22 +69,22 @@ class Expression(Schedule, kind="expression"):
 def _power(base: Any, exponent: Any) -> Any:
     if _is_array(base) or _is_array(exponent):
         return np.power(np.asarray(base, float), exponent)
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > 1024:
-        base = float(base)  # an overflow, at about that many bits, is found at once; the integer would take forever
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > _MAX_POWER_BITS:
+        base = float(base)  # overflows at once, where 9 ** 9 ** 9 as an integer would take all memory and time
     value = base**exponent
     if isinstance(value, complex):
-        raise ValueError(f"{base} ** {exponent} is no real number")
+        raise ValueError(f"{base} ** {exponent} is not a real number")
     return value
 
 
 def _round(value: Any, digits: Any = None) -> Any:
-    if digits is not None and not (isinstance(digits, int) and abs(digits) <= 300):
-        raise ValueError(f"round() takes a whole number of digits, got {digits!r}")
+    if digits is not None and not (isinstance(digits, int) and abs(digits) <= _MAX_DIGITS):
+        raise ValueError(f"the digits of round() must be an integer, at most {_MAX_DIGITS}, got {digits!r}")
     return np.round(value, digits or 0) if _is_array(value) else round(value, digits)
 
 
-def _either(scalar: Callable[..., Any], elementwise: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of single numbers, which raises where it is undefined, or that of arrays, which does not."""
+def _overloaded(scalar: Callable[..., Any], elementwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Combines a function of numbers, which raises where it is undefined, with one of arrays, which does not."""
 
     def function(*arguments: Any) -> Any:
         return (elementwise if any(map(_is_array, arguments)) else scalar)(*arguments)
@@ -89,38 +92,40 @@ def _either(scalar: Callable[..., Any], elementwise: Callable[..., Any]) -> Call
     return function
 
 
-# By default the global generator: SB3's `set_random_seed` seeds it, and formulas have none of their own to save.
-_SOURCE: ContextVar[Any] = ContextVar("source", default=np.random)
+# A context variable, so that threads with different generators do not disturb each other. The default is NumPy's
+# global generator: SB3 seeds it, and a schedule has no state to save then.
+_GENERATOR: ContextVar[Any] = ContextVar("generator", default=np.random)
 
 
 @contextmanager
 def drawing_from(source: Any) -> Iterator[None]:
-    """Lets formulas inside draw from this generator: ``random(size)`` and ``normal(loc, scale, size)`` as NumPy's.
+    """Makes formulas in the ``with`` block use this generator: ``random(size)`` and ``normal(loc, scale, size)``.
 
-    One that answers with arrays, such as one number per fight, makes the formula an element-wise one.
+    If it returns arrays, such as one number per fight, the formula is evaluated element-wise.
     """
-    token = _SOURCE.set(source)
+    token = _GENERATOR.set(source)
     try:
         yield
     finally:
-        _SOURCE.reset(token)
+        _GENERATOR.reset(token)
 
 
 def _normal(shape: tuple[int, ...], mean: Any, deviation: Any) -> Any:
     shape = np.broadcast_shapes(shape, np.shape(mean), np.shape(deviation))
-    return _SOURCE.get().normal(mean, deviation, shape or None)
+    return _GENERATOR.get().normal(mean, deviation, shape or None)  # a number, not an array (), for the shape ()
 
 
-_OF_MATH = ("sin", "cos", "log", "log10", "log2")
-_smaller, _larger = _either(min, np.minimum), _either(max, np.maximum)
-#: The functions of the language: the fewest and the most arguments, and what is called.
+_MATH_FUNCTIONS = ("sin", "cos", "log", "log10", "log2")
+_smaller, _larger = _overloaded(min, np.minimum), _overloaded(max, np.maximum)
+#: The functions of the language: the smallest and largest number of arguments, and the implementation. That of
+#: `random` and `normal` gets the shape of the variables as an additional first argument.
 FUNCTIONS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "min": (2, NODE_BUDGET, lambda *values: reduce(_smaller, values)),
     "max": (2, NODE_BUDGET, lambda *values: reduce(_larger, values)),
     "round": (1, 2, _round),
     "abs": (1, 1, abs),
-    **{each: (1, 1, _either(getattr(math, each), getattr(np, each))) for each in _OF_MATH},
-    "random": (0, 0, lambda shape: _SOURCE.get().random(shape or None)),
+    **{each: (1, 1, _overloaded(getattr(math, each), getattr(np, each))) for each in _MATH_FUNCTIONS},
+    "random": (0, 0, lambda shape: _GENERATOR.get().random(shape or None)),
     "normal": (2, 2, _normal),
 }
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -136,51 +141,52 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: gt,
     ast.GtE: ge,
 }
-#: What else a formula may consist of: it is only ever parsed, and the nodes of its tree are evaluated one by one.
-_PARTS = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load)
+#: Allowed nodes besides constants. Formulas are never passed to `eval`: they are parsed, and `_evaluate` walks them.
+_NODES = (ast.Name, ast.BinOp, ast.UnaryOp, ast.USub, ast.Compare, ast.IfExp, ast.Call, ast.Load, *_OPERATORS)
 
 
 @lru_cache(maxsize=256)
 def parse_formula(text: str) -> ast.expr:
-    """The syntax tree of a formula; `ValueError` for what is not in the language, such as most of Python."""
+    """Returns the syntax tree of a formula; `ValueError` for anything that is not in the language."""
     try:
-        if len(text) > 10_000:
-            raise ValueError("longer than 10,000 characters")
+        if len(text) > _MAX_LENGTH:
+            raise ValueError(f"longer than {_MAX_LENGTH:,} characters")
         tree = ast.parse(text.strip(), mode="eval").body
         for node in ast.walk(tree):
-            _check(node)
+            _check_node(node)
+    # Python's parser raises the last two for deeply nested text.
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = str(error) or type(error).__name__
         raise ValueError(f"expression {shorten(text, 80)!r} is not a formula: {what}") from error
     return tree
 
 
-def _check(node: Any) -> None:
+def _check_node(node: Any) -> None:
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", "")
         if name not in FUNCTIONS:
-            raise ValueError(f"{ast.unparse(node.func)!r} is no function; there are {', '.join(FUNCTIONS)}")
+            raise ValueError(f"unknown function {ast.unparse(node.func)!r}. Known: {', '.join(FUNCTIONS)}")
         fewest, most, _ = FUNCTIONS[name]
         if node.keywords or not fewest <= len(node.args) <= most:
             expected = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise ValueError(f"{name}() takes {expected} arguments, without keywords")
         return
     is_value = isinstance(node, ast.Constant)
-    if type(node.value) not in (bool, int, float, str) if is_value else not isinstance(node, (*_PARTS, *_OPERATORS)):
+    if type(node.value) not in (bool, int, float, str) if is_value else not isinstance(node, _NODES):
         raise ValueError(
-            f"{repr(node.value) if is_value else type(node).__name__} is not in the language, which has numbers, "
-            f"strings, names, + - * / **, comparisons, 'a if c else b' and calls of {', '.join(FUNCTIONS)}"
+            f"{repr(node.value) if is_value else type(node).__name__} is not supported; use numbers, strings, names, "
+            f"+ - * / **, comparisons, 'a if c else b' and calls of {', '.join(FUNCTIONS)}"
         )
 
 
 @lru_cache(maxsize=256)
 def names_in(formula: str) -> frozenset[str]:
-    """The names in a formula, without those of functions."""
+    """Returns the names in a formula, except those of functions."""
     return frozenset(node.id for node in ast.walk(parse_formula(formula)) if isinstance(node, ast.Name)) - {*FUNCTIONS}
 
 
 def _evaluate(formula: ast.expr, names: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
-    """The value; ``names`` has the values of all names, and ``variables`` the shape of random numbers."""
+    """Evaluates a tree with the values of ``names``; the arrays in ``variables`` set the shape of random numbers."""
     shape = np.broadcast_shapes(*(value.shape for value in variables.values() if _is_array(value)))
     budget = NODE_BUDGET
 
@@ -188,13 +194,13 @@ def _evaluate(formula: ast.expr, names: Mapping[str, Any], variables: Mapping[st
         nonlocal budget
         budget -= 1
         if budget < 0:
-            raise ValueError(f"more than {NODE_BUDGET} evaluated parts; make it shorter")
+            raise ValueError(f"more than {NODE_BUDGET} nodes to evaluate; make it shorter")
         match node:
             case ast.Constant(value):
                 return value
             case ast.Name(name):
                 if name not in names:
-                    raise ValueError(f"{unknown_name('name', name, sorted(names))}. Or give it a value in 'defaults'")
+                    raise ValueError(f"{unknown_name('name', name, sorted(names))}. It may need a value in 'defaults'")
                 return _widened(names[name])
             case ast.BinOp(left, operation, right):
                 return _OPERATORS[type(operation)](_number(value_of(left)), _number(value_of(right)))
@@ -203,6 +209,7 @@ def _evaluate(formula: ast.expr, names: Mapping[str, Any], variables: Mapping[st
             case ast.Compare(left, operations, others):
                 pairs = pairwise([value_of(part) for part in (left, *others)])
                 links = zip(operations, pairs, strict=True)
+                # `and_`, since Python's own chaining would need the truth value of an array.
                 return reduce(and_, (_OPERATORS[type(link)](*pair) for link, pair in links))
             case ast.IfExp(test, body, otherwise):
                 condition = value_of(test)
@@ -223,7 +230,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _widened(value: Any) -> Any:
-    """Numbers of NumPy in the widest type of their kind: bytes times 100 would overflow without a word."""
+    """Converts NumPy values to the widest type of their kind: an int8 times 100 would overflow silently."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
@@ -233,7 +240,7 @@ def _widened(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return value.astype(np.int64) if value.dtype.kind == "b" else value  # as in Python, True counts 1
+        return value.astype(np.int64) if value.dtype.kind == "b" else value  # True is 1, as in Python
     if isinstance(value, (int, float)):
         return value
-    raise TypeError(f"{value!r} is no number")
+    raise TypeError(f"{value!r} is not a number")

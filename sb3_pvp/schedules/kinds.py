@@ -1,4 +1,4 @@
-"""The schedules that follow a formula of the time, jump at given times, or forbid actions."""
+"""The schedules of training.md §9 besides constants and expressions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sb3_pvp.schedules.base import Schedule, as_schedule
 
 @dataclass(frozen=True)
 class Linear(Schedule, kind="linear"):
-    """From ``initial_value`` to ``final_value`` in ``change_over_time_steps`` rollouts, and no further.
+    """Interpolates from ``initial_value`` to ``final_value`` in ``change_over_time_steps`` rollouts, then is constant.
 
-    With ``round_value``, rounded to ``round_digits`` digits, or to an integer where those are ``None``.
+    With ``round_value``, the result is rounded to ``round_digits`` digits, or to an integer if that is ``None``.
     """
 
     initial_value: Annotated[float, NUMBER]
@@ -33,13 +33,13 @@ class Linear(Schedule, kind="linear"):
         fraction = t / self.change_over_time_steps
         value = self.initial_value + (self.final_value - self.initial_value) * fraction
         if fraction >= 1:
-            value = self.final_value  # exactly, which the sum is not
+            value = self.final_value  # exactly: the sum above has rounding errors
         return round(value, self.round_digits) if self.round_value else value
 
 
 @dataclass(frozen=True)
 class Log(Schedule, kind="log"):
-    """Like `Linear`, but the logarithm changes linearly; its ``base`` is part of the grammar and has no effect."""
+    """Like `Linear`, but interpolates the logarithm. ``base`` is part of the format and has no effect."""
 
     initial_value: Annotated[float, ABOVE_0]
     final_value: Annotated[float, ABOVE_0]
@@ -54,10 +54,10 @@ class Log(Schedule, kind="log"):
 
 @dataclass(frozen=True)
 class Jump(Schedule, kind="jump"):
-    """Follows one schedule after another: from each threshold on, the one that is listed with it.
+    """Switches between schedules: from each threshold on, the one listed with it applies.
 
-    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` takes; they count in the listed order, up to the
-    first one above ``t``. Schedules get the same ``t`` and no variables. Before the first threshold is a `ValueError`.
+    ``jumps`` maps thresholds to schedules, or to what `parse_schedule` accepts. They are scanned in the listed order up
+    to the first threshold above ``t``; schedules get no variables. `ValueError` if ``t`` is below the first threshold.
     """
 
     jumps: tuple[tuple[int, Schedule], ...]
@@ -65,12 +65,12 @@ class Jump(Schedule, kind="jump"):
     def __post_init__(self) -> None:
         jumps = tuple(self.jumps.items()) if isinstance(self.jumps, Mapping) else self.jumps
         if not isinstance(jumps, tuple) or not jumps:
-            expected = 'an object {"threshold": schedule, ...} with one entry at least'
+            expected = 'an object {"threshold": schedule, ...} with at least one entry'
             raise ValueError(f"jumps of a jump schedule must be {expected}, got {self.jumps!r}")
         parsed = tuple((_threshold(key), as_schedule(schedule)) for key, schedule in jumps)
         object.__setattr__(self, "jumps", parsed)
         for threshold, schedule in parsed:
-            schedule(threshold)  # which must have a value there
+            schedule(threshold)  # evaluated now: `parse_schedule` would only try the one at t = 0
 
     def __call__(self, t: float, **variables: Any) -> Any:
         reached = [*takewhile(lambda jump: jump[0] <= t, self.jumps)]
@@ -81,9 +81,9 @@ class Jump(Schedule, kind="jump"):
 
 @dataclass(frozen=True)
 class BooleanArray(Schedule, kind="npboolarray"):
-    """A constant array of ``size`` booleans, for action-mask overrides.
+    """A constant bool array ``(size,)``, for action-mask overrides.
 
-    All are ``default_value``, then those at ``true_indices`` true, then those at ``false_indices`` false.
+    It is filled with ``default_value``; then ``true_indices`` are set and ``false_indices`` are cleared.
     """
 
     size: Annotated[int, COUNT] = 0
@@ -106,5 +106,5 @@ class BooleanArray(Schedule, kind="npboolarray"):
 
 
 def _threshold(key: Any) -> int:
-    number = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d+", key) else key  # a key of JSON is a text
+    number = int(key) if isinstance(key, str) and re.fullmatch(r"-?\d+", key) else key  # JSON keys are strings
     return INTEGER.read("every threshold of a jump schedule", number)

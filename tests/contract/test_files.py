@@ -31,7 +31,7 @@ def wire_json(contract: Contract) -> dict[str, Any]:
 
 
 def without_kinds(contract: Contract) -> Contract:
-    """The wire format does not tell integers from floats."""
+    """The wire format does not distinguish integers from floats."""
     observations = tuple(dataclasses.replace(observation, kind="float") for observation in contract.observations)
     return dataclasses.replace(contract, observations=observations)
 
@@ -67,19 +67,19 @@ def broken(path: str, value: Any, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("comment", "x", "the top is with unknown comment"),
-        ("actions/0/note", 1, r"actions\[0\] is with unknown note"),
-        ("actions/1/actions/1/dependancies", {}, r"actions\[1\].actions\[1\] is with unknown dependancies"),
-        ("actions/1/actions/1/dependencies/require", [], r"actions\[1\] is with unknown require"),
+        ("comment", "x", "the top level has an unknown field 'comment'"),
+        ("actions/0/note", 1, r"actions\[0\] has an unknown field 'note'"),
+        ("actions/1/actions/1/dependancies", {}, r"actions\[1\].actions\[1\] has an unknown field 'dependancies'"),
+        ("actions/1/actions/1/dependencies/require", [], r"actions\[1\] has an unknown field 'require'"),
         ("actions/1/actions/1/dependencies/require_all", "melee_attack", "require_all should be a valid"),
-        ("actions/1/actions/1/dependencies/require_all", ["prayers"], "names 'prayers', which is no sub-action"),
+        ("actions/1/actions/1/dependencies/require_all", ["prayers"], "names 'prayers', which is not a sub-action"),
         ("actions/0/actions/1/dependencies", {"require_any": ["use_brew"]}, "names 'use_brew', which is not decided"),
         ("observations/3/partial", 1, "partial should be a valid boolean, got 1"),
         ("observations/3/id", None, r"observations\[3\].id should be a valid string"),
         ("actions", {}, "actions should be a valid"),
     ],
 )
-def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_errors_about_wire_files_name_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, broken(path, value, wire_json(load_contract("NhEnv"))))
     with pytest.raises(ContractError, match=f"(?s)Custom.json: .*{message}"):
         load_contract(file)
@@ -88,14 +88,14 @@ def test_a_bad_wire_file_is_told_file_and_field(path: str, value: Any, message: 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("version", 2, "version 1 can be read"),
+        ("version", 2, "only version 1 of the format"),
         ("heads/0/about", 3, r"actions\[0\].description should be a valid string, got 3"),
         ("observations/0/kind", "double", r"observations\[0\].kind should be 'int' or 'float', got 'double'"),
-        ("observations/0/flags", ["partly"], r"observations\[0\] is with unknown partly"),
-        ("observations/0/note", "x", r"observations\[0\] is with unknown note"),
+        ("observations/0/flags", ["partly"], r"observations\[0\] has an unknown field 'partly'"),
+        ("observations/0/note", "x", r"observations\[0\] has an unknown field 'note'"),
     ],
 )
-def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_errors_about_our_files_name_file_and_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, broken(path, value, json.loads(NH_FILE.read_text(encoding="utf-8"))))
     with pytest.raises(ContractError, match=f"Custom.json: .*{message}"):
         load_contract(file)
@@ -106,8 +106,8 @@ def test_a_bad_file_of_ours_is_told_file_and_field(path: str, value: Any, messag
     [
         ("{", "Expecting property name"),
         ("[]", "must be an object"),
-        ('{"actions": []}', "without observations"),
-        ('{"actions": [], "actions": []}', "written twice"),
+        ('{"actions": []}', "lacks 'observations'"),
+        ('{"actions": [], "actions": []}', "is repeated"),
     ],
 )
 def test_files_that_are_no_contract(text: str, message: str, tmp_path: Path) -> None:
@@ -140,5 +140,5 @@ def test_registering_a_custom_contract(tmp_path: Path, monkeypatch: pytest.Monke
     register_contract("Mine", written(tmp_path, wire_json(load_contract("DharokEnv"))))
     register_contract("Other", load_contract("DharokEnv"))
     assert load_contract("Mine").num_observations == load_contract("Other").num_observations == 40
-    with pytest.raises(ContractError, match="'Mine' is registered already"):
+    with pytest.raises(ContractError, match="'Mine' is already registered"):
         register_contract("Mine", load_contract("NhEnv"))

@@ -160,7 +160,7 @@ def test_numbers_are_compile_time_constants() -> None:
     assert places() == (29, 11, 4, 43)
 
 
-def test_a_misspelt_id_is_told_the_right_one() -> None:
+def test_errors_about_a_misspelt_id_name_the_right_one() -> None:
     with pytest.raises(ContractError, match="unknown observation 'player_frozen_tick'.*'player_frozen_ticks'"):
         NH.observation_index("player_frozen_tick")
     with pytest.raises(ContractError, match="unknown head 'prayers'.*'prayer'"):

@@ -107,8 +107,8 @@ def test_a_rule_about_something_undecided_is_refused(rule: str, required: str) -
 
 
 def test_a_rule_about_an_unknown_id_is_refused() -> None:
-    with pytest.raises(ContractError, match="'two' names 'nobody', which is no sub-action"):
-        two_heads(SubAction("one", ""), SubAction("two", "", require_any=("nobody",)))
+    with pytest.raises(ContractError, match="'two' names 'nothing', which is not a sub-action"):
+        two_heads(SubAction("one", ""), SubAction("two", "", require_any=("nothing",)))
 
 
 def test_a_rule_about_another_choice_of_its_own_head_is_refused() -> None:
@@ -123,9 +123,9 @@ def test_a_rule_about_another_choice_of_its_own_head_is_refused() -> None:
         ((Head("a", "", (SubAction("x", ""), SubAction("x", ""))),), SEEN, "sub-action id 'x' is used twice"),
         ((Head("a", "", (SubAction("x", ""),)), Head("a", "", (SubAction("y", ""),))), SEEN, "head id 'a'"),
         ((Head("a", "", (SubAction("x", ""),)),), SEEN * 2, "observation id 'seen' is used twice"),
-        ((Head("a", "", ()),), SEEN, "contract 'Bad' has an empty list"),
-        ((), SEEN, "contract 'Bad' has an empty list"),
-        ((Head("a", "", (SubAction("x", ""),)),), (), "contract 'Bad' has an empty list"),
+        ((Head("a", "", ()),), SEEN, "contract 'Bad' has no heads, no observations"),
+        ((), SEEN, "contract 'Bad' has no heads, no observations"),
+        ((Head("a", "", (SubAction("x", ""),)),), (), "contract 'Bad' has no heads, no observations"),
     ],
 )
 def test_bad_contracts_are_refused(
@@ -138,11 +138,11 @@ def test_bad_contracts_are_refused(
 @pytest.mark.parametrize(
     ("mask", "chosen", "message"),
     [
-        ([True] * 3, [], "flat mask of Two ends in 2"),
-        ([True] * 2, [0, 0], "end in 0 to 1"),
-        ([True] * 2, [0, 0, 0], "end in 0 to 1"),
-        ([True] * 2, [1], "outside its head"),
-        ([True] * 2, [-1], "outside its head"),
+        ([True] * 3, [], r"flat mask of Two must have shape \(..., 2\)"),
+        ([True] * 2, [0, 0], "takes 0 to 1 earlier choices"),
+        ([True] * 2, [0, 0, 0], "takes 0 to 1 earlier choices"),
+        ([True] * 2, [1], "out of range"),
+        ([True] * 2, [-1], "out of range"),
         ([True] * 2, [0.5], "must be integers"),
     ],
 )

@@ -14,14 +14,14 @@ AGENTS = ["north", "south"]
 class Auction(ParallelEnv):  # type: ignore[type-arg]
     """Both bid for a prize of random worth, out of a purse of 3 each; two prizes, then the time is up.
 
-    The second head decides nothing. Where the masks are told: ``"observation"``, ``"info"`` (one array per head),
+    The second head has no effect. Where the masks are: ``"observation"``, ``"info"`` (one array per head),
     ``"nowhere"``. ``options={"purse": n}`` changes the purse.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "auction_v0"}
 
     def __init__(self, masks: str = "observation", agents: list[str] = AGENTS, seen: Any = None) -> None:
-        self.told = masks
+        self.place_of_masks = masks
         self.possible_agents = list(agents)
         plain = spaces.Box(0, 10, (2,), np.float32) if seen is None else seen
         masked = spaces.Dict({"observation": plain, "action_mask": spaces.MultiBinary(6)})
@@ -41,11 +41,11 @@ class Auction(ParallelEnv):  # type: ignore[type-arg]
         self.purses = dict.fromkeys(self.agents, (options or {}).get("purse", 3))
         self.rounds = 0
         self._show()
-        return self._told()
+        return self._observe_all()
 
     def step(self, actions: dict[str, Any]) -> Any:
         bids = {agent: int(action[0]) - 10 for agent, action in actions.items()}
-        assert all(bids[agent] <= self.purses[agent] for agent in self.agents) or self.told == "nowhere"
+        assert all(bids[agent] <= self.purses[agent] for agent in self.agents) or self.place_of_masks == "nowhere"
         best = max(bids.values())
         rewards = dict.fromkeys(self.agents, 0.0)
         if len(set(bids.values())) > 1:
@@ -55,7 +55,7 @@ class Auction(ParallelEnv):  # type: ignore[type-arg]
         self.rounds += 1
         self._show()
         over = dict.fromkeys(self.agents, self.rounds == 2)
-        observations, infos = self._told()
+        observations, infos = self._observe_all()
         return observations, rewards, dict.fromkeys(self.agents, False), over, infos
 
     def close(self) -> None:
@@ -64,15 +64,15 @@ class Auction(ParallelEnv):  # type: ignore[type-arg]
     def _show(self) -> None:
         self.prize = self.rng.integers(1, 10)
 
-    def _told(self) -> Any:
+    def _observe_all(self) -> Any:
         observations: dict[str, Any] = {}
         infos: dict[str, Any] = {agent: {} for agent in self.possible_agents}
         for agent in self.possible_agents:
             seen = np.array([self.prize, self.purses[agent]], np.float32)
             parts = [(np.arange(4) <= self.purses[agent]).astype(np.int8), np.ones(2, np.int8)]
             observations[agent] = seen
-            if self.told == "observation":
+            if self.place_of_masks == "observation":
                 observations[agent] = {"observation": seen, "action_mask": np.concatenate(parts)}
-            elif self.told == "info":
+            elif self.place_of_masks == "info":
                 infos[agent] = {"action_mask": tuple(parts)}
         return observations, infos

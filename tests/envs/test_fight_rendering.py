@@ -110,7 +110,7 @@ def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.render() == ESCAPE.sub("", colored)
 
 
-def test_the_end_of_the_time_is_told() -> None:
+def test_a_timeout_is_shown() -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, max_episode_ticks=1, render_mode="ansi")
     env.reset(seed=0)
     env.step(STAB)

@@ -105,7 +105,7 @@ def test_the_larger_sum_of_rewards_wins_and_equal_sums_tie() -> None:
 
 
 @pytest.mark.parametrize("masks", ["observation", "info", "nowhere"])
-def test_masks_are_found_wherever_they_are_told(masks: str) -> None:
+def test_masks_are_found_in_all_places(masks: str) -> None:
     world = world_of(PettingZooGame(partial(Auction, masks), shuffle_agents=False))
     world.reset()
     world.step([[[3, 1], [0, 0]]])
@@ -227,8 +227,8 @@ def test_worlds_close_their_games() -> None:
 @pytest.mark.parametrize(
     ("make_env", "message"),
     [
-        (partial(Auction, agents=[*AGENTS, "east"]), "two players"),
-        (partial(Auction, seen=spaces.Sequence(spaces.Discrete(2))), "fixed number of features"),
+        (partial(Auction, agents=[*AGENTS, "east"]), "two agents"),
+        (partial(Auction, seen=spaces.Sequence(spaces.Discrete(2))), "observations need a fixed size"),
     ],
 )
 def test_games_that_cannot_be_played_are_refused(make_env: Any, message: str) -> None:
@@ -247,7 +247,7 @@ def test_players_with_different_or_continuous_actions_are_refused() -> None:
 
     with pytest.raises(ValueError, match="same action space"):
         PettingZooGame(Odd)
-    with pytest.raises(ValueError, match="Discrete space or a vector"):
+    with pytest.raises(ValueError, match="Discrete or one-dimensional"):
         PettingZooGame(Continuous)
 
 

@@ -36,7 +36,7 @@ STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
 @pytest.fixture
 def unseen_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """pygame, drawing where nobody sees it; windows show a tick in no time."""
+    """pygame without a display, and without delay between ticks."""
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setattr(viewer_module, "RENDER_FPS", 1000)
@@ -74,10 +74,10 @@ def test_an_ended_fight_is_seen_until_the_next_one_begins() -> None:
 
 
 def test_gymnasium_finds_nothing_to_complain_about(unseen_window: Any) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         check_env(gym.make("NhEnv", opponent="noop", world=FakeWorld, render_mode="rgb_array").unwrapped)
-    assert not [each for each in told if "render" in str(each.message).lower() or "close" in str(each.message)]
+    assert not [each for each in warned if "render" in str(each.message).lower() or "close" in str(each.message)]
     metadata = NhEnv.metadata
     assert set(metadata["render_modes"]) == {"ansi", "human", "rgb_array"}
     assert metadata["render_fps"] > 0
@@ -163,11 +163,11 @@ def test_what_was_chosen_and_what_was_masked_is_seen(opponent: str, monkeypatch:
         assert gear.open == (True, False)
 
 
-def test_nothing_is_noted_down_unless_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
     for name in ("seat_masks", "fighters"):
-        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("somebody looked"))
+        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("read without rendering"))
     for _ in range(5):
         env.step(np.tile(STAB, (2, 1)))
 
@@ -218,7 +218,7 @@ def test_pictures_need_no_torch() -> None:
     assert done.stdout.split() == ["False", "True", "False"]
 
 
-def test_missing_pygame_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pygame_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(world=FakeWorld, render_mode="rgb_array")
     env.reset(seed=0)
     monkeypatch.setitem(sys.modules, "pygame", None)
@@ -341,11 +341,11 @@ def test_without_a_display_fights_are_printed(
 
     monkeypatch.setattr(window, "has_display", lambda: False)
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="human")
-    with pytest.warns(UserWarning, match="no display") as told:
+    with pytest.warns(UserWarning, match="no display") as warned:
         env.reset(seed=0)
         env.step(STAB)
         env.step(STAB)
         assert env.render() is None  # what `enjoy` calls after every step: it must not print the tick again
-    assert len(told) == 1
+    assert len(warned) == 1
     printed = capsys.readouterr().out
     assert [printed.count(f"tick {tick} ") for tick in range(4)] == [1, 1, 1, 0]

@@ -56,7 +56,7 @@ def test_what_was_chosen_was_open() -> None:
                 assert head.open[head.chosen] or head.chosen == 0
 
 
-def test_nobody_knows_what_the_bot_chose() -> None:
+def test_choices_of_the_bot_are_unknown() -> None:
     world = SimWorld(1)
     world.reset()
     assert scene_of(world, 0, NAMES).fighters[1].heads == ()

@@ -35,7 +35,7 @@ class Tab:
         self._session = {"sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
 
     def ask(self, method: str, **params: Any) -> Any:
-        """The answer to a command; what the browser tells without being asked is dropped."""
+        """Returns the answer to a command; unsolicited messages of the browser are dropped."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": params, **self._session}
         self._commands.write(json.dumps(message).encode() + b"\0")

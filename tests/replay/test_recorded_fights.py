@@ -69,7 +69,7 @@ def test_the_recorded_actions_make_the_same_fight(fight: Recording, models: tupl
             assert shown == [round(99 * float(meta["current_health_percent"])) for meta in env.fights.world.meta[0]]
 
 
-def test_choices_were_drawn_from_what_is_told(fight: Recording) -> None:
+def test_choices_were_sampled_from_the_recorded_probabilities(fight: Recording) -> None:
     for seat in (0, 1):
         for decision in made(fight, seat):
             assert decision.open is not None and decision.probabilities is not None
@@ -135,12 +135,12 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
     ("change", "message"),
     [
         (lambda plain: plain.update(format="else"), "with the format 'sb3_pvp fight'"),
-        (lambda plain: plain.update(version=99), "it has version 99, this sb3_pvp reads version 1"),
-        (lambda plain: plain.pop("heads"), "the top is without heads"),
-        (lambda plain: plain.update(color=1), "the top is with unknown color"),
+        (lambda plain: plain.update(version=99), "it has version 99, but only version 1 can be read"),
+        (lambda plain: plain.pop("heads"), "the top level lacks 'heads'"),
+        (lambda plain: plain.update(color=1), "the top level has an unknown field 'color'"),
         (lambda plain: plain.update(contract="NhEnw"), "did you mean 'NhEnv'"),
         (lambda plain: plain.update(moments=[]), "it has no moments"),
-        (lambda plain: plain["players"].pop(), "players is without 1"),
+        (lambda plain: plain["players"].pop(), "players lacks 1"),
         (lambda plain: plain["players"][1].update(kind="god"), r"players\[1\].kind should be 'model', 'script'"),
         (
             lambda plain: plain["moments"][2]["scene"]["fighters"][1].update(hitpoints="full"),
@@ -154,12 +154,12 @@ def spoiled(recording: Recording, change: Callable[[Any], object]) -> Any:
         ),
     ],
 )
-def test_what_is_no_recording_is_refused(fight: Recording, change: Callable[[Any], object], message: str) -> None:
+def test_invalid_recordings_are_refused(fight: Recording, change: Callable[[Any], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         recording_from_plain(spoiled(fight, change))
 
 
-def test_what_is_no_file_of_a_fight_is_refused(fight: Recording, tmp_path: Path) -> None:
+def test_other_files_are_refused(fight: Recording, tmp_path: Path) -> None:
     path = tmp_path / "fight.json.gz"
     with pytest.raises(FileNotFoundError, match="There is no recorded fight"):
         load_fight(path)
@@ -171,7 +171,7 @@ def test_what_is_no_file_of_a_fight_is_refused(fight: Recording, tmp_path: Path)
             load_fight(path)
 
 
-def test_bots_and_scripts_fight_too(models: tuple[PvpPPO, PvpPPO], tmp_path: Path) -> None:
+def test_bots_and_scripts_are_recorded_too(models: tuple[PvpPPO, PvpPPO], tmp_path: Path) -> None:
     against_bot = record_fight(saved(models[0], tmp_path, "mine"), seed=1, **LONG)
     assert [(each.name, each.kind) for each in against_bot.players] == [("mine", "model"), ("baseline", "bot")]
     last = against_bot.moments[-1]
@@ -206,8 +206,8 @@ def test_fights_on_a_server(models: tuple[PvpPPO, PvpPPO]) -> None:
 @pytest.mark.parametrize(
     ("players", "settings", "message"),
     [
-        (("baseline",), {}, "can only sit in the second seat"),
-        (("self",), {}, "can only sit in the second seat"),
+        (("baseline",), {}, "can only play the second seat"),
+        (("self",), {}, "can only play the second seat"),
         (("noop", "bseline"), {}, "did you mean 'baseline'"),
         (("noop",), {"seed": -1}, "a seed must be a non-negative integer"),
         (("noop",), {"contract": "NhEnw"}, "did you mean 'NhEnv'"),

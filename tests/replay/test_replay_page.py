@@ -52,7 +52,7 @@ def test_the_page_needs_nothing_else(fight: Recording) -> None:
     assert {"link", "img", "iframe", "object", "embed", "base", "form"}.isdisjoint(parts.tags)
     assert {"src", "href", "srcset", "action", "data", "style"}.isdisjoint(name for name, _ in parts.attributes)
     addresses = set(re.findall(r"\w+://[^\s\"'`<]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a kind of elements, which nobody asks for
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a namespace, which is never requested
     assert "url(" not in page and "@import" not in page and "import(" not in page and "fetch(" not in page
     policy = dict(parts.attributes)["content"]
     assert "default-src 'none'" in page and "unsafe" not in page and policy is not None
@@ -68,7 +68,7 @@ def test_names_cannot_become_markup(fight: Recording) -> None:
     assert json.loads(parts.texts["script"])["recording"]["players"][0]["name"] == EVIL
 
 
-def test_labels_are_short_and_tell_entries_apart() -> None:
+def test_labels_are_short_and_unique() -> None:
     for contract in map(load_contract, ("NhEnv", "DharokEnv")):
         for head in contract.heads:
             labels = short_labels([action.id for action in head.actions], head.id)
@@ -86,13 +86,13 @@ def fighters_say(recording: Recording, tick: int, seat: int, **changes: Any) -> 
     return replace(recording, moments=tuple(moments))
 
 
-def test_events_tell_what_happened(fight: Recording) -> None:
+def test_events_describe_the_fight(fight: Recording) -> None:
     before = fight.moments[4].scene.fighters[0]
     calm = {"attack": None, "special_energy": before.special_energy, "food": {"shark": 2}, "hitsplats": ()}
     still = replace(fighters_say(fight, 4, 0, **calm), moments=fighters_say(fight, 4, 0, **calm).moments[:5])
     quiet = replace(still, moments=(still.moments[4], still.moments[4]))
     end = {"tick": 1, "kind": "end", "seat": None}
-    assert events_of(quiet) == [{**end, "text": "nobody wins: time is over"}]
+    assert events_of(quiet) == [{**end, "text": "the time is up, without a winner"}]
     hurt = {"food": {"shark": 1}, "hitsplats": (3, 0), "frozen_ticks": before.frozen_ticks + 9, "hitpoints": 0}
     found = events_of(fighters_say(quiet, 1, 0, **hurt))
     assert [(each["kind"], each["seat"], each.get("amount", 0)) for each in found] == [
@@ -108,7 +108,7 @@ def test_events_tell_what_happened(fight: Recording) -> None:
     start, last = quiet.moments
     tied = replace(quiet, moments=(start, replace(last, scene=replace(last.scene, outcome="tied"))))
     (ending,) = events_of(tied)
-    assert ending["text"] == "nobody wins: both are dead, or nobody has food left"
+    assert ending["text"] == "the fight is tied: both fighters died, or one has no food left"
 
 
 def test_attacks_and_damage_are_counted_once(fight: Recording) -> None:
@@ -239,8 +239,8 @@ def test_another_game_needs_no_script(tab: Tab, tmp_path: Path, monkeypatch: pyt
     save_fight(Recording("Coins", heads, players, ("tied", "tied"), moments), tmp_path / "coins.json.gz")
     write_replay_page(load_fight(tmp_path / "coins.json.gz"), tmp_path / "coins.html")
     tab.open(tmp_path / "coins.html", "tick=1")
-    assert tab.value("summary.textContent") == "After 1 ticks nobody wins."
-    assert tab.value("log.innerText.split('\\n').filter(Boolean).join('; ')") == "1ann has 1; 1nobody wins"
+    assert tab.value("summary.textContent") == "After 1 ticks the fight is tied."
+    assert tab.value("log.innerText.split('\\n').filter(Boolean).join('; ')") == "1ann has 1; 1the fight is tied"
     assert tab.value("document.querySelector('#fighter0 .chosen').dataset.entry") == "down"
     assert errors(tab) == ["0", None]
 

@@ -36,7 +36,7 @@ def test_fights_on_the_reference_server_can_be_shown(name: str, contract: str, o
 
 
 def test_both_sides_of_a_fight_agree(tmp_path: Path) -> None:
-    """The second agent is left out: what the first one's answers tell of it is what it was told itself."""
+    """The second agent is left out: the first one's replies have the same facts about it as its own replies."""
     both = load_fight(SELF_PLAY)
     entries = map(json.loads, gzip.decompress(SELF_PLAY.read_bytes()).splitlines())
     kept = [entry for entry in entries if entry.get("conn") in (None, both.players[0].name)]
@@ -45,8 +45,12 @@ def test_both_sides_of_a_fight_agree(tmp_path: Path) -> None:
     alone = load_fight(path)
     assert [player.kind for player in alone.players] == ["agent", "bot"]
     for moment, seen in zip(both.moments, alone.moments[-len(both.moments) :], strict=True):
-        told, mirrored = moment.scene.fighters[1], seen.scene.fighters[1]
-        assert (told.attack, told.hitpoints, told.food) == (mirrored.attack, mirrored.hitpoints, mirrored.food)
+        sent, mirrored = moment.scene.fighters[1], seen.scene.fighters[1]
+        assert (sent.attack, sent.hitpoints, sent.food) == (
+            mirrored.attack,
+            mirrored.hitpoints,
+            mirrored.food,
+        )
         assert moment.decisions[0] == seen.decisions[0] and seen.decisions[1] is None
 
 

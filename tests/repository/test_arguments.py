@@ -37,15 +37,15 @@ class Deck:
 
 RED = {"cardColor": "red"}
 HANDS = [
-    ({"cards": [], "trumpf": None}, r"^the top is with unknown trumpf \(did you mean 'trump'\?\)$"),
-    ({"cards": [RED, RED | {"valeu": 2}]}, r"^cards\[1\] is with unknown valeu \(did you mean 'value'\?\)$"),
+    ({"cards": [], "trumpf": None}, r"^the top level has an unknown field 'trumpf' \(did you mean 'trump'\?\)$"),
+    ({"cards": [RED, RED | {"valeu": 2}]}, r"^cards\[1\] has an unknown field 'valeu' \(did you mean 'value'\?\)$"),
     (
         {"cards": [], "trump": RED | {"cardcolor": 2}},
-        r"^trump is with unknown cardcolor \(did you mean 'cardColor'\?\)$",
+        r"^trump has an unknown field 'cardcolor' \(did you mean 'cardColor'\?\)$",
     ),
-    ({"cards": [], "by_name": {"ace": RED | {"vale": 2}}}, r"^by_name.ace is with unknown vale \(did you mean 'value'"),
-    ({"cards": [], "zzz": 1}, "^the top is with unknown zzz$"),
-    ({"cards": [{}]}, r"^cards\[0\] is without cardColor$"),
+    ({"cards": [], "by_name": {"ace": RED | {"vale": 2}}}, r"^by_name.ace has an unknown field 'vale' \(did you mean"),
+    ({"cards": [], "zzz": 1}, "^the top level has an unknown field 'zzz'$"),
+    ({"cards": [{}]}, r"^cards\[0\] lacks 'cardColor'$"),
     ({"cards": 3}, "^cards should be a valid list, got 3$"),
 ]
 
@@ -61,15 +61,15 @@ def test_what_is_wrong_with_a_model_is_one_line_with_the_nearest_name(value: Any
 
 
 def test_what_is_wrong_with_a_dataclass_too() -> None:
-    with pytest.raises(ValueError, match=r"^the top is with unknown ownr \(did you mean 'owner'\?\)$"):
+    with pytest.raises(ValueError, match=r"^the top level has an unknown field 'ownr' \(did you mean 'owner'\?\)$"):
         from_plain(Deck, {"cards": [], "ownr": "me"})
-    with pytest.raises(ValueError, match=r"^cards\[0\] is with unknown vale \(did you mean 'value'\?\)$"):
+    with pytest.raises(ValueError, match=r"^cards\[0\] has an unknown field 'vale' \(did you mean 'value'\?\)$"):
         from_plain(Deck, {"cards": [RED | {"vale": 1}]})
 
 
 def test_arguments_that_are_models_name_the_nearest_too() -> None:
     with pytest.raises(
-        ValueError, match=r"^hand must be .*, got .*: it is with unknown card \(did you mean 'cards'\?\)$"
+        ValueError, match=r"^hand must be .*, got .*: it has an unknown field 'card' \(did you mean 'cards'\?\)$"
     ):
         Kind[Hand](Hand, '{"cards": [...]}').read("hand", {"cards": [], "card": 1})
 
@@ -78,7 +78,7 @@ def test_parameters_are_read_by_alias() -> None:
     assert read_model(Card, RED, "reset parameter").color == "red"
     for value, line in (
         ({"color": "red"}, r"unknown reset parameter 'color' \(did you mean 'cardColor'\?\)"),
-        ({}, "reset parameter the top is without cardColor"),
+        ({}, "reset parameter mapping lacks 'cardColor'"),
         (RED | {"value": "much"}, "reset parameter value should be a valid integer.*, got 'much'"),
     ):
         with pytest.raises(ValueError, match=line):
@@ -108,7 +108,7 @@ def test_checked_arguments_are_those_of_python() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "_Checked is without n_envs"),
+        ({}, "_Checked lacks 'n_envs'"),
         ({"n_envs": True}, "n_envs must be a positive integer, got True"),
         ({"n_env": 1}, "unknown argument of _Checked 'n_env' (did you mean 'n_envs'?). Known: "),
         ({"n_envs": 1, "share": 2}, "share must be a number from 0 to 1, got 2"),

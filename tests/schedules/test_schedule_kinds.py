@@ -159,7 +159,7 @@ def test_dashes_are_underscores_in_every_key() -> None:
         ({**linear(0, 2, 3), "type": "log"}, "initial_value of a log schedule must be a positive number"),
         ({**linear(1, -2, 3), "type": "log"}, "final_value of a log schedule must be a positive number"),
         ({**linear(1, 2, 3, base=0), "type": "log"}, "base"),
-        ({"type": "jump", "jumps": {}}, "one entry at least"),
+        ({"type": "jump", "jumps": {}}, "at least one entry"),
         ({"type": "jump", "jumps": [1]}, "jumps of a jump schedule must be an object"),
         ({"type": "jump", "jumps": {"soon": 1}}, "every threshold of a jump schedule must be an integer, got 'soon'"),
         ({"type": "jump", "jumps": {True: 1}}, "every threshold"),

@@ -1,18 +1,18 @@
-// Curves of both fighters over the whole fight, and marks of what happened.
+// Charts of both fighters over the whole fight, and marks for events.
 const charts = [...scene.charts.map((chart) => makeChart(...chart)), makeOutlookChart()].filter(Boolean);
 
 function makeOutlookChart() {
   const views = moments.flatMap((_, tick) => SEATS.map((seat) => outlook(tick, seat))).filter(Boolean);
   if (!views.length) return null;
   if (views.some((view) => view.win_probability ?? null)) {
-    return makeChart("probability of winning, as each fighter sees it", 40, (tick, seat) => outlook(tick, seat)?.win_probability ?? null, percent, [0, 1]);
+    return makeChart("probability of winning, as each model predicts it", 40, (tick, seat) => outlook(tick, seat)?.win_probability ?? null, percent, [0, 1]);
   }
   const values = views.map((view) => view.value);
   const range = [Math.min(0, ...values), Math.max(0, ...values)];
-  return makeChart("what each fighter's critic expects (value)", 40, (tick, seat) => outlook(tick, seat)?.value ?? null, (value) => value.toFixed(2), range);
+  return makeChart("each critic's value", 40, (tick, seat) => outlook(tick, seat)?.value ?? null, (value) => value.toFixed(2), range);
 }
 
-/** `read(tick, seat)` may be null where there is nothing. */
+/** `read(tick, seat)` returns a number, or null if there is none. */
 function makeChart(name, height, read, inText, range = null) {
   const table = SEATS.map((seat) => moments.map((_, tick) => read(tick, seat)));
   const known = table.flat().filter((value) => value !== null);
@@ -61,7 +61,7 @@ function drawCharts(tick) {
   marksCursor.setAttribute("x2", tick);
 }
 
-/** Above the line what the first fighter does to the second, below it the other way round. */
+/** Above the line is what the first fighter does to the second, below it the reverse. */
 function drawMarks() {
   const picture = byId("marks"), cursor = shape("line", { class: "cursor", y1: 0, y2: 32 });
   picture.setAttribute("viewBox", `0 0 ${Math.max(lastTick, 1)} 32`);

@@ -1,4 +1,4 @@
-// Of each fighter who it is, what it chose from, and what the game shows of it.
+// The panel of each fighter: its name, its choices, and what the game adds.
 function drawPanel(tick, seat) {
   const parts = panels[seat];
   parts.own.draw(tick);
@@ -19,7 +19,7 @@ function drawHeads(tick, seat) {
   const parts = panels[seat], made = decision(tick, seat);
   parts.heads.hidden = made === null;
   parts.silent.hidden = made !== null;
-  parts.silent.textContent = tick ? "Nobody knows what it chose: it is no agent." : "The fight begins: nothing was chosen yet.";
+  parts.silent.textContent = tick ? "Choices unknown: it is not an agent." : "Start of the fight: no choice yet.";
   if (made === null) return;
   fight.heads.forEach((head, number) => {
     const shares = made.probabilities ? made.probabilities[number] : null, mask = made.open ? made.open[number] : null;
@@ -37,8 +37,8 @@ function drawCell(cell, choice, isChosen, isOpen, share) {
   cell.box.classList.toggle("masked", !isOpen);
   cell.weight.style.width = `${100 * (share || 0)}%`;
   cell.share.textContent = share === null || !isOpen ? "" : share > 0 && share < 0.01 ? "<1%" : percent(share);
-  const told = [choice.description, isOpen ? "" : "masked", share === null ? "" : `probability ${share}`, isChosen ? "chosen" : ""];
-  cell.box.title = told.filter(Boolean).join("; ");
+  const facts = [choice.description, isOpen ? "" : "masked", share === null ? "" : `probability ${share}`, isChosen ? "chosen" : ""];
+  cell.box.title = facts.filter(Boolean).join("; ");
 }
 
 function makePanel(seat) {
@@ -47,7 +47,7 @@ function makePanel(seat) {
   parts.silent = element("p", { class: "silent" });
   parts.rows = fight.heads.map((head, number) => makeRow(head, page.labels[number], parts.heads));
   const title = element("h2", {}, element("span", { class: `seat${seat}` }, names[seat]), element("small", {}, kindInWords(seat)), parts.result);
-  const chosen = element("h3", {}, fight.players[seat].kind === "model" ? "what it chose from" : "what it chose", parts.mind);
+  const chosen = element("h3", {}, fight.players[seat].kind === "model" ? "probabilities and choice" : "choice", parts.mind);
   byId(`fighter${seat}`).replaceChildren(title, ...parts.own.above, chosen, parts.heads, parts.silent, ...parts.own.below);
   byId(`fighter${seat}`).setAttribute("aria-label", names[seat]);
   return parts;

@@ -1,4 +1,4 @@
-// Elements of the page. Text only ever becomes text: no name in a recording can become markup.
+// Helpers for elements. They insert text as text only, so that no name in a recording can become markup.
 "use strict";
 
 window.addEventListener("error", (event) => noteError(event.message));

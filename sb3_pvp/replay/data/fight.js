@@ -1,4 +1,4 @@
-// The recording, and what the game says of it.
+// The recording, and the interface that the game's own script implements.
 const page = JSON.parse(byId("fight").textContent);
 const fight = page.recording;
 const moments = fight.moments;
@@ -12,19 +12,19 @@ const reward = (tick, seat) => (moments[tick].rewards || [])[seat] ?? null;
 
 const called = (seat) => element("b", { class: `seat${seat}` }, names[seat]);
 
-/** What only the game's own script knows. That script follows, and overwrites what it can say. */
+/** Defaults of the game's view. The game's script, which follows, overwrites those that it supports. */
 const scene = {
-  /** What the moment looks like. */
+  /** An element, or text, that shows the tick. */
   picture: (tick) => "",
-  /** Elements above and below a fighter's choices, and what brings them up to date. */
+  /** Elements above and below a fighter's choices, and a function that updates them. */
   panel: (seat) => ({ above: [], below: [], draw: (tick) => {} }),
-  /** Curves over the whole fight: `[name, height, read(tick, seat), inText(value)]`. */
+  /** Charts over the whole fight: `[name, height, read(tick, seat), inText(value)]`. */
   charts: [],
-  /** Of an event who did it, how long its mark is and how far from the line it begins: `{ by, length, inner }`; null: no mark. */
+  /** The mark of an event: `{ by, length, inner }` with the acting seat, the length and the distance from the line; null: none. */
   mark: (event) => null,
-  /** Who is ahead; and in what this seat was better so far. */
+  /** Which fighter is ahead, and why: parts of a sentence, text or elements. */
   standing: (tick) => [],
   reasons: (tick, seat) => [],
-  /** What both did so far: `[name, first, second]`. */
+  /** Counts of both fighters so far: `[name, first, second]`. */
   tallies: (tick) => [],
 };

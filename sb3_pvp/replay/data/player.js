@@ -1,4 +1,4 @@
-// Which tick is shown, and the controls that change it. The address may say where to begin: #tick=40&speed=4
+// The current tick and the playback controls. The address may set the start: #tick=40&speed=4
 const TICK_MILLISECONDS = 600;
 const ICONS = { first: "M1 1H4V13H1ZM13 1V13L5 7Z", back: "M11 1V13L3 7Z", play: "M3 1L12 7L3 13Z", pause: "M2 1H6V13H2ZM8 1H12V13H8Z", forward: "M3 1L11 7L3 13Z", last: "M13 1H10V13H13ZM1 1V13L9 7Z" };
 let current = 0, timer = null;
@@ -70,10 +70,10 @@ function connectControls() {
 }
 
 function startFromAddress() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  if (asked.has("speed")) byId("speed").value = asked.get("speed");
-  goTo(Number(asked.get("tick")) || 0);
-  if (asked.has("play")) play();
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  if (wanted.has("speed")) byId("speed").value = wanted.get("speed");
+  goTo(Number(wanted.get("tick")) || 0);
+  if (wanted.has("play")) play();
 }
 
 function drawTitle() {

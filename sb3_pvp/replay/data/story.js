@@ -1,4 +1,4 @@
-// Who is winning and why: in one sentence, in figures, and event by event.
+// Which fighter is winning and why: a sentence, a table and the list of events.
 function drawSummary(tick) {
   byId("summary").replaceChildren(...(tick === lastTick ? ending() : scene.standing(tick)));
 }

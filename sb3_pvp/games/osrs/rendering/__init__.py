@@ -1,7 +1,7 @@
-"""A fight to look at, tick by tick: `scene_of` says what is to see; text, picture and page are views of it.
+"""Rendering of fights: `scene_of` collects the visible state of a tick; text, picture and replay page draw it.
 
-It reads observations and meta records, so it shows fights of every world, embedded or remote; of the embedded world
-it knows more (`sb3_pvp.games.osrs.rendering.embedded`). What is told differently from contract to contract is a `Look`.
+Scenes are made from observations and meta records, so that fights of any world can be shown. The embedded world gives
+more detail (`sb3_pvp.games.osrs.rendering.embedded`). An `ObservationMap` holds the differences between contracts.
 """
 
 from sb3_pvp.games.osrs.rendering.fighter import Fighter

@@ -1,18 +1,17 @@
-"""What the observations of DharokEnv tell of a fighter (contract.md §6)."""
+"""The observations of DharokEnv that rendering reads (contract.md §6)."""
 
 from __future__ import annotations
 
-from sb3_pvp.games.osrs.rendering.fighter import SKILLS, Look
+from sb3_pvp.games.osrs.rendering.fighter import SKILLS, ObservationMap
 
-#: Of every skill of both fighters (loadouts.md §6).
-BASE_LEVEL = 99
+BASE_LEVEL = 99  #: Of every skill (loadouts.md §6).
 
-LOOK = Look(
+OBSERVATION_MAP = ObservationMap(
     base_levels=dict.fromkeys((*SKILLS, "hitpoints", "prayer"), BASE_LEVEL),
-    full_energy=1.0,
+    full_energy=1.0,  # a share, unlike in NhEnv
     food={"anglerfish": "food_count", "karambwan": "karambwan_count"},
     potions={"brew": "brew_doses", "restore": "super_restore_doses", "combat": "combat_potion_doses"},
-    waits={
+    waits={  # observed as a share of these ticks (contract.md §6.4)
         "attack": ("attack_cycle_ticks", 6),
         "food": ("food_cycle_ticks", 2),
         "karambwan": ("karambwan_cycle_ticks", 2),

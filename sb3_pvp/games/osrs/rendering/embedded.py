@@ -1,4 +1,4 @@
-"""What the embedded world knows of a fighter besides what fighters and servers are told."""
+"""Facts about fighters that only the embedded world knows: neither observations nor servers contain them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "f
 
 @dataclass(frozen=True)
 class SeatFacts:
-    """See the attributes of the same names in `sb3_pvp.games.osrs.rendering.scene.FighterScene`.
+    """A seat of the embedded world; see the attributes of `sb3_pvp.games.osrs.rendering.scene.FighterScene`.
 
-    ``uncounted_food`` is what observations leave out of the food (contract.md §4.4, entry 26); a hit in ``incoming``
+    ``uncounted_food`` is food that the observations do not count (contract.md §4.4, entry 26). A hit in ``incoming``
     is its style, the ticks until it lands, and its damage.
     """
 
@@ -31,7 +31,8 @@ class SeatFacts:
 
 
 def seat_facts(world: World, fight: int, seat: int) -> SeatFacts | None:
-    """What there is to know of a seat of a `SimWorld`; ``None`` in any other world."""
+    """Returns the facts about a seat of a `SimWorld`, or ``None`` for any other world."""
+    # Recognized by its records, because importing `SimWorld` would import numba, also for fights on a server.
     state = getattr(world, "state", None)
     if not isinstance(state, np.ndarray) or "worn" not in (state.dtype.names or ()):
         return None
@@ -49,11 +50,11 @@ def _gear(record: Any) -> dict[str, str]:
     from sb3_pvp.games.osrs.sim.items import ITEM_NAMES  # here, because it imports numba
 
     worn = zip(SLOTS, record["worn"].tolist(), strict=True)
-    return {slot: _readable(ITEM_NAMES[item]) for slot, item in worn if item >= 0}
+    return {slot: _readable(ITEM_NAMES[item]) for slot, item in worn if item >= 0}  # negative: the slot is empty
 
 
 def _readable(item: str) -> str:
-    """``AHRIMS_STAFF_100`` (fully repaired) is an Ahrims staff, ``OPAL_BOLTS_E`` are Opal bolts (e)."""
+    """Converts ``AHRIMS_STAFF_100`` (fully repaired) to "Ahrims staff", ``OPAL_BOLTS_E`` to "Opal bolts (e)"."""
     return item.removesuffix("_100").replace("_", " ").capitalize().replace(" bolts e", " bolts (e)")
 
 
@@ -65,16 +66,17 @@ def _sharks(record: Any) -> dict[str, int]:
 
 
 def _hitsplats(record: Any) -> tuple[int, ...]:
-    """The numbers of this tick. The second splat is newer than the first one only if both came in one tick."""
+    """Returns the damage numbers that appeared in this tick."""
     if record["damage_on_me"] <= 0:
         return ()
     first, second = record["splat_damage"].tolist()
+    # Both slots keep their last splat (contract.md §4.3). The second is newer only if both were set in this tick.
     both = record["splat_serial"][1] > record["splat_serial"][0]
     return (first, second) if both else (first,)
 
 
 def _incoming(record: Any) -> tuple[tuple[str, int, int], ...]:
-    """A hit lands in the tick after the one in which its delay is over (mechanics.md §5)."""
+    """Returns the pending hits, the next one first; one lands in the tick after its delay is over (mechanics.md §5)."""
     hits = range(int(record["num_hits"]))
     arriving = [(_style(record, hit), int(record["hit_delay"][hit]) + 1, int(record["hit_total"][hit])) for hit in hits]
     return tuple(sorted(arriving, key=lambda hit: hit[1]))

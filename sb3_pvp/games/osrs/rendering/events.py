@@ -1,4 +1,4 @@
-"""What happened in a recorded fight, tick by tick, in words."""
+"""The events of a recorded fight, derived from the differences between successive scenes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import Literal
 from sb3_pvp.games.osrs.rendering.scene import FighterScene, Scene
 
 Kind = Literal["attack", "special", "damage", "freeze", "vengeance", "food", "potion", "death", "end"]
-#: Special energy comes in tenths; whoever has less than before by this much has used it.
-_SPENT = 0.05
+_SPENT = 0.05  # a larger loss of special energy is a special attack; energy, full at 1, changes in tenths
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened.
+    """Something that happened in a tick.
 
     Attributes:
-        tick: when: the number of the recording's moment.
+        tick: the index of the recording's moment.
         kind: of event.
-        seat: whom it is about, 0 or 1; ``None``: both.
-        text: what, without the fighter's name in front.
-        amount: damage, or how much was used up.
+        seat: of the fighter, 0 or 1; ``None`` for both.
+        text: a description that follows the fighter's name.
+        amount: the damage, or the number of pieces or doses used.
         style: of an attack.
-        prayed: the victim prayed against that attack.
+        prayed: whether the victim's prayer reduced the attack.
     """
 
     tick: int
@@ -38,30 +37,32 @@ class Event:
 
 
 def events_of(scenes: Sequence[Scene]) -> list[Event]:
-    """All events from scene to scene, in order; an end only where this game has more to say than who wins."""
-    events = [event for tick, pair in enumerate(pairwise(scenes), 1) for event in _tick(tick, *pair)]
+    """Returns all events in order. An end is included for ties only, whose reason replay pages do not know."""
+    events = [event for tick, pair in enumerate(pairwise(scenes), 1) for event in _events_of_tick(tick, *pair)]
     if scenes[-1].outcome == "tied":
-        events.append(Event(len(scenes) - 1, "end", None, "nobody wins: both are dead, or nobody has food left"))
+        reason = "both fighters died, or one has no food left"  # the outcome does not say which
+        events.append(Event(len(scenes) - 1, "end", None, f"the fight is tied: {reason}"))
     return events
 
 
-def _tick(tick: int, before: Scene, now: Scene) -> Iterator[Event]:
-    """Attacks of both first, then what became of the fighters."""
+def _events_of_tick(tick: int, before: Scene, now: Scene) -> Iterator[Event]:
+    """Yields the attacks of both fighters first, then their effects."""
     for seat, (old, new) in enumerate(zip(before.fighters, now.fighters, strict=True)):
-        yield from _attack(tick, seat, old, new)
+        yield from _attacks(tick, seat, old, new)
     for seat, (old, new) in enumerate(zip(before.fighters, now.fighters, strict=True)):
-        yield from _suffered(tick, seat, old, new)
-        yield from _used(tick, seat, "food", "eats", old.food, new.food)
-        yield from _used(tick, seat, "potion", "drinks", old.potions, new.potions)
+        yield from _effects(tick, seat, old, new)
+        yield from _consumption(tick, seat, "food", "eats", old.food, new.food)
+        yield from _consumption(tick, seat, "potion", "drinks", old.potions, new.potions)
 
 
-def _attack(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
+def _attacks(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
     is_special = old.special_energy - new.special_energy > _SPENT
     if new.attack is None:
         if is_special:
             yield Event(tick, "special", seat, f"uses special energy ({new.special_energy:.0%} left)")
         return
     attack, weapon = new.attack, new.gear.get("weapon") or new.weapon
+    # Spells do not depend on the weapon, special attacks with magic do.
     with_weapon = f" with {weapon}" if weapon and not (attack.style == "magic" and not is_special) else ""
     rolled = f"hits {attack.damage}" if attack.damage else "misses"
     prays = new.overhead is not None
@@ -71,7 +72,7 @@ def _attack(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Itera
     yield Event(tick, kind, seat, text, attack.damage, attack.style, attack.prayed)
 
 
-def _suffered(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
+def _effects(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
     if sum(new.hitsplats):
         numbers = " + ".join(map(str, new.hitsplats))
         yield Event(tick, "damage", seat, f"takes {numbers}, {new.hitpoints} left", sum(new.hitsplats))
@@ -83,7 +84,7 @@ def _suffered(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Ite
         yield Event(tick, "death", seat, "dies")
 
 
-def _used(
+def _consumption(
     tick: int, seat: int, kind: Kind, verb: str, old: Mapping[str, int], new: Mapping[str, int]
 ) -> Iterator[Event]:
     for name, count in old.items():

@@ -1,4 +1,4 @@
-"""A fighter in one tick as a world tells it, and what has to be known about a contract to read it."""
+"""The data of a fighter in one tick, and where a contract's observations contain what rendering needs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Fighter:
     """One seat in one tick.
 
     Attributes:
-        name: of who plays.
-        observation: float32 ``(D,)``, by the ids of ``contract``.
-        meta: one `sb3_pvp.games.osrs.report.META_DTYPE` record.
-        actions: ints ``(heads,)``, what it chose; ``None`` if that is unknown (the world's bot, or no tick played yet).
-        mask: bool ``(A,)``, what it could choose from; ``None`` if that is unknown.
+        name: of the player.
+        contract: of the game.
+        observation: float32 ``(D,)``.
+        meta: a record of `sb3_pvp.games.osrs.report.META_DTYPE`.
+        actions: ints ``(heads,)``; ``None`` if unknown (for the world's bot, and before the first tick).
+        mask: that applied to the actions, bool ``(A,)``; ``None`` if unknown.
     """
 
     name: str
@@ -36,30 +37,30 @@ class Fighter:
     mask: NDArray[np.bool_] | None = None
 
     def see(self, observation: str) -> float:
-        """The value of an observation by id."""
+        """Returns the value of an observation."""
         return float(self.observation[self.contract.observation_index(observation)])
 
     def sees(self, observation: str) -> bool:
-        """Whether an observation is set; the empty id stands for one that the contract lacks."""
+        """Returns whether an observation is positive; false for the empty id, which stands for a missing one."""
         return bool(observation) and self.see(observation) > 0
 
     def count(self, observation: str) -> int:
-        """An observation that counts something; 0 for the empty id."""
+        """Returns an observation as an integer; 0 for the empty id."""
         return round(self.see(observation)) if observation else 0
 
 
 @dataclass(frozen=True)
-class Look:
-    """Where a contract's observations tell what is to see; an empty id stands for what they do not tell.
+class ObservationMap:
+    """The ids of the observations that rendering reads; an empty id stands for one that the contract lacks.
 
     Attributes:
-        base_levels: by skill, the observation of the level, or the level itself.
-        full_energy: what full special energy is observed as.
-        overheads: observations by overhead prayer, if the game has any.
-        weapons: observations by weapon, if the contract knows more than its style.
-        food: observations of pieces by their names; ``potions``: of doses.
-        waits: what a fighter has to wait for: the observation, and the ticks that 1 stands for in it.
-        special_weapon: see `sb3_pvp.games.osrs.rendering.scene.FighterScene`, as for the following ones.
+        base_levels: by skill, the observation of the base level, or the level itself.
+        full_energy: the observed value of full special energy.
+        food, potions: the observed numbers of pieces and doses, by name.
+        waits: by activity, the observed waiting time, and the ticks that a value of 1 stands for.
+        vengeance: see `sb3_pvp.games.osrs.rendering.scene.FighterScene`, as for the other ids.
+        overheads: by overhead prayer, if the game has any.
+        weapons: by weapon, if the contract distinguishes weapons of one style.
     """
 
     base_levels: Mapping[str, str | int]
@@ -78,16 +79,16 @@ class Look:
     next_hit: str = ""
 
     def base_level(self, fighter: Fighter, skill: str) -> int:
-        """The level that a fighter has by itself, without potions."""
+        """Returns a fighter's level without boosts and drains."""
         level = self.base_levels[skill]
         return level if isinstance(level, int) else fighter.count(level)
 
     def weapon(self, fighter: Fighter) -> str:
-        """What it wields; empty if the contract only tells the style."""
+        """Returns the wielded weapon; empty if the contract only has its style."""
         wielded = [name for name, observation in self.weapons.items() if fighter.sees(observation)]
         return wielded[0] if wielded else ""
 
     def overhead(self, fighter: Fighter) -> str | None:
-        """Its overhead prayer; ``None`` in games without."""
+        """Returns the active overhead prayer or ``"none"``; ``None`` in games without overhead prayers."""
         active = [name for name, observation in self.overheads.items() if fighter.sees(observation)]
         return active[0] if active else "none" if self.overheads else None

@@ -1,10 +1,10 @@
-"""What the observations of NhEnv tell of a fighter (contract.md §4)."""
+"""The observations of NhEnv that rendering reads (contract.md §4)."""
 
 from __future__ import annotations
 
-from sb3_pvp.games.osrs.rendering.fighter import Look
+from sb3_pvp.games.osrs.rendering.fighter import ObservationMap
 
-LOOK = Look(
+OBSERVATION_MAP = ObservationMap(
     base_levels={
         "attack": "absolute_attack_level",
         "strength": "absolute_strength_level",
@@ -14,7 +14,8 @@ LOOK = Look(
         "hitpoints": "absolute_hitpoints_level",
         "prayer": "absolute_prayer_level",
     },
-    full_energy=100.0,
+    full_energy=100.0,  # percent
+    # Without sharks, which NhEnv does not count, see `SeatFacts.uncounted_food`.
     food={"anglerfish": "food_count", "karambwan": "karambwan_count"},
     potions={
         "brew": "brew_doses",

@@ -1,7 +1,7 @@
-"""All that is to see of a fight in one tick, as plain values: what text, picture and page are views of.
+"""The visible state of a fight in one tick as plain values, from which text, picture and replay page are drawn.
 
-`dataclasses.asdict` makes JSON of it. Styles are ``"melee"``, ``"ranged"``, ``"magic"`` or ``"none"``; ticks are game
-ticks, distances tiles, damage and levels points.
+Styles are ``"melee"``, ``"ranged"``, ``"magic"`` or ``"none"``. Times are in ticks, distances in tiles, damage and
+levels in points. The dataclasses are part of the format of recorded fights.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from sb3_pvp.common.names import require_known
 from sb3_pvp.game import NUM_SEATS, Outcome, World
 from sb3_pvp.games.osrs.rendering import dharok, nh
 from sb3_pvp.games.osrs.rendering.embedded import SeatFacts, seat_facts
-from sb3_pvp.games.osrs.rendering.fighter import SKILLS, STYLE_NAMES, Fighter, Look
+from sb3_pvp.games.osrs.rendering.fighter import SKILLS, STYLE_NAMES, Fighter, ObservationMap
 from sb3_pvp.games.osrs.report import Style
 
-LOOKS = {"NhEnv": nh.LOOK, "DharokEnv": dharok.LOOK}
+OBSERVATION_MAPS = {"NhEnv": nh.OBSERVATION_MAP, "DharokEnv": dharok.OBSERVATION_MAP}
 
 
 @dataclass(frozen=True)
 class HeadScene:
-    """A decision of a fighter.
+    """A fighter's choice in one action head.
 
     Attributes:
         id: of the head.
         entries: the ids of its sub-actions; the first one does nothing.
-        chosen: the position of what it chose; ``None`` if that is unknown (the world's bot, or no tick was played).
-        open: which entries were not masked when it chose; ``None`` if that is unknown.
+        chosen: the position of the chosen entry; ``None`` if unknown (for the world's bot, and before the first tick).
+        open: which entries were not masked; ``None`` if unknown.
     """
 
     id: str
@@ -41,9 +41,9 @@ class HeadScene:
 
 @dataclass(frozen=True)
 class AttackScene:
-    """An attack that was launched in this tick: its ``damage`` was rolled, and has yet to land if it flies.
+    """An attack that was launched in this tick. Its ``damage`` is rolled already, but a projectile has yet to land.
 
-    ``prayed``: the other fighter's prayer took its part of it.
+    ``prayed``: the other fighter's prayer reduced it.
     """
 
     style: str
@@ -53,7 +53,7 @@ class AttackScene:
 
 @dataclass(frozen=True)
 class ProjectileScene:
-    """A hit on its way to a fighter, which lands in ``ticks`` ticks; ``damage`` is ``None`` if the world hides it."""
+    """A hit that lands in ``ticks`` ticks; ``damage`` is ``None`` if the world hides it."""
 
     style: str
     ticks: int
@@ -65,34 +65,31 @@ class FighterScene:
     """A fighter at the end of a tick.
 
     Attributes:
-        name: of who plays.
-        hitpoints: points; above ``max_hitpoints`` after some food.
-        max_hitpoints: its level.
-        prayer: points.
-        max_prayer: its level.
+        name: of the player.
+        hitpoints, prayer: points; hitpoints are above ``max_hitpoints`` after some food.
+        max_hitpoints, max_prayer: the base levels.
         special_energy: full at 1.
-        levels: how far the skills attack, strength, defence, ranged and magic are from their base, where they are.
         style: of the wielded weapon.
-        weapon: what the contract calls it; empty if it only knows the style.
-        special_weapon: the weapon is there for special attacks in melee.
-        gear: the worn items by slot (``"weapon"``, ``"head"``, …); empty if the world does not tell.
-        armor_off: it took its armour off.
+        weapon: its name in the contract; empty if that only has the style.
+        special_weapon: whether the weapon is one for melee special attacks.
+        armor_off: whether the armour was taken off.
         overhead: ``"none"``, ``"melee"``, ``"ranged"``, ``"magic"``, ``"smite"`` or ``"redemption"``; ``None`` in games
             without overhead prayers.
-        frozen_ticks: how long it still cannot walk.
-        freeze_immunity_ticks: how long it still cannot be frozen again.
-        vengeance: a spell waits to strike back.
-        tile: x (east) and y (north). A world that does not tell where fighters stand puts them beside each other.
-        can_melee: it stands where it can hit with a blade; ``None`` in games where that is always so.
-        moving: it walked.
-        first: it is processed first in a tick (PID).
-        food_bars: what its food heals, in full health bars; ``brew_bars``: what its brews heal.
-        food: pieces by name, those that it has; ``potions``: doses by name.
-        waits: ticks until it may attack, eat, drink, … again, where it has to wait.
-        hitsplats: the damage numbers that were shown on it.
-        attack: what it launched, if anything; the last one counts.
+        frozen_ticks, freeze_immunity_ticks: ticks until it can walk, and be frozen, again.
+        vengeance: whether the vengeance spell is active.
+        tile: x (east) and y (north). Without positions from the world, the fighters are placed beside each other.
+        can_melee: whether it is in melee range; ``None`` in games where it always is.
+        moving: whether it walked.
+        first: whether it is processed first in a tick (PID).
+        food_bars, brew_bars: what its food and its brews heal, in full health bars.
+        levels: changes of attack, strength, defence, ranged and magic from the base level, except zeros.
+        gear: the worn items by slot (``"weapon"``, ``"head"``, …); empty if unknown.
+        food, potions: pieces and doses by name, except zeros.
+        waits: ticks until it may attack, eat, drink, … again, except zeros.
+        hitsplats: the damage numbers that appeared on it.
+        attack: the last attack that it launched, if any.
         incoming: hits on their way to it, the next one first.
-        heads: its decisions, in the contract's order; none if nobody knows anything of them.
+        heads: its choices in the contract's order; empty if unknown.
     """
 
     name: str
@@ -131,10 +128,10 @@ class Scene:
     """A fight at the end of a tick.
 
     Attributes:
-        contract: the name of the game's contract.
+        contract: its name.
         tick: the number of ticks played; 0 at the start.
-        outcome: of the first fighter: the name of an `Outcome` in small letters, or what the environment makes of it
-            (``"timeout"``).
+        outcome: of the first fighter: the name of an `Outcome` in lower case, or ``"timeout"``, which the environment
+            adds.
         distance: between the fighters; 0 on the same tile.
         fighters: seats 0 and 1.
     """
@@ -153,17 +150,16 @@ def scene_of(
     actions: Sequence[NDArray[np.int64] | None] = (None, None),
     masks: Sequence[NDArray[np.bool_] | None] = (None, None),
 ) -> Scene:
-    """The last tick of a fight. Of the embedded world it knows tiles, worn items and all hits on their way.
+    """Returns the scene after the last tick; in the embedded world with tiles, worn items and all hits on their way.
 
     Args:
-        world: where the fight takes place.
+        world: the world of the fight.
         fight: its number.
-        names: of the two fighters.
-        actions: what they chose in this tick, ints ``(heads,)`` each.
-        masks: what they could choose from (the masks before the tick), bool ``(A,)`` each.
+        names: of the two players.
+        actions: of both seats in this tick, ints ``(heads,)`` each; ``None`` if unknown.
+        masks: that applied to them, from before the tick, bool ``(A,)`` each; ``None`` if unknown.
 
-    Raises:
-        ValueError: for a contract whose fighters nobody knows how to draw.
+    Raises `ValueError` for a contract other than those of NhEnv and DharokEnv.
     """
     seats = range(NUM_SEATS)
     fighters = [
@@ -181,10 +177,10 @@ def fighters_scene(
     outcome: Outcome = Outcome.RUNNING,
     facts: Sequence[SeatFacts | None] = (None, None),
 ) -> Scene:
-    """See `scene_of`; ``outcome`` is that of the first fighter, ``facts`` are what only the embedded world tells."""
+    """Returns the scene of two fighters; ``outcome`` is the first one's, ``facts`` come from the embedded world."""
     first, second = fighters
     contract = first.contract.name
-    require_known("contract to draw", contract, LOOKS)
+    require_known("contract to draw", contract, OBSERVATION_MAPS)
     distance = int(first.meta["distance"])
     return Scene(
         contract=contract,
@@ -193,56 +189,57 @@ def fighters_scene(
         distance=distance,
         fighters=(
             _fighter_scene(first, second, facts[0], (0, 0)),
-            _fighter_scene(second, first, facts[1], (distance, 0)),
+            _fighter_scene(second, first, facts[1], (distance, 0)),  # to the east: the direction is unknown
         ),
     )
 
 
 def _fighter_scene(fighter: Fighter, foe: Fighter, facts: SeatFacts | None, tile: tuple[int, int]) -> FighterScene:
-    """``tile`` is where to put it if nobody knows where it stands."""
-    meta, look = fighter.meta, LOOKS[fighter.contract.name]
-    max_hitpoints, max_prayer = (look.base_level(fighter, skill) for skill in ("hitpoints", "prayer"))
+    """Returns the scene of one fighter; ``tile`` is its place if the facts do not include one."""
+    meta, ids = fighter.meta, OBSERVATION_MAPS[fighter.contract.name]
+    max_hitpoints, max_prayer = (ids.base_level(fighter, skill) for skill in ("hitpoints", "prayer"))
     return FighterScene(
         name=fighter.name,
         hitpoints=_points(meta["current_health_percent"], max_hitpoints),
         max_hitpoints=max_hitpoints,
         prayer=_points(meta["current_prayer_percent"], max_prayer),
         max_prayer=max_prayer,
-        special_energy=fighter.see("special_energy_percent") / look.full_energy,
-        levels=_levels(fighter, look),
+        special_energy=fighter.see("special_energy_percent") / ids.full_energy,
+        levels=_levels(fighter, ids),
         style=STYLE_NAMES[Style(int(meta["player_attack_style_type"]))],
-        weapon=look.weapon(fighter),
-        special_weapon=fighter.sees(look.special_weapon),
+        weapon=ids.weapon(fighter),
+        special_weapon=fighter.sees(ids.special_weapon),
         gear=facts.gear if facts else {},
-        armor_off=fighter.sees(look.armor_off),
-        overhead=look.overhead(fighter),
+        armor_off=fighter.sees(ids.armor_off),
+        overhead=ids.overhead(fighter),
         frozen_ticks=int(meta["player_frozen_ticks"]),
-        freeze_immunity_ticks=fighter.count(look.freeze_immunity),
-        vengeance=fighter.sees(look.vengeance),
+        freeze_immunity_ticks=fighter.count(ids.freeze_immunity),  # 0 in contracts without it
+        vengeance=fighter.sees(ids.vengeance),
         tile=facts.tile if facts else tile,
-        can_melee=fighter.sees(look.can_melee) if look.can_melee else None,
-        moving=fighter.sees(look.moving),
+        can_melee=fighter.sees(ids.can_melee) if ids.can_melee else None,
+        moving=fighter.sees(ids.moving),
         first=fighter.sees("player_has_pid"),
         food_bars=float(meta["remaining_food_scale"]),
         brew_bars=float(meta["remaining_brew_scale"]),
-        food=_counts(fighter, look.food) | (facts.uncounted_food if facts else {}),
-        potions=_counts(fighter, look.potions),
-        waits=_waits(fighter, look),
+        food=_counts(fighter, ids.food) | (facts.uncounted_food if facts else {}),
+        potions=_counts(fighter, ids.potions),
+        waits=_waits(fighter, ids),
         hitsplats=facts.hitsplats if facts else _hitsplats(fighter, max_hitpoints),
-        attack=_attack(fighter, look.base_level(foe, "hitpoints")),
-        incoming=_incoming(fighter, look, facts),
+        attack=_attack(fighter, ids.base_level(foe, "hitpoints")),
+        incoming=_incoming(fighter, ids, facts),
         heads=_heads(fighter),
     )
 
 
 def _points(fraction: float, base: int) -> int:
-    """Whoever has something left has a point."""
+    """Converts a fraction to points; at least 1 if it is positive, since 0 means none left."""
     return max(round(float(fraction) * base), 1 if fraction > 0 else 0)
 
 
-def _levels(fighter: Fighter, look: Look) -> dict[str, int]:
+def _levels(fighter: Fighter, ids: ObservationMap) -> dict[str, int]:
+    # Meta records have the current level as a share of the base level.
     scales = {skill: float(fighter.meta[f"{skill}_level_scale"]) - 1.0 for skill in SKILLS}
-    changes = {skill: round(scale * look.base_level(fighter, skill)) for skill, scale in scales.items()}
+    changes = {skill: round(scale * ids.base_level(fighter, skill)) for skill, scale in scales.items()}
     return {skill: change for skill, change in changes.items() if change}
 
 
@@ -250,19 +247,19 @@ def _counts(fighter: Fighter, supplies: Mapping[str, str]) -> dict[str, int]:
     return {name: count for name, observation in supplies.items() if (count := fighter.count(observation))}
 
 
-def _waits(fighter: Fighter, look: Look) -> dict[str, int]:
-    ticks = {name: round(fighter.see(observation) * unit) for name, (observation, unit) in look.waits.items()}
+def _waits(fighter: Fighter, ids: ObservationMap) -> dict[str, int]:
+    ticks = {name: round(fighter.see(observation) * unit) for name, (observation, unit) in ids.waits.items()}
     return {name: wait for name, wait in ticks.items() if wait}
 
 
 def _hitsplats(fighter: Fighter, hitpoints: int) -> tuple[int, ...]:
-    """Worlds behind a wire tell the sum only."""
+    """Returns the damage that appeared, as one number: a server only sends the sum."""
     shown = fighter.see("damage_on_player_tick")
     return (round(shown * hitpoints),) if shown > 0 else ()
 
 
 def _attack(fighter: Fighter, hitpoints: int) -> AttackScene | None:
-    """Damage is told as a part of the other one's ``hitpoints``."""
+    """Returns the fighter's attack in this tick, whose damage is reported in shares of the foe's ``hitpoints``."""
     meta = fighter.meta
     if not meta["hit_present"]:
         return None
@@ -270,11 +267,11 @@ def _attack(fighter: Fighter, hitpoints: int) -> AttackScene | None:
     return AttackScene(STYLE_NAMES[Style(int(meta["attack_type_hit"]))], damage, not meta["hit_off_prayer"])
 
 
-def _incoming(fighter: Fighter, look: Look, facts: SeatFacts | None) -> tuple[ProjectileScene, ...]:
-    """Worlds behind a wire tell at most when the next hit lands."""
+def _incoming(fighter: Fighter, ids: ObservationMap, facts: SeatFacts | None) -> tuple[ProjectileScene, ...]:
+    """Returns the hits on their way to a fighter; a server sends at most the time of the next one."""
     if facts is not None:
         return tuple(ProjectileScene(style, ticks, damage) for style, ticks, damage in facts.incoming)
-    ticks = fighter.count(look.next_hit) if look.next_hit else -1
+    ticks = fighter.count(ids.next_hit) if ids.next_hit else -1  # -1 is also the observation for no hit
     return (ProjectileScene("none", ticks + 1),) if ticks >= 0 else ()
 
 

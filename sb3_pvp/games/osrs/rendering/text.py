@@ -1,4 +1,4 @@
-"""A scene as text: a headline, the ground, and a column for each fighter."""
+"""A scene as text for a terminal: a headline, the distance, and a column for each fighter."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections.abc import Iterable, Mapping
 
 from sb3_pvp.games.osrs.rendering.scene import AttackScene, FighterScene, Scene
 
-COLUMN = 38
+COLUMN = 38  # characters of a fighter's column: two of them and the gap fit into 80
 GAP = "  "
-BAR = 16
+BAR = 16  # characters of a bar
+_MAX_TILES = 12  # dots that are drawn between the fighters
 
 RESET = "\033[0m"
 COLORS = {"red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m", "blue": "\033[34m", "cyan": "\033[36m"}
 STYLE_COLORS = {"melee": "red", "ranged": "green", "magic": "blue"}
-_WEAPON_COLORS = {"tentacle": "red", "greataxe": "yellow", "maul": "green"}
+_WEAPON_COLORS = {"tentacle": "red", "greataxe": "yellow", "maul": "green"}  # all melee: the style is not enough
 _OUTCOME_COLORS = {"won": "green", "lost": "red"}
 _LEVELS = {"attack": "att", "strength": "str", "defence": "def", "ranged": "rng", "magic": "mag"}
-#: Food that is not here (sharks) shows in the bars only.
+#: Other food (sharks) only counts in the health bars.
 _FOOD = {"anglerfish": "angler", "karambwan": "karam"}
 _POTIONS = {"brew": "brew", "restore": "restore", "combat": "combat", "ranging": "range"}
 _WAITS = {"attack": "attack", "food": "food", "karambwan": "karam", "potion": "potion"}
 
 
 class Paint:
-    """Colours text, or leaves it alone."""
+    """Adds ANSI colours to text, or returns it unchanged."""
 
     def __init__(self, color: bool) -> None:
         self._color = color
 
     def __call__(self, text: str, color: str | None) -> str:
+        """Returns the text in a colour of `COLORS`; ``None``: the terminal's own."""
         return f"{COLORS[color]}{text}{RESET}" if self._color and color and text else text
 
 
 def render_text(scene: Scene, color: bool = True) -> str:
-    """A scene as lines of at most 80 characters; always the same number of them."""
+    """Returns a scene as lines of at most 80 characters; the number of lines is always the same."""
     paint = Paint(color)
     columns = [_column(seat, fighter, paint) for seat, fighter in enumerate(scene.fighters)]
     lines = [_headline(scene, paint), _ground(scene, paint)]
@@ -42,7 +44,7 @@ def render_text(scene: Scene, color: bool = True) -> str:
 
 
 def _width(text: str) -> int:
-    """The number of characters on screen."""
+    """Returns the number of visible characters."""
     for escape in (*COLORS.values(), RESET):
         text = text.replace(escape, "")
     return len(text)
@@ -54,7 +56,7 @@ def _pad(text: str) -> str:
 
 def _headline(scene: Scene, paint: Paint) -> str:
     title = f" tick {scene.tick} "
-    if scene.outcome != "running":
+    if scene.outcome != "running":  # the first fighter's outcome
         result = f"{_fit(scene.fighters[0].name)} {scene.outcome.replace('_', ' ')}"
         result = "time is up" if scene.outcome == "timeout" else result
         title += paint(f"* {result} * ", _OUTCOME_COLORS.get(scene.outcome, "yellow"))
@@ -62,14 +64,14 @@ def _headline(scene: Scene, paint: Paint) -> str:
 
 
 def _ground(scene: Scene, paint: Paint) -> str:
-    """The distance between the fighters, drawn in tiles, and who has the initiative."""
+    """Returns the distance, drawn in tiles, and which fighter is processed first (PID)."""
     first, distance = scene.fighters[0], scene.distance
     if distance == 0:
         picture = "[01] on the same tile"
     else:
         reach = ", in melee reach" if first.can_melee else ""
         tiles = "tile" if distance == 1 else "tiles"
-        picture = "[0]" + " ." * min(distance - 1, 12) + f" [1]  {distance} {tiles}{reach}"
+        picture = "[0]" + " ." * min(distance - 1, _MAX_TILES) + f" [1]  {distance} {tiles}{reach}"
     pid = "0" if first.first else "1"
     return f"   {picture}   pid: {paint(pid, 'cyan')}"
 
@@ -93,7 +95,7 @@ def _column(seat: int, fighter: FighterScene, paint: Paint) -> list[str]:
 def _bar(fraction: float, color: str, paint: Paint) -> str:
     filled = round(min(max(fraction, 0.0), 1.0) * BAR)
     if fraction > 0:
-        filled = max(filled, 1)
+        filled = max(filled, 1)  # an empty bar means none left
     return "[" + paint("#" * filled, color) + "." * (BAR - filled) + "]"
 
 
@@ -108,7 +110,7 @@ def _hitpoints(fighter: FighterScene, paint: Paint) -> str:
 
 
 def _stance(fighter: FighterScene, paint: Paint) -> str:
-    """What it wields, and how it prays; in games without overhead prayers, its armour and vengeance."""
+    """Returns the weapon and the overhead prayer, or, in games without those, armour and vengeance."""
     if fighter.overhead is not None:
         weapon = paint(fighter.style + ("*" if fighter.special_weapon else ""), STYLE_COLORS.get(fighter.style))
         return f"wields {weapon}, prays {paint(fighter.overhead, STYLE_COLORS.get(fighter.overhead))}"
@@ -127,7 +129,7 @@ def _changed_levels(fighter: FighterScene, paint: Paint) -> str:
 
 
 def _food(fighter: FighterScene) -> str:
-    """Food in health bars, and what it consists of."""
+    """Returns the food in health bars, and the number of pieces."""
     counts = _counts(fighter.food, _FOOD)
     return f"  food {fighter.food_bars:.1f} bars" + (f" ({counts})" if counts else "")
 
@@ -144,13 +146,13 @@ def _conditions(fighter: FighterScene, paint: Paint) -> str:
 
 
 def _waits(fighter: FighterScene, paint: Paint) -> list[str]:
-    """Ticks until the next attack and until the next bite of each kind."""
+    """Returns the ticks until it can attack, eat and drink again."""
     running = [f"{short} {fighter.waits[name]}" for name, short in _WAITS.items() if name in fighter.waits]
     return running if "attack" in fighter.waits else [paint("ready", "cyan"), *running]
 
 
 def _afflictions(fighter: FighterScene, paint: Paint) -> list[str]:
-    """What is on it, and ticks until the next attack."""
+    """Returns freezes and vengeance, and the ticks until it can attack again."""
     parts = []
     if fighter.frozen_ticks:
         parts.append(paint(f"frozen {fighter.frozen_ticks}", "blue"))
@@ -163,7 +165,7 @@ def _afflictions(fighter: FighterScene, paint: Paint) -> list[str]:
 
 
 def _hits(fighter: FighterScene, paint: Paint) -> str:
-    """The attack calculated in this tick, and the damage that was shown."""
+    """Returns the attack that was launched in this tick, and the damage that appeared."""
     parts = [_launched(fighter.attack, paint)] if fighter.attack else []
     if shown := sum(fighter.hitsplats):
         parts.append(paint(f"takes {shown}", "red"))
@@ -176,16 +178,16 @@ def _launched(attack: AttackScene, paint: Paint) -> str:
 
 
 def _choices(fighter: FighterScene) -> tuple[str, str]:
-    """What it chose, without the heads that did nothing, on two lines."""
+    """Returns two lines with its choices, without the heads that do nothing."""
     if all(head.chosen is None for head in fighter.heads):
         return "", ""
-    chosen = [head.entries[head.chosen] for head in fighter.heads if head.chosen]
+    chosen = [head.entries[head.chosen] for head in fighter.heads if head.chosen]  # neither None nor 0, doing nothing
     first, second = _wrap(chosen or ["does nothing"])
     return f"  > {first}", f"    {second}" if second else ""
 
 
 def _wrap(words: Iterable[str]) -> tuple[str, str]:
-    """Fills two lines of a column; what does not fit ends in an ellipsis."""
+    """Fills two lines of a column; text that does not fit is cut."""
     lines = [""]
     for word in words:
         joined = f"{lines[-1]} {word}".strip()

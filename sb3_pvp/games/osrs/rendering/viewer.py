@@ -1,4 +1,4 @@
-"""How fights of NhEnv and DharokEnv look: as text, as a picture, in a recording and on a page."""
+"""The viewer of NhEnv and DharokEnv: fights as text, pictures, recordings and replay pages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sb3_pvp.games.osrs.rendering.text import render_text
 if TYPE_CHECKING:
     from sb3_pvp.games.osrs.remote.recordings import WireFight
 
-#: They run one after the other: those behind use what is in those before.
+#: In the order of execution: later scripts use definitions of earlier ones.
 _SCRIPTS = ("fighters.js", "arena.js", "panels.js", "story.js")
 
 
 class OsrsViewer:
-    """The `sb3_pvp.game.Viewer` of both games; its scenes are `Scene`."""
+    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`."""
 
-    #: How the names of files end that `read_recording` reads.
+    #: Endings of the files that `read_recording` reads.
     recordings = (".jsonl", ".jsonl.gz")
 
     def scene(
@@ -46,18 +46,18 @@ class OsrsViewer:
         return render_text(scene, color=color)
 
     def picture(self, scene: Scene) -> NDArray[np.uint8]:
-        """Uint8 ``(640, 960, 3)``; needs pygame."""
-        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array
+        """Returns the picture, uint8 ``(640, 960, 3)``; needs pygame."""
+        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # here: pygame is an optional dependency
 
         return scene_array(scene)
 
     def read_scene(self, plain: Any) -> Scene:
-        """The scene that was written as these plain values; raises `ValueError` for others."""
+        """Returns the scene with these plain values; `ValueError`, with the location, if they are invalid."""
         return from_plain(Scene, plain)
 
     def read_recording(self, path: str | Path, fight: int = 0) -> WireFight:
         """See `sb3_pvp.games.osrs.remote.recordings.read_wire_recording`."""
-        from sb3_pvp.games.osrs.remote.recordings import read_wire_recording  # here: few need the client
+        from sb3_pvp.games.osrs.remote.recordings import read_wire_recording  # here: it imports the socket client
 
         return read_wire_recording(path, fight)
 
@@ -66,7 +66,7 @@ class OsrsViewer:
         return [asdict(event) for event in events_of(scenes)]
 
     def page(self) -> Mapping[str, str]:
-        """``script`` and ``style`` of a page; the script completes ``scene`` in ``sb3_pvp/replay/data/fight.js``."""
+        """Returns ``script`` and ``style`` for a page. The script fills in ``scene`` of ``replay/data/fight.js``."""
         data = files("sb3_pvp.games.osrs.rendering") / "data"
         script = "\n".join((data / name).read_text("utf-8") for name in _SCRIPTS)
         return {"script": script, "style": (data / "scene.css").read_text("utf-8")}

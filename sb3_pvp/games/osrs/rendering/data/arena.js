@@ -1,11 +1,11 @@
 // The ground seen from above (north is up), with both fighters on it.
 const WIDTH = 528, HEIGHT = 216, HEADROOM = 40, MARGIN = 2, NEAR_TICKS = 6, FIGURE = 1.2;
-/** Tiles across the view: the widest one only where somebody runs away. */
+/** Tiles across the view; the widest one is for a fighter that runs away. */
 const ZOOMS = [9, 14, 22, 34];
 const tileGap = (tick, axis) => Math.abs(fighter(tick, 0).tile[axis] - fighter(tick, 1).tile[axis]);
 const views = findViews();
 
-/** Of every tick the tiles across the view and the middle of it, which follows when a fighter leaves the inner part. */
+/** The width of the view in tiles and its centre, by tick. The centre moves when a fighter leaves the inner part. */
 function findViews() {
   const needs = moments.map((_, tick) => Math.max(tileGap(tick, 0) + MARGIN, ((tileGap(tick, 1) + MARGIN) * WIDTH) / HEIGHT));
   let middle = [0, 1].map((axis) => (fighter(0, 0).tile[axis] + fighter(0, 1).tile[axis]) / 2);
@@ -36,7 +36,7 @@ scene.picture = (tick) => {
   return picture;
 };
 
-/** Moves fighters apart who would hide each other. */
+/** Moves fighters apart that would hide each other. */
 function spread(place) {
   const [across, up] = [0, 1].map((axis) => Math.abs(place[0][axis] - place[1][axis]));
   if (across > 44 || up > 90) return;
@@ -45,7 +45,7 @@ function spread(place) {
   place[1 - left][0] += push;
 }
 
-/** How far below their feet it says what fighters do: in two lines where they stand side by side. */
+/** How far below the fighters their attacks are written: on different lines if they are side by side. */
 function wordsBelow(place) {
   const [across, down] = [0, 1].map((axis) => place[1][axis] - place[0][axis]);
   const lower = down > 0 ? 1 : 0, isTight = Math.abs(across) < 110 && Math.abs(down) < 14;
@@ -84,7 +84,7 @@ function glyph(kind, x, y, scale = 1) {
   return shape("path", { d: GLYPHS[kind], transform: `translate(${x} ${y}) scale(${scale})`, ...paint });
 }
 
-/** A fighter on its tile, turned to its foe. */
+/** A fighter on its tile, facing its foe. */
 function figure(tick, seat, [x, y], foe) {
   const one = fighter(tick, seat), side = foe[0] < x || (foe[0] === x && seat) ? -1 : 1;
   const body = shape("g", { transform: `translate(${x} ${y}) scale(${FIGURE})` });
@@ -112,7 +112,7 @@ function caption(text, x, y, size = 12, color = "var(--text)") {
   return node;
 }
 
-/** Hits that fly to this fighter, and a blow that it strikes now. */
+/** Projectiles towards this fighter, and its own melee attack in this tick. */
 function projectiles(tick, seat, place) {
   const one = fighter(tick, seat), from = place[1 - seat], to = place[seat], flying = [];
   for (const hit of (one.incoming || []).filter((each) => each.style !== "melee")) {
@@ -128,7 +128,7 @@ function projectiles(tick, seat, place) {
   return flying;
 }
 
-/** Above a fighter its prayer and its health, on it the damage of this tick. */
+/** Prayer and health above a fighter, the damage of this tick on it, and its attack below. */
 function labels(tick, seat, [x, y], below) {
   const one = fighter(tick, seat), parts = [], share = Math.min(one.hitpoints / Math.max(one.max_hitpoints, 1), 1);
   parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36, height: 5, rx: 2, fill: "var(--bad)" }));

@@ -1,9 +1,9 @@
 // The fighters of every tick.
 const fighter = (tick, seat) => moments[tick].scene.fighters[seat];
 const hitpoints = (tick, seat) => fighter(tick, seat).hitpoints;
-/** What food and brews still heal, in full health bars. */
+/** What food and brews would heal, in full health bars. */
 const healing = (tick, seat) => fighter(tick, seat).food_bars + fighter(tick, seat).brew_bars;
-/** Health and what heals together: what has to be broken down to win. */
+/** Health plus healing: what the opponent has to overcome. */
 function life(tick, seat) {
   const one = fighter(tick, seat);
   return one.hitpoints > 0 ? one.hitpoints / Math.max(one.max_hitpoints, 1) + healing(tick, seat) : 0;

@@ -1,4 +1,4 @@
-// Who is winning and why, in the words and figures of this game.
+// Which fighter is winning and why, in terms of this game.
 const TALLIES = [
   ["damage dealt", (event, seat) => (event.kind === "damage" && event.seat === 1 - seat ? event.amount : 0)],
   ["attacks", (event, seat) => (isAttack(event) && event.seat === seat ? 1 : 0)],
@@ -13,7 +13,7 @@ function isAttack(event) {
   return Boolean(event.style);
 }
 
-/** Per tally the numbers of both seats, up to this tick. */
+/** By tally the numbers of both seats up to this tick. */
 function tallies(tick) {
   const past = page.events.filter((event) => event.tick <= tick);
   return TALLIES.map(([name, count]) => [name, ...SEATS.map((seat) => past.reduce((sum, event) => sum + count(event, seat), 0))]);

@@ -1,4 +1,4 @@
-"""Texts and bars on a surface."""
+"""Text and bars on a surface."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ELLIPSIS = "…"
 
 
 def prepare_fonts() -> None:
-    """Call it before a picture is drawn: somebody else may have called ``pygame.quit()``, which spoils all fonts."""
+    """Must be called before drawing: other code may have called ``pygame.quit()``, which invalidates all fonts."""
     if not pygame.font.get_init():
         pygame.font.init()
     try:
-        _font(15).size("")
+        _font(15).size("")  # raises for a font from before a `quit`
     except pygame.error:
         _font.cache_clear()
 
@@ -32,10 +32,7 @@ def write(
     anchor: Anchor = "topleft",
     width: float | None = None,
 ) -> pygame.Rect:
-    """Writes a line whose ``anchor`` is at ``place``; what does not fit ``width`` is left out in its middle.
-
-    Returns the place that it takes.
-    """
+    """Writes a line of text whose ``anchor`` is at ``place``, shortened to ``width`` pixels, and returns its box."""
     written = _written(text if width is None else fitted(text, size, int(width)), size, color)
     box = written.get_rect(**{anchor: (round(place[0]), round(place[1]))})
     surface.blit(written, box)
@@ -43,13 +40,13 @@ def write(
 
 
 def text_width(text: str, size: int) -> int:
-    """Pixels from left to right."""
+    """Returns the width of a line in pixels."""
     return _font(size).size(_printable(text))[0]
 
 
 @lru_cache(maxsize=512)
 def fitted(text: str, size: int, width: int) -> str:
-    """The text, or its beginning and end around an ellipsis, as much of them as fits ``width`` pixels."""
+    """Returns the text if it fits ``width`` pixels, else as much of its beginning and end as fits, with an ellipsis."""
     if text_width(text, size) <= width:
         return text
     for kept in range(len(text) - 1, 0, -1):
@@ -63,7 +60,7 @@ def fitted(text: str, size: int, width: int) -> str:
 def bar(
     surface: pygame.Surface, box: Box, share: float, color: Color, empty: Color, text: str = "", size: int = 14
 ) -> None:
-    """A bar that is filled by ``share`` (0 to 1), with a text on it. What is not empty shows at least one pixel."""
+    """Draws a bar that is filled to ``share`` (0 to 1), by at least one pixel if that is positive, and its text."""
     left, top, width, height = box
     share = min(max(share, 0.0), 1.0)
     filled = max(round(share * (width - 2)), 1) if share > 0 else 0
@@ -75,7 +72,7 @@ def bar(
 
 
 def outlined(surface: pygame.Surface, text: str, center: Point, size: int, color: Color = TEXT) -> None:
-    """A text that can be read on any ground."""
+    """Writes text with an outline, readable on any background."""
     for dx, dy in ((-1, 0), (1, 0), (0, -1), (0, 1)):
         write(surface, text, (center[0] + dx, center[1] + dy), size, BACKGROUND, "center")
     write(surface, text, center, size, color, "center")
@@ -87,11 +84,10 @@ def _written(text: str, size: int, color: Color) -> pygame.Surface:
 
 
 def _printable(text: str) -> str:
-    """Fonts cannot stand what has no shape; names of fighters may be anything."""
+    """Replaces characters that pygame refuses to draw, such as NUL: names of fighters are arbitrary."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 @cache
 def _font(size: int) -> pygame.font.Font:
-    """The font that comes with pygame: the same pixels on every machine."""
-    return pygame.font.Font(None, size)
+    return pygame.font.Font(None, size)  # the font that comes with pygame: the same pixels on every machine

@@ -1,4 +1,4 @@
-"""What a fighter chose: a row for each head, with all that it could and could not choose."""
+"""A fighter's choices: one row per action head, with chosen, open and masked entries."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from sb3_pvp.games.osrs.rendering.picture.palette import (
 )
 from sb3_pvp.games.osrs.rendering.scene import FighterScene, HeadScene
 
-_INDENT, _LABEL, _GAP, _SIZE = 12, 104, 3, 15
-_MOST_SPACE = 18
-#: Words that say nothing on a picture, besides those of the head.
+_INDENT, _LABEL, _GAP, _SIZE = 12, 104, 3, 15  # pixels; _LABEL is the width of a head's name, _SIZE that of letters
+_MIN_SPACE, _MAX_SPACE = 4, 18  # pixels around the text of an entry
+#: Words without information in a row, besides those of the head.
 _FILLERS = {"use", "attack", "type", "move", "to", "target", "tile", "tiles"}
 _STYLES_OF_WORDS = {"melee": "melee", "ranged": "ranged", "mage": "magic"}
 
 
 def draw_choices(surface: pygame.Surface, fighter: FighterScene, seat: int, tick: int) -> None:
-    """Draws the panel of a seat: chosen entries are filled, masked ones are struck out."""
+    """Draws the panel of a seat: the chosen entry is filled, masked ones are struck out."""
     left, top, width, height = CHOICES[seat]
     pygame.draw.rect(surface, BACKGROUND, (left, top, width, height))
     pygame.draw.line(surface, LINE, (left, top), (left + width, top))
     if seat:
         pygame.draw.line(surface, LINE, (left, top), (left, top + height))
     if all(head.chosen is None for head in fighter.heads):
-        text = "nothing chosen yet" if tick == 0 else "nobody knows what it chose: the world plays it"
+        text = "no choice yet" if tick == 0 else "choices unknown: played by the world"
         write(surface, text, (left + width / 2, top + height / 2), 17, FAINT, "center", width - 2 * _INDENT)
         return
     row = min((height - 8) // max(len(fighter.heads), 1), 24)
@@ -46,7 +46,7 @@ def draw_choices(surface: pygame.Surface, fighter: FighterScene, seat: int, tick
 
 
 def short_name(entry: str, head: str) -> str:
-    """An entry's id without the words that its head says already, e.g. ``ice spell``; ``-`` for doing nothing."""
+    """Returns an entry's id without fillers and words of its head, e.g. ``ice spell``; ``-`` for doing nothing."""
     words = entry.split("_")
     if words[0] in ("no", "dont"):
         return "-"
@@ -56,7 +56,7 @@ def short_name(entry: str, head: str) -> str:
 
 def _draw_head(surface: pygame.Surface, head: HeadScene, box: tuple[int, int, int, int], color: Color) -> None:
     left, top, width, height = box
-    acts = bool(head.chosen)
+    acts = bool(head.chosen)  # neither unknown nor 0, doing nothing
     label = head.id.replace("_", " ")
     write(surface, label, (left, top + height / 2), _SIZE, TEXT if acts else FAINT, "midleft", _LABEL - 6)
     names, widths, size = _layout(head.id, head.entries, width - _LABEL)
@@ -68,21 +68,21 @@ def _draw_head(surface: pygame.Surface, head: HeadScene, box: tuple[int, int, in
         x += chip_width + _GAP
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=128)  # measuring text is slow, and the heads of a contract are always the same
 def _layout(head: str, entries: tuple[str, ...], width: int) -> tuple[list[str], list[int], int]:
-    """Names, widths and the size of letters, so that all entries fit."""
+    """Returns names, widths and a font size with which all entries of a head fit into a row."""
     names = [short_name(entry, head) for entry in entries]
     for size in (_SIZE, 14, 13, 12):
         texts = [text_width(name, size) for name in names]
-        space = min((width - sum(texts)) // len(names) - _GAP, _MOST_SPACE)
-        if space >= 4:
+        space = min((width - sum(texts)) // len(names) - _GAP, _MAX_SPACE)
+        if space >= _MIN_SPACE:
             return names, [text + space for text in texts], size
-    equal = width // len(names) - _GAP
+    equal = width // len(names) - _GAP  # `write` shortens names that do not fit
     return names, [equal] * len(names), size
 
 
 def _chip_color(head: HeadScene, entry: int, color: Color) -> Color:
-    """Of what was chosen: that of the style that it names, else that of the fighter; nothing is grey."""
+    """Returns the colour of a chosen entry: that of the style in its name, else the fighter's; grey for nothing."""
     if entry == 0:
         return FAINT
     words = f"{head.entries[entry]}_{head.id}".split("_")
@@ -108,5 +108,5 @@ def _draw_chip(
         chip.width - 2,
     )
     if not is_open:
-        strike = DAMAGE if chosen and name != "-" else MASKED
+        strike = DAMAGE if chosen and name != "-" else MASKED  # red: a masked action was chosen
         pygame.draw.line(surface, strike, (text.left - 2, chip.centery), (text.right + 1, chip.centery))

@@ -1,4 +1,4 @@
-"""A whole picture, on a surface or as an array."""
+"""The complete picture of a scene, as a surface or an array."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sb3_pvp.games.osrs.rendering.scene import Scene
 
 
 def draw_scene(scene: Scene) -> pygame.Surface:
-    """The picture of a scene, 960 x 640 pixels; the same scene gives the same pixels."""
+    """Returns a new surface of 960 x 640 pixels; equal scenes give equal pixels."""
     prepare_fonts()
     surface = pygame.Surface((WIDTH, HEIGHT))
     draw_headline(surface, scene)
@@ -28,6 +28,6 @@ def draw_scene(scene: Scene) -> pygame.Surface:
 
 
 def scene_array(scene: Scene) -> NDArray[np.uint8]:
-    """The picture of a scene, uint8 ``(640, 960, 3)``: rows, columns, red-green-blue."""
+    """Returns the picture of a scene as RGB, uint8 ``(640, 960, 3)``."""
     pixels = pygame.image.tobytes(draw_scene(scene), "RGB")  # ten times as fast as `pygame.surfarray`
-    return np.frombuffer(pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).copy()
+    return np.frombuffer(pixels, np.uint8).reshape(HEIGHT, WIDTH, 3).copy()  # a copy: the buffer is read-only

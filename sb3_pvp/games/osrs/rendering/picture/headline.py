@@ -1,4 +1,4 @@
-"""Who is ahead, or how it ended."""
+"""The headline of a picture: which fighter is ahead, or how the fight ended."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from sb3_pvp.games.osrs.rendering.picture.brush import write
 from sb3_pvp.games.osrs.rendering.picture.palette import BACKGROUND, FAINT, HEADLINE, LINE, PANEL, SEATS, TEXT, Color
 from sb3_pvp.games.osrs.rendering.scene import FighterScene, Scene
 
-#: Less of a full health bar is no lead.
-_LEAD = 0.1
+_LEAD = 0.1  # health bars: fighters closer than this are level
 _OUTCOMES = {
     "tied": "a tie",
     "timeout": "the time is up",
-    "target_lost": "the fight broke off: an opponent is gone",
-    "desync": "the fight broke off: the connection failed",
+    "target_lost": "the fight was aborted: the opponent disappeared",
+    "desync": "the fight was aborted: agent and server are out of step",
 }
 
 
 def draw_headline(surface: pygame.Surface, scene: Scene) -> None:
-    """The tick, who is ahead, and how health is shared out between the fighters, supplies included."""
+    """Draws the tick, the verdict, and a bar with both fighters' shares of the remaining health and supplies."""
     left, top, width, height = HEADLINE
     pygame.draw.rect(surface, BACKGROUND, HEADLINE)
     write(surface, f"tick {scene.tick}", (left + 12, top + 12), 22)
@@ -31,7 +30,7 @@ def draw_headline(surface: pygame.Surface, scene: Scene) -> None:
 
 
 def verdict(scene: Scene) -> tuple[str, Color]:
-    """In words, and in the colour of whom it is about."""
+    """Returns which fighter is ahead or has won, and the colour for that text."""
     first, second = labels(scene)
     if scene.outcome in ("won", "lost"):
         winner = 0 if scene.outcome == "won" else 1
@@ -50,13 +49,13 @@ def verdict(scene: Scene) -> tuple[str, Color]:
 
 
 def labels(scene: Scene) -> tuple[str, str]:
-    """What to call the fighters, told apart if they have one name."""
+    """Returns names for the fighters, with their side if the names are equal."""
     first, second = (fighter.name for fighter in scene.fighters)
     return (first, second) if first != second else (f"{first} (left)", f"{second} (right)")
 
 
 def _supplies(fighter: FighterScene) -> float:
-    """What food and brews would heal, in full health bars."""
+    """Returns what food and brews would heal, in full health bars."""
     return fighter.food_bars + fighter.brew_bars
 
 
@@ -68,8 +67,8 @@ def _draw_shares(surface: pygame.Surface, scene: Scene, box: tuple[int, int, int
     left, top, width, height = box
     first, second = map(_health_left, scene.fighters)
     if scene.outcome in ("won", "lost"):
-        first, second = (1.0, 0.0) if scene.outcome == "won" else (0.0, 1.0)
-    edge = round(width * first / max(first + second, 1e-9))
+        first, second = (1.0, 0.0) if scene.outcome == "won" else (0.0, 1.0)  # the loser may have supplies left
+    edge = round(width * first / max(first + second, 1e-9))  # both may be 0
     pygame.draw.rect(surface, SEATS[0], (left, top, edge, height))
     pygame.draw.rect(surface, SEATS[1], (left + edge, top, width - edge, height))
     pygame.draw.rect(surface, PANEL, (left, top, width, height), 1)

@@ -1,4 +1,4 @@
-"""Sizes and colours of the picture. Red, green and blue always stand for melee, ranged and magic."""
+"""Layout and colours of the picture. Red, green and blue always mean melee, ranged and magic."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from typing import TypeAlias
 
 Color: TypeAlias = tuple[int, int, int]
 Point: TypeAlias = tuple[float, float]
-#: Left, top, width, height.
-Box: TypeAlias = tuple[int, int, int, int]
+Box: TypeAlias = tuple[int, int, int, int]  # left, top, width, height
 
-#: Even, as video encoders want it.
-WIDTH, HEIGHT = 960, 640
+WIDTH, HEIGHT = 960, 640  # even, as video encoders require
 _SIDE, _HEADLINE, _BOTTOM = 232, 52, 226
 _MIDDLE = HEIGHT - _HEADLINE - _BOTTOM
 
 HEADLINE: Box = (0, 0, WIDTH, _HEADLINE)
 ARENA: Box = (_SIDE, _HEADLINE, WIDTH - 2 * _SIDE, _MIDDLE)
-#: What the fighters have, by seat.
+#: The status panels by seat.
 STATUS: tuple[Box, Box] = ((0, _HEADLINE, _SIDE, _MIDDLE), (WIDTH - _SIDE, _HEADLINE, _SIDE, _MIDDLE))
-#: What they chose, by seat.
+#: The panels with choices by seat.
 CHOICES: tuple[Box, Box] = (
     (0, HEIGHT - _BOTTOM, WIDTH // 2, _BOTTOM),
     (WIDTH // 2, HEIGHT - _BOTTOM, WIDTH // 2, _BOTTOM),
@@ -41,7 +39,7 @@ STYLES: dict[str, Color] = {
     "none": (168, 172, 180),
 }
 OVERHEADS: dict[str, Color] = {**STYLES, "smite": (236, 200, 74), "redemption": (240, 132, 178)}
-#: Left of the hitpoints: more than 60 %, more than 30 %, less.
+#: Of health bars: above 60 %, above 30 %, and below.
 HEALTH: tuple[Color, Color, Color] = ((72, 186, 92), (228, 180, 60), (220, 66, 60))
 LOST_HEALTH: Color = (92, 34, 34)
 PRAYER: Color = (88, 196, 214)
@@ -63,12 +61,12 @@ SUPPLIES: dict[str, Color] = {
 
 
 def health_color(hitpoints: int, full: int) -> Color:
-    """The colour of a health bar."""
+    """Returns the colour of a health bar."""
     share = hitpoints / max(full, 1)
     return HEALTH[0] if share > 0.6 else HEALTH[1] if share > 0.3 else HEALTH[2]
 
 
 def mixed(color: Color, other: Color, share: float) -> Color:
-    """``share`` of the other colour, and the rest of the first."""
+    """Returns a mixture with this ``share`` (0 to 1) of the other colour."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(color, other, strict=True))
     return red, green, blue

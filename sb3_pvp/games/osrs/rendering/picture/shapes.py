@@ -1,4 +1,4 @@
-"""What is drawn of fighters and prayers: simple shapes of our own, on a surface of any scale."""
+"""Shapes of fighters, weapons, projectiles and prayers. They scale, and are our own: the game's art is not used."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ import pygame
 from sb3_pvp.games.osrs.rendering.picture.palette import BACKGROUND, ICE, TEXT, VENGEANCE, Color, Point, mixed
 
 Surface = pygame.Surface
+_WOOD: Color = (150, 116, 80)
 
 
 def towards(start: Point, end: Point) -> Point:
-    """The direction from one point to another, of length 1; to the right if they are the same."""
+    """Returns the unit vector from one point to another; to the right if they are equal."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = hypot(dx, dy)
     return (dx / length, dy / length) if length else (1.0, 0.0)
 
 
 def turned(direction: Point, angle: float) -> Point:
-    """The direction after a turn, in radians."""
+    """Returns a direction rotated by an angle in radians."""
     (x, y), c, s = direction, cos(angle), sin(angle)
     return x * c - y * s, x * s + y * c
 
 
 def beyond(start: Point, direction: Point, length: float) -> Point:
-    """The point at this distance in this direction."""
+    """Returns the point at a distance ``length`` from ``start``."""
     return start[0] + direction[0] * length, start[1] + direction[1] * length
 
 
 def star(center: Point, points: int, outer: float, inner: float, turn: float = -pi / 2) -> list[Point]:
-    """The corners of a star."""
+    """Returns the corners of a star, alternately at the outer and the inner radius; ``turn``: the first one's angle."""
     corners = []
     for corner in range(2 * points):
         radius, angle = (inner if corner % 2 else outer), turn + corner * pi / points
@@ -40,8 +41,8 @@ def star(center: Point, points: int, outer: float, inner: float, turn: float = -
 
 
 def thick_line(surface: Surface, color: Color, start: Point, end: Point, width: float) -> None:
-    """A line with round ends."""
-    radius = max(width / 2, 1)
+    """Draws a line with round ends, which pygame does not have."""
+    radius = max(width / 2, 1)  # pygame draws no circle with a radius below 1
     across = turned(towards(start, end), pi / 2)
     sides = [beyond(start, across, radius), beyond(end, across, radius)]
     sides += [beyond(end, across, -radius), beyond(start, across, -radius)]
@@ -51,8 +52,9 @@ def thick_line(surface: Surface, color: Color, start: Point, end: Point, width: 
 
 
 def body(surface: Surface, center: Point, radius: float, facing: Point, color: Color, style: Color) -> None:
-    """A fighter from above: shoulders, and a head with a nose that shows where it looks; the ring is its style."""
+    """Draws a fighter from above. A nose on the head shows where it is facing, the ring its attack style."""
     across = turned(facing, pi / 2)
+    # Discs on top of each other, so that only a ring of each remains.
     pygame.draw.circle(surface, BACKGROUND, center, radius * 1.12)
     pygame.draw.circle(surface, style, center, radius)
     pygame.draw.circle(surface, mixed(color, BACKGROUND, 0.35), center, radius * 0.8)
@@ -64,7 +66,7 @@ def body(surface: Surface, center: Point, radius: float, facing: Point, color: C
 
 
 def blade(surface: Surface, hand: Point, direction: Point, length: float, color: Color) -> None:
-    """A sword: melee."""
+    """Draws a sword, for melee; each weapon has a dark outline, to be visible on any ground."""
     guard, across = beyond(hand, direction, length * 0.2), turned(direction, pi / 2)
     thick_line(surface, BACKGROUND, hand, beyond(hand, direction, length), length * 0.2)
     thick_line(surface, color, guard, beyond(hand, direction, length), length * 0.11)
@@ -72,19 +74,19 @@ def blade(surface: Surface, hand: Point, direction: Point, length: float, color:
 
 
 def bow(surface: Surface, hand: Point, direction: Point, length: float, color: Color) -> None:
-    """A bow with an arrow on it: ranged."""
-    arc = [beyond(hand, turned(direction, angle * pi / 12), length * 0.62) for angle in range(-6, 7)]
+    """Draws a bow with an arrow, for ranged."""
+    arc = [beyond(hand, turned(direction, angle * pi / 12), length * 0.62) for angle in range(-6, 7)]  # a half circle
     pygame.draw.lines(surface, BACKGROUND, False, arc, max(round(length * 0.2), 1))
     pygame.draw.lines(surface, color, False, arc, max(round(length * 0.12), 1))
-    pygame.draw.line(surface, TEXT, arc[0], arc[-1], max(round(length * 0.04), 1))
+    pygame.draw.line(surface, TEXT, arc[0], arc[-1], max(round(length * 0.04), 1))  # the string
     arrow(surface, beyond(hand, direction, length * 0.9), direction, length * 0.7, TEXT)
 
 
 def staff(surface: Surface, hand: Point, direction: Point, length: float, color: Color) -> None:
-    """A staff with a ball at its end: magic."""
+    """Draws a staff with an orb at its end, for magic."""
     end = beyond(hand, direction, length * 0.85)
     thick_line(surface, BACKGROUND, beyond(hand, direction, -length * 0.15), end, length * 0.18)
-    thick_line(surface, (150, 116, 80), beyond(hand, direction, -length * 0.15), end, length * 0.1)
+    thick_line(surface, _WOOD, beyond(hand, direction, -length * 0.15), end, length * 0.1)
     orb(surface, end, length * 0.2, color)
 
 
@@ -96,7 +98,7 @@ WEAPONS: dict[str, Callable[[Surface, Point, Point, float, Color], None]] = {
 
 
 def arrow(surface: Surface, tip: Point, direction: Point, length: float, color: Color) -> None:
-    """An arrow that ends at ``tip``."""
+    """Draws an arrow that ends at ``tip``."""
     tail, neck = beyond(tip, direction, -length), beyond(tip, direction, -length * 0.3)
     across = turned(direction, pi / 2)
     thick_line(surface, color, tail, neck, length * 0.1)
@@ -108,40 +110,41 @@ def arrow(surface: Surface, tip: Point, direction: Point, length: float, color: 
 
 
 def orb(surface: Surface, center: Point, radius: float, color: Color) -> None:
-    """A glowing ball."""
+    """Draws a glowing ball."""
     pygame.draw.circle(surface, mixed(color, BACKGROUND, 0.5), center, radius * 1.25)
     pygame.draw.circle(surface, color, center, radius)
     pygame.draw.circle(surface, mixed(color, TEXT, 0.75), center, radius * 0.45)
 
 
 def ice(surface: Surface, center: Point, radius: float) -> None:
-    """A block of ice around a fighter."""
+    """Draws a block of ice around a fighter."""
     reach = round(radius * 1.5)
+    # On a surface with its own alpha channel: `pygame.draw` overwrites pixels instead of blending them.
     block = pygame.Surface((2 * reach, 2 * reach), pygame.SRCALPHA)
     pygame.draw.polygon(block, (*ICE, 64), star((reach, reach), 6, radius * 1.45, radius * 1.2))
     surface.blit(block, (round(center[0]) - reach, round(center[1]) - reach))
     corners = star(center, 6, radius * 1.45, radius * 1.2)
     pygame.draw.polygon(surface, ICE, corners, max(round(radius * 0.09), 1))
-    for corner in corners[1::2]:
+    for corner in corners[1::2]:  # the inner ones
         direction = towards(center, corner)
         crack = (beyond(center, direction, radius), beyond(center, direction, radius * 1.5))
         thick_line(surface, TEXT, *crack, radius * 0.08)
 
 
 def vengeance(surface: Surface, center: Point, radius: float) -> None:
-    """Spikes around a fighter that will strike back."""
+    """Draws spikes around a fighter with active vengeance."""
     pygame.draw.polygon(surface, VENGEANCE, star(center, 12, radius * 1.75, radius * 1.15))
     pygame.draw.polygon(surface, mixed(VENGEANCE, BACKGROUND, 0.6), star(center, 12, radius * 1.5, radius * 1.1))
 
 
 def cross(surface: Surface, center: Point, radius: float, color: Color) -> None:
-    """What is drawn over the dead."""
+    """Draws a cross, over dead fighters."""
     for x in (-radius, radius):
         thick_line(surface, color, (center[0] - x, center[1] - radius), (center[0] + x, center[1] + radius), radius / 3)
 
 
 def overhead(surface: Surface, prayer: str, center: Point, radius: float, color: Color) -> None:
-    """The sign of an overhead prayer: what it protects from, a bolt for smite, a heart for redemption."""
+    """Draws an overhead prayer: the style that it protects from, a bolt for smite, a heart for redemption."""
     pygame.draw.circle(surface, BACKGROUND, center, radius * 1.12)
     pygame.draw.circle(surface, TEXT, center, radius)
     pygame.draw.circle(surface, mixed(color, BACKGROUND, 0.72), center, radius * 0.86)

@@ -1,4 +1,4 @@
-"""What a fighter has: points, gear, conditions and supplies, in a panel beside the ground."""
+"""The panel with a fighter's points, gear, conditions and supplies, beside the arena."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from sb3_pvp.games.osrs.rendering.picture.palette import (
 )
 from sb3_pvp.games.osrs.rendering.scene import FighterScene
 
-_INDENT = 12
+_INDENT = 12  # pixels, as below
 _LINE_HEIGHT, _SIZE = 19, 17
+#: The large items besides the weapon, for which there is room.
 _SHOWN_SLOTS = ("head", "neck", "body", "legs", "shield")
 _SKILLS = {"attack": "att", "strength": "str", "defence": "def", "ranged": "rng", "magic": "mag"}
 _SHORT = {"anglerfish": "angler", "karambwan": "karam"}
@@ -44,21 +45,21 @@ def draw_status(surface: pygame.Surface, fighter: FighterScene, seat: int) -> No
     left, top, width, height = STATUS[seat]
     pygame.draw.rect(surface, PANEL, (left, top, width, height))
     left, width = left + _INDENT, width - 2 * _INDENT
-    badge = 62 if fighter.first else 0
+    badge = 62 if fighter.first else 0  # room for "acts first" beside the name
     write(surface, fighter.name, (left, top + 10), 24, SEATS[seat], width=width - badge)
     if fighter.first:
         write(surface, "acts first", (left + width, top + 14), 16, FAINT, "topright")
     y = _draw_bars(surface, fighter, left, top + 38, width)
-    supplies = top + height - 66
+    supplies = top + height - 66  # from the bottom, where `_draw_supplies` needs 66 pixels
     lines = [*_lines(fighter), *((line, FAINT) for line in _worn(tuple(fighter.gear.items()), width))]
-    for text, color in lines[: (supplies - y) // _LINE_HEIGHT]:
+    for text, color in lines[: (supplies - y) // _LINE_HEIGHT]:  # the gear comes last, and is cut first
         write(surface, text, (left, y), _SIZE, color, width=width)
         y += _LINE_HEIGHT
     _draw_supplies(surface, fighter, left, supplies, width)
 
 
 def _draw_bars(surface: pygame.Surface, fighter: FighterScene, left: int, top: int, width: int) -> int:
-    """Three bars; returns where they end."""
+    """Draws the three bars of points; returns the y coordinate below them."""
     hitpoints, full = fighter.hitpoints, fighter.max_hitpoints
     text = f"{hitpoints} / {full} hp"
     bar(surface, (left, top, width, 26), hitpoints / max(full, 1), health_color(hitpoints, full), LOST_HEALTH, text, 22)
@@ -75,14 +76,14 @@ def _lines(fighter: FighterScene) -> Iterator[Line]:
         yield _prayer(fighter.overhead), OVERHEADS[fighter.overhead]
     yield _activity(fighter)
     yield from _conditions(fighter)
-    if fighter.levels:
+    if fighter.levels:  # green if all are raised
         changes = " ".join(f"{_SKILLS[skill]}{change:+d}" for skill, change in fighter.levels.items())
         yield changes, HEALTH[0] if min(fighter.levels.values()) > 0 else HEALTH[1]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # measuring text is slow
 def _worn(gear: tuple[tuple[str, str], ...], width: int) -> list[str]:
-    """What else it wears, without the small things, in lines of this width."""
+    """Returns the other items in lines of at most this width in pixels."""
     lines = [""]
     for item in [item.lower() for slot, item in gear if slot in _SHOWN_SLOTS]:
         longer = f"{lines[-1]}, {item}" if lines[-1] else item
@@ -109,7 +110,7 @@ def _prayer(overhead: str) -> str:
 
 
 def _activity(fighter: FighterScene) -> Line:
-    """What it does about its attack."""
+    """Returns its attack in this tick, or when it can attack again."""
     if fighter.hitpoints <= 0:
         return "dead", DAMAGE
     if fighter.attack:
@@ -132,7 +133,7 @@ def _conditions(fighter: FighterScene) -> Iterator[Line]:
 
 
 def _draw_supplies(surface: pygame.Surface, fighter: FighterScene, left: int, top: int, width: int) -> None:
-    """What food and brews heal, and all supplies that are left: fish for pieces, flasks for doses."""
+    """Draws what food and brews would heal, and the remaining pieces (fish) and doses (flasks)."""
     heals = (("food", fighter.food_bars), ("brews", fighter.brew_bars))
     parts = [f"{name} {bars:.1f}" for name, bars in heals if bars > 0]
     text = f"{' + '.join(parts)} x full health" if parts else "no food, no brews"
