@@ -251,7 +251,7 @@ class ModelOpponent:
         """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
         import torch as th
 
-        from sb3_pvp.policies.actors import act_together
+        from sb3_pvp.policies.actors import act_batched
 
         actors = [opponent.actor for opponent in opponents]
         numbers, state = uniforms(state, len(actors[0].head_sizes))
@@ -261,7 +261,7 @@ class ModelOpponent:
             for actor, seen in zip(actors, observations, strict=True)
         ]
         masks = th.from_numpy(np.ascontiguousarray(action_masks))
-        return act_together(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
+        return act_batched(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
 
 
 #: Models that somebody uses, by their content: however many fights and files share one, it is there once.

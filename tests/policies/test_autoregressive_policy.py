@@ -98,7 +98,7 @@ def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
         (np.zeros(5, np.float32), np.ones(NH.num_flat_actions, bool), "does not fit"),
         (np.zeros(NH.num_observations, np.float32), np.ones(44), r"shape \(1, 45\) or \(45,\), got \(44,\)"),
         (np.zeros(NH.num_observations, np.float32), np.ones((2, 45)), r"shape \(1, 45\) or \(45,\), got \(2, 45\)"),
-        (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing at all"),
+        (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing: at least one"),
         (np.eye(NH.num_observations)[0] * np.nan, np.ones(NH.num_flat_actions), "is NaN"),
         (GuessingGame().reset(), None, "pass the first"),
     ],

@@ -144,8 +144,8 @@ def test_a_copy_of_a_copy_continues_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (GuessingGame(num_envs=3), "there were 4 environments, and now there are 3"),
-        (VecMonitor(GuessingGame()), "wrapped in another way"),
+        (GuessingGame(num_envs=3), "had 4 environments, now there are 3"),
+        (VecMonitor(GuessingGame()), "has other wrappers"),
     ],
 )
 def test_warns_once_where_it_cannot_continue_exactly(tmp_path: Path, env: Any, message: str) -> None:

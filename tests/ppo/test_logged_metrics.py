@@ -56,7 +56,7 @@ def test_only_what_there_is_is_logged() -> None:
     assert not any(tag.startswith("train/entropy_loss/") for tag in logged("MultiInputPolicy")[-1])
 
 
-def test_figures_agree_with_each_other() -> None:
+def test_metrics_agree_with_each_other() -> None:
     rows = logged(ent_coef=0.3, vf_coef=0.7)
     row = rows[-1]
     assert row["train/entropy_loss"] == pytest.approx(row["train/entropy_loss/0"] + row["train/entropy_loss/1"])
