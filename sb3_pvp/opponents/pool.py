@@ -249,7 +249,7 @@ class OpponentPool:
         return self._states[layout]
 
     def _sample_delays(self) -> NDArray[np.bool_]:
-        """Samples which opponents do nothing in this tick, bool ``(N,)``, and keeps what they see when a delay begins."""
+        """Samples which opponents do nothing in this tick, bool ``(N,)``, and keeps their view when a delay begins."""
         late = np.zeros(len(self._is_delayed), bool)
         if self._slow.size:
             chance, self._delay_words[self._slow] = uniform(self._delay_words[self._slow])
