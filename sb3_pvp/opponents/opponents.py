@@ -133,9 +133,7 @@ def known_opponents(contract: Contract | None = None, game: Game | None = None) 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
 
-    Raises:
-        ValueError: if it cannot play with this contract.
-        FileNotFoundError: if there is no such model file.
+    Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
     """
     kind = kind_of(opponent)
     if kind in _KINDS_WITHOUT_ACTIONS:
@@ -176,11 +174,7 @@ def opponent_name(opponent: OpponentLike) -> str:
 
 
 def league_players(opponent: str) -> dict[str, str]:
-    """Returns the model paths of a league's players (`LEAGUE_OF`) by name, in order of their steps.
-
-    Raises:
-        ValueError: if there is no league in the folder, or it has no players.
-    """
+    """Returns model paths of a league's players by name, in order of steps; raises `ValueError` if there are none."""
     league = _league(opponent.removeprefix(LEAGUE_OF))
     players = {str(player): str(league.path(player)) for player in league.players()}
     if not players:
@@ -199,8 +193,7 @@ def _league(folder: str) -> League:
 class ScriptedOpponent:
     """An opponent that follows a script of a game (by default the game of the contract).
 
-    Raises:
-        ValueError: if the contract lacks an id that the script uses.
+    Raises `ValueError` if the contract lacks an id that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
@@ -223,13 +216,9 @@ class ScriptedOpponent:
 
 
 class ModelOpponent:
-    """A frozen policy as an opponent.
+    """A frozen policy as an opponent; equal policies have the same ``content_hash``.
 
-    Args:
-        actor: the policy.
-        content_hash: equal for equal policies.
-        frame_ages: ages of the frames that it sees, in ticks.
-        game: the game it was trained on, if known.
+    ``frame_ages`` are the ages of the frames that it sees, in ticks; ``game`` is what it was trained on, if known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
@@ -287,11 +276,8 @@ _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 def load_opponent(path: str | Path) -> ModelOpponent:
     """Loads a model file as an opponent, without touching the global random generators.
 
-    Files with the same policy share one copy; a file is read again only after it has changed.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is no model of MaskablePPO, or its observations are not frames of features.
+    Files with the same policy share one copy; a file is read again only after it has changed. Raises
+    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO that sees frames of features.
     """
     from sb3_pvp.policies.model_files import find_model
 

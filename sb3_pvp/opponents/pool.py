@@ -197,12 +197,10 @@ class OpponentPool:
         return self._cache.get(key)
 
     def restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
-        """Loads one of the ``"rivals"`` of a snapshot; an object must be among the present opponents.
-
-        Raises `ValueError` if the opponent is missing or has changed.
-        """
+        """Loads one of the ``"rivals"`` of a snapshot; raises `ValueError` if it is missing or has changed."""
         given = {field.name: state[field.name] for field in fields(OpponentChoice)}
         if given["opponent"] is None:
+            # An object cannot be loaded, so it must be among the present opponents, by its name.
             objects = [each.choice.opponent for each in self._loaded if each.choice.kind == "object"]
             named = [each for each in objects if OpponentChoice(each, given["name"]).label == state["label"]]
             if not named:

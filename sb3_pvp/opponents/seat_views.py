@@ -24,15 +24,11 @@ _RANGE = re.compile(r"(\d+):(\d+)")
 
 
 class _Adder(BaseModel, extra="forbid"):
-    """One entry of ``adders``."""
-
     indices: Annotated[list[int | str], Field(min_length=1)]
     value: Any
 
 
 class _Adders(BaseModel, extra="forbid"):
-    """The config of `ObservationNoise`."""
-
     adders: list[_Adder]
 
 
@@ -48,7 +44,6 @@ class ObservationNoise:
     Args:
         config: ``{"adders": [{"indices": [...], "value": schedule}, ...]}``. Indices are positions, half-open ranges
             ``"a:b"`` or ids of observations; the same number is added to all indices of an adder.
-        contract: the contract of the observations.
 
     Raises:
         ValueError: for another form, an unknown observation, or a value that is not a finite number.
@@ -114,7 +109,6 @@ class ActionMaskOverride:
     Args:
         config: ``{"forbid": [ids]}``; or a schedule of arrays with one boolean per sub-action, such as an
             ``npboolarray`` or a ``jump`` of them, in which ids may be used as indices and ``size`` may be omitted.
-        contract: the contract of the actions.
 
     Raises:
         ValueError: for another form, or an unknown id.
@@ -185,16 +179,10 @@ class Seats:
 
 
 class SeatHistory:
-    """The last ``depth`` observations of N rows from their seats, with noise.
+    """The last ``depth`` observations (perhaps none) of N rows from their seats, with noise.
 
-    After `Seats.pair`, call `begin` for the rows whose seat has changed.
-
-    Args:
-        world: the world of the fights.
-        seats: the seats of the rows.
-        depth: number of frames to keep; 0: keep nothing.
-        stream: stream of a fight's seed for the noise.
-        hidden: indices of the other seat's observations to keep as well.
+    ``hidden`` are indices of the other seat's observations to keep as well; ``stream`` is that of a fight's seed for
+    the noise. After `Seats.pair`, call `begin` for the rows whose seat has changed.
     """
 
     def __init__(
@@ -210,10 +198,7 @@ class SeatHistory:
         self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        """Clears the history of these rows and adds their first observation.
-
-        A row without a seed keeps its random stream.
-        """
+        """Clears the history of these rows and adds their first observation; without a seed a row keeps its stream."""
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if seed is not None:
                 self.words[row] = words_from_seeds([seed], self._stream)[0]

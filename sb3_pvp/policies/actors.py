@@ -40,17 +40,14 @@ class _FirstLayer:
 
     @classmethod
     def split(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
-        """Splits ``weight (inputs, outputs)`` by kind of input.
-
-        ``visible``, ``(extra inputs, outputs or 1)``, is 0 where an output does not see an input.
-        """
+        """Splits ``weight (inputs, outputs)``; ``visible (extra inputs, outputs or 1)`` is 0 for hidden inputs."""
         flat = heads.rules.num_flat
         of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
         masks = of_extra[-flat:].contiguous() if heads.future_masks else None
         if not heads.autoregressive:
             return cls(of_latent, bias.clone(), None, masks)
-        # Normalisation is affine per entry, so it folds into the layer: the encoding of "nothing chosen" goes into the
-        # bias, and each choice then adds one scaled row.
+        # The encoding of an entry has only two values, so normalisation folds into the layer: the encoding of "nothing
+        # chosen" goes into the bias, and each choice adds one scaled row.
         unchosen, chosen = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
         choices = of_extra[:flat] * (chosen - unchosen)[:, None]
         return cls(of_latent, bias + unchosen @ of_extra[:flat], choices.contiguous(), masks)
@@ -69,7 +66,7 @@ class _Network:
     steps: Sequence[Callable[[th.Tensor], th.Tensor]]
 
     @classmethod
-    def extract(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
+    def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
         """Takes one head out of the batched layers of its group."""
         index, linear = group.heads.index(head), group.linear_layers()
         weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
@@ -87,10 +84,8 @@ class _Network:
     def add_logits(
         self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
     ) -> None:
-        """Adds logits in place to the penalties ``scores (batch, size)``, in rows where several entries are legal.
-
-        ``chosen`` are the one-hot choices of earlier heads, ``(batch, earlier entries)``.
-        """
+        """Adds logits to ``scores (batch, size)`` in place; ``chosen``: one-hot choices of earlier heads."""
+        # Scores hold penalties so far: rows with at most one zero have no choice.
         rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
         if not len(rows):
             return
@@ -138,8 +133,7 @@ class HeadTables:
         groups = {head: group for group in heads.groups for head in group.heads}
         self.head_sizes, self.starts = rules.head_sizes, np.array(rules.starts)
         self.networks = [
-            _Network.extract(heads, head, groups[head]) if head in groups else None
-            for head in range(len(rules.head_sizes))
+            _Network.of(heads, head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
         ]
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
         self.table, self.penalties, self.permits, self.unmet = (part.cpu().numpy() for part in parts)
@@ -217,10 +211,8 @@ class AutoregressiveDistribution(MaskableDistribution):
         self._key: tuple[int, ...] = ()
 
     def invalidate_tables(self, *_: object) -> None:
-        """Rebuilds the tables at the next use; a hook of the optimiser.
-
-        Fused optimisers do not bump the version counters of the weights that `_refresh_tables` compares.
-        """
+        """Rebuilds the tables at the next use; a hook of the optimiser."""
+        # Needed because fused optimisers do not bump the version counters that _refresh_tables compares.
         self._key = ()
 
     @th.no_grad()
@@ -233,16 +225,11 @@ class AutoregressiveDistribution(MaskableDistribution):
             latent: the trunk's output ``(batch, num_inputs)``.
             masks: bool ``(batch, A)``.
             deterministic: take the most likely entry of every head; or a sequence with one bool per head.
-
-        Raises:
-            ValueError: if a sequence has not one bool per head.
         """
         sizes = self._heads.rules.head_sizes
         flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
         if len(flags) != len(sizes):
-            raise ValueError(
-                f"deterministic must be a bool or one bool for each of {len(sizes)} heads, got {len(flags)}"
-            )
+            raise ValueError(f"deterministic must be a bool, or {len(sizes)} bools, one per head; got {len(flags)}")
         uniforms = th.full((len(latent), len(sizes)), -1.0) if all(flags) else th.rand(len(latent), len(sizes))
         if any(flags):
             uniforms[:, flags] = -1.0
@@ -310,11 +297,7 @@ class AutoregressiveDistribution(MaskableDistribution):
 class AutoregressiveActor:
     """An `AutoregressivePolicy` for inference, without critic and optimiser.
 
-    Args:
-        frame_shape: ``(frames, features)`` of one observation.
-        head_sizes: number of sub-actions of each head.
-        arguments: all keyword arguments of the policy.
-        weights: its state dict.
+    ``frame_shape`` is ``(frames, features)``; ``arguments`` are those of the policy, ``weights`` is its state dict.
     """
 
     def __init__(

@@ -173,10 +173,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def forward(
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Acts in a rollout, and collects statistics.
-
-        Returns actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``.
-        """
+        """Samples in a rollout: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
@@ -214,10 +211,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         return values, log_probs, entropies
 
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
-        """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``.
-
-        Those of each head add up to 1.
-        """
+        """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
         joint = actions.long().reshape(len(actions), -1)
         return self.heads.probabilities(self._actor_latent(self.features(obs)), self._masks(obs, action_masks), joint)
 
@@ -246,8 +240,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         Args:
             observation: an observation of the environment, with or without ``"privileged"``; or, for a Dict space, the
                 array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` of its ``"observation"``.
-            state: unused, as the policy is not recurrent.
-            episode_start: unused.
+            state, episode_start: unused, as the policy is not recurrent.
             deterministic: take the most likely entry of every head; or a sequence with one bool per head.
             action_masks: flat masks ``(A,)`` or ``(batch, A)``; may be left out if they are in the observation.
 
@@ -272,10 +265,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         return self.action_dist.act(latent, masks, deterministic)[0]
 
     def set_training_mode(self, mode: bool) -> None:
-        """Switches between learning and acting, and applies the collected statistics after learning.
-
-        So a rollout and the update from it use the same statistics.
-        """
+        """Switches modes as in SB3; after learning, applies the statistics that the rollout has collected."""
         if self.training and not mode:
             self.observation_normalizer.update()
             self.heads.normalizer.update()
@@ -317,12 +307,9 @@ def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[
 def find_contract(
     name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
 ) -> Contract | None:
-    """Returns the contract with that name or file; for ``"auto"`` the registered one with these heads and observations.
+    """Returns the contract with that name or file; for ``"auto"`` the registered one that fits the spaces, if any.
 
-    A `Contract` and ``None`` are returned as they are; ``None`` also if ``"auto"`` finds no contract.
-
-    Raises:
-        ValueError: if the contract has other heads, or ``"auto"`` finds several contracts.
+    Raises `ValueError` if the contract has other heads, or ``"auto"`` finds several contracts.
     """
     if name == AUTO:
         shape = head_sizes, features.num_public // features.num_frames
@@ -347,9 +334,7 @@ def probabilities_and_values(
     actions: NDArray[np.int64],
     masks: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns the probabilities of all entries, float32 ``(batch, A)``, and values, float32 ``(batch,)``.
-
-    Those of an `AutoregressivePolicy` are conditional on the given actions of earlier heads.
+    """Returns probabilities of all entries (given earlier actions), float32 ``(batch, A)``, and values ``(batch,)``.
 
     Args:
         policy: a policy of MaskablePPO with MultiDiscrete actions.

@@ -21,9 +21,6 @@ class NormalizedFeatures(BaseFeaturesExtractor):
 
     In a Dict space all keys but ``"privileged"`` and ``"action_mask"`` are public; a Box is public. Parts may have two
     axes, frames and features, and if they have equally many frames, all frames share statistics (training.md §5).
-
-    Raises:
-        ValueError: if a part is no Box, or none is public.
     """
 
     def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
@@ -74,9 +71,7 @@ def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool
     """Returns the observation with all parts of the space; missing ones are zero.
 
     An array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` is taken as the part ``"observation"``.
-
-    Raises:
-        ValueError: if the space has a mask and none is given, or the array does not fit the space.
+    Raises `ValueError` if the space has a mask and none is given, or the array does not fit the space.
     """
     if isinstance(observation, tuple):
         raise ValueError("predict() got a tuple; env.reset() of Gymnasium returns (observation, info): pass the first")

@@ -75,10 +75,9 @@ class DependencyRules(nn.Module):
         return encoded.scatter_(1, actions + self.offsets, 1.0)
 
     def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """Returns what to add to the flat logits, float ``(batch, A)``: 0 for legal entries, else `penalties`.
+        """Returns what to add to flat logits ``(batch, A)``: 0 for legal entries, else `penalties`.
 
-        ``masks`` are bool ``(batch, A)``, ``chosen`` the `one_hot` choices of all heads.
-        """
+        ``masks`` are bool ``(batch, A)``, ``chosen`` the `one_hot` choices of all heads."""
         legal = masks & (chosen @ self.forbids == 0)
         if self.asks_any.any():
             legal &= (chosen @ self.permits > 0) | ~self.asks_any
@@ -162,8 +161,7 @@ class AutoregressiveHeads(nn.Module):
     def layers(self, head: int) -> list[LinearLayer]:
         """Returns copies of the linear layers of one head, as if it were a separate network.
 
-        The inputs of the first layer are the trunk's output, the one-hot choices of earlier heads (if autoregressive)
-        and the masks of later heads (if ``future_masks``); the last layer computes the logits.
+        The first sees the trunk's output, the choices of earlier heads and the masks of later ones, if those are used.
         """
         (weight, bias), *rest = [(weight.clone(), bias.clone()) for weight, bias in self._parameters_of(head)]
         return [(weight[:, self._inputs_of(head)], bias), *rest]
@@ -180,11 +178,8 @@ class AutoregressiveHeads(nn.Module):
     def _conditionals(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
-        """Returns penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``, and the real choices.
-
-        A real choice is a head in a row with several legal entries. They are returned as heads and rows ``(choices,)``
-        and log-probabilities given earlier actions ``(choices, widest head)``.
-        """
+        """Returns penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``; and for each choice between
+        several legal entries its head and row ``(choices,)`` and log-probabilities ``(choices, widest head)``."""
         chosen = self.rules.one_hot(actions)
         penalty = self.rules.penalty(masks, chosen)
         num_legal = (penalty == 0).float() @ self.rules.membership
@@ -266,14 +261,10 @@ class HeadGroup(nn.Module):
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Returns logits ``(choices, num_logits)``.
+        """Returns logits ``(choices, num_logits)`` for heads, in ascending order, and rows, int ``(choices,)``.
 
-        Args:
-            latent: the trunk's output ``(batch, num_inputs)``.
-            extra: choices and masks of other heads ``(batch, extra inputs)``.
-            visible: which of those each head sees ``(all heads, extra inputs)``.
-            heads: the head of each choice, int ``(choices,)``, ascending.
-            rows: its row of the batch, int ``(choices,)``.
+        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of other heads
+        ``(batch, extra inputs)``, of which each head sees those that are ``visible (all heads, extra inputs)``.
         """
         tile_heads, slots = _tiles(self.local[heads], len(self.heads))
         tile_rows = rows.new_zeros(len(tile_heads), TILE)

@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Entries whose logits are this far below the highest one count as impossible: exp(-80) is about 2e-35, and without
-#: the cut-off, rounding could let a forbidden entry be sampled.
+#: Entries whose logits are this far below the highest are impossible; otherwise rounding might let a forbidden one win.
 _NEGLIGIBLE = np.float32(-80.0)
 
 
@@ -59,13 +58,9 @@ def sample_heads(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Samples joint actions ``(batch, heads)`` head by head; returns them and their log-probabilities ``(batch,)``.
 
-    Args:
-        logits: ``(batch, A)`` before any choice; overwritten.
-        masks: ``(batch, A)``.
-        uniforms: ``(batch, heads)``, as in `sample_entries`.
-        table: the tables of all policies, stacked ``(policies * A, A)``.
-        first: row of ``table`` where the policy of each row of the batch begins, ``(batch,)``.
-        penalties, permits, unmet, starts: as in `sb3_pvp.policies.actors.HeadTables`.
+    ``logits (batch, A)`` are those before any choice, and are overwritten; ``uniforms (batch, heads)`` are as in
+    `sample_entries`. ``table (policies * A, A)`` has the tables of all policies, where that of each row of the batch
+    begins at ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.actors.HeadTables`.
     """
     batch, flat = logits.shape
     actions, log_probs = np.empty((batch, len(starts)), np.int64), np.zeros(batch, np.float32)

@@ -85,8 +85,7 @@ class PolicyFile:
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
             definition = [parts[part] for part in _PARTS]
-            #: Equal for files with the same policy, in any process. Hashes the repr of the spaces, because pickles of
-            #: equal spaces differ.
+            #: Equal for files with the same policy. Of the repr of the spaces, since pickles of equal spaces differ.
             self.content_hash = hashlib.sha256(repr(definition).encode() + self._weights).hexdigest()
         self.policy_class: type = definition[0]
         self.observation_space: Space[Any] = definition[1]
@@ -101,9 +100,7 @@ class PolicyFile:
     def actor(self) -> Actor:
         """Builds the policy for inference on the CPU.
 
-        Raises:
-            ValueError: if it is no policy of MaskablePPO with observations ``(frames, features)``, in a Box or under
-                ``"observation"``, and MultiDiscrete actions.
+        Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions.
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
@@ -214,8 +211,7 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
 def game_of(model: BaseAlgorithm) -> Game:
     """Returns the game a model was trained on: the one it names, else that of its contract.
 
-    Raises:
-        ValueError: if the model does not name its game, or the game is not installed.
+    Raises `ValueError` if the model does not name its game, or the game is not installed.
     """
     name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
     if name is None:

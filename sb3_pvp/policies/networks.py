@@ -37,10 +37,7 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     """Returns the layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
     A layer is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. ``activation`` follows each
-    size of the short form. An empty architecture and ``None`` are the identity.
-
-    Raises:
-        ValueError: if the architecture has another form.
+    size of the short form. An empty architecture and ``None`` are the identity. Raises `ValueError` for other forms.
     """
     items: Any = architecture
     if isinstance(architecture, Mapping):
@@ -61,8 +58,7 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
 def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layers, Layers, Layers, Sequence[Layers]]:
     """Returns the layers of features, actor, critic and each head from the arguments of `AutoregressivePolicy`.
 
-    Raises:
-        ValueError: if one is malformed, or there are too many or too few.
+    Raises `ValueError` if one is malformed, or there are too many or too few.
     """
     activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
     net_arch = (64, 64) if net_arch is None else net_arch

@@ -42,11 +42,8 @@ class OutcomePredictor:
     def predict(self, observation: NDArray[Any] | Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
         """Returns ``{"WIN": p, "LOSE": 1 - p}``, float32 of the observation's batch shape ``(...)``.
 
-        Args:
-            observation: the environment's Dict, or the array ``(..., *shape)`` of its ``"observation"``.
-
-        Raises:
-            ValueError: if the observation has another shape.
+        ``observation`` is the environment's Dict, or the array ``(..., *shape)`` of its ``"observation"``; raises
+        `ValueError` if it has another shape.
         """
         raw = np.asarray(observation[OBSERVATION] if isinstance(observation, Mapping) else observation)
         batch = raw.shape[: raw.ndim - len(self.shape)]

@@ -105,12 +105,10 @@ class PvpPPO(MaskablePPO):
         self.num_updates = 0
         #: Hyperparameters that are functions of `trained_rollouts`, by name.
         self.schedules: dict[str, Schedule] = {}
-        #: Ages of the frames in an observation, in ticks; ``None`` if the environments do not have them; saved.
-        self.frame_ages: tuple[int, ...] | None = None
-        #: The game, as `sb3_pvp.game.find_game` takes it; ``None`` if the environments do not name it; saved.
-        self.game: str | None = None
-        #: The game's reset parameters; ``None`` if the environments do not have them; saved.
-        self.reset_params: dict[str, Any] | None = None
+        # From the environments, or ``None`` if they do not have them; saved with the model.
+        self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
+        self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
+        self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
         #: Running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
         #: Objects that are saved and resumed with the run, by name; callbacks register in ``_init_callback``.
@@ -334,8 +332,7 @@ class PvpPPO(MaskablePPO):
     ) -> None:
         """Writes a zip file for `load` and ``MaskablePPO.load``, as SB3 does, but atomically.
 
-        ``exclude=["training_state"]`` omits what only exact resume needs: the model can still act, and continue to
-        learn in new episodes.
+        ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
         """
         exclude, pending = set(exclude or ()), self.training_state
         if pending is None and "training_state" not in exclude:
@@ -361,12 +358,9 @@ class PvpPPO(MaskablePPO):
     def load(
         cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
     ) -> Self:
-        """Loads a model as SB3 does.
+        """Loads a model as SB3 does; ``kwargs`` are SB3's, or arguments of the algorithm that replace the saved ones.
 
-        Args:
-            path: the model file, with or without ``.zip``, or a file object.
-            env: environment to continue training in; without one the global random generators are left unchanged.
-            kwargs: arguments of SB3's `load`, and arguments of the algorithm that replace the saved ones.
+        Without ``env``, that is for inference, the global random generators are left unchanged.
 
         Raises:
             FileNotFoundError: if there is no such file.

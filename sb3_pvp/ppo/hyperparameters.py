@@ -46,10 +46,8 @@ def is_schedule(value: Any) -> bool:
 def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
     """Returns the value of a hyperparameter after ``trained_rollouts``; schedules of integers are rounded.
 
-    SB3's functions of the remaining progress, and ``batch_size=None``, are returned as they are.
-
-    Raises:
-        ValueError: for a value out of range, or an invalid config of a schedule.
+    SB3's functions of the remaining progress, and ``batch_size=None``, are returned as they are. Raises `ValueError`
+    for a value out of range, or an invalid config of a schedule.
     """
     kind, value = RANGES[name], given
     if is_schedule(given):

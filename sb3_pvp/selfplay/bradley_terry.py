@@ -116,12 +116,10 @@ def informative_pairs(
     matches. Each selection accounts for the information expected from the earlier ones, so a pair may occur twice.
 
     Args:
-        fit: the present ratings.
-        candidates: players of the fit to choose from.
+        candidates: players of the ``fit`` to choose from.
         half_width: a player is certain if its 95 % interval is at most this wide on either side, in Elo points; certain
             players only serve as opponents of uncertain ones.
-        num_pairs: maximum number of pairs; there are fewer once all players are expected to be certain.
-        games: games per pair.
+        num_pairs: maximum number of pairs, of ``games`` each; fewer once all players are expected to be certain.
         excluded: pairs that must not be selected, the lesser player first.
     """
 

@@ -37,11 +37,7 @@ _RATING = Kind[float](Annotated[float, Field(ge=-10_000, le=10_000)], "a number 
 
 
 def check_anchors(anchors: object) -> dict[Player, float]:
-    """Returns anchors by player from a mapping by player or by name.
-
-    Raises:
-        ValueError: if it is not a mapping of players to numbers from -10000 to 10000.
-    """
+    """Returns anchors by player, given by player or by name; raises `ValueError` if one is not from -10000 to 10000."""
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
     return {Player.parse(str(name)): _RATING.read(f"the anchor of {name}", each) for name, each in anchors.items()}
@@ -75,7 +71,7 @@ class League:
 
     * ``players/``: a model file per snapshot (`file_name`), never changed once written;
     * ``matches.sqlite``: the `MatchLog`;
-    * ``league.json``: anchors, the game, and the match maker's state (written by `save`, for the owner of the run only);
+    * ``league.json``: anchors, the game, and the match maker's state (written by `save`, only by the run's owner);
     * ``ratings.json``: ratings computed from the log so far, a cache that may be deleted at any time.
 
     Args:
@@ -109,11 +105,7 @@ class League:
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
-        """Opens the league in a folder, or in the folder of a run.
-
-        Raises:
-            ValueError: if there is no league, or its match log is missing.
-        """
+        """Opens the league in a folder, or in that of a run; raises `ValueError` if league or match log are missing."""
         for found in (Path(folder), Path(folder) / LEAGUE):
             if (found / SETTINGS).is_file():
                 log = found / MATCHES
@@ -124,7 +116,7 @@ class League:
 
     @property
     def fights(self) -> dict[str, Any]:
-        """The ``game`` (as for `sb3_pvp.game.find_game`) and ``reset_params`` of the matches; ``{}`` if not recorded."""
+        """The ``game`` (see `sb3_pvp.game.find_game`) and ``reset_params`` of the matches; ``{}`` if not recorded."""
         return dict(self._settings().fights)
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
@@ -169,11 +161,7 @@ class League:
         return sorted(found, key=lambda player: (player.age, player))
 
     def choose(self, rng: np.random.Generator) -> Player:
-        """Samples the next opponent from the match maker, and removes players whose models are gone.
-
-        Raises:
-            ValueError: if there is no match maker, or no player is left.
-        """
+        """Samples the next opponent; players whose models are gone are removed. `ValueError` if none is left."""
         maker = self.match_maker
         if maker is None:
             raise ValueError(f"the league in {self.folder} was opened without a match maker: pass one to League(...)")
@@ -204,10 +192,7 @@ class League:
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
-        """Returns the lines of all players with games or a model, the strongest first.
-
-        Without ``rollouts``, steps of the learner between its snapshots are left out.
-        """
+        """Returns all players with games or a model, strongest first; ``rollouts``: also those between snapshots."""
         players = self.players()
         standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
         return [line for line in standings if rollouts or line.player in models or Player.parse(line.player).age < 0]

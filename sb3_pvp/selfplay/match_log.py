@@ -41,11 +41,7 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """One fight between two different players.
-
-    Raises:
-        ValueError: for an unknown outcome, an invalid seed, an empty key, equal players, or a counted broken fight.
-    """
+    """One fight between two different players; raises `ValueError` if a value is impossible."""
 
     player_a: Player
     player_b: Player
@@ -88,14 +84,8 @@ _FIELDS = ", ".join(MatchRecord.__dataclass_fields__)
 class MatchLog:
     """An append-only log of matches, shared by any number of threads and processes; can be pickled.
 
-    If a process is killed while it appends, either all records of that call are in the file or none.
-
-    Args:
-        path: the SQLite file, created if missing.
-
-    Raises:
-        ValueError: if the file is no match log, or of another version.
-        OSError: if it cannot be read or written.
+    The file is created if missing. If a process is killed while it appends, either all records of that call are in the
+    file or none. Raises `ValueError` if it is no match log of this version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -113,8 +103,7 @@ class MatchLog:
     def append(self, records: Iterable[MatchRecord]) -> int:
         """Adds all records with new keys in one transaction, and returns how many.
 
-        Records with known keys are skipped, so a run that repeats its last rollout after a resume counts nothing twice.
-        """
+        Known keys are skipped: a resumed run, which repeats its last rollout, counts nothing twice."""
         rows = [[_plain(value) for value in vars(record).values()] for record in records]
         if not rows:
             return 0

@@ -63,15 +63,10 @@ class MatchMaker:
         return self.players[int(index)]
 
     def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
-        """Records the result of a fight; broken fights and removed players are ignored.
+        """Records the outcome of the learner's fight against ``player``, as the learner sees it.
 
-        Args:
-            player: the learner's opponent.
-            learner_outcome: an outcome of `MatchRecord`, as the learner sees it.
-            probability: the player's probability when it was chosen; by default the present one.
-
-        Raises:
-            ValueError: for an unknown outcome.
+        ``probability`` is that of the choice, by default the present one. Broken fights and removed players are
+        ignored; raises `ValueError` for outcomes that `MatchRecord` does not have.
         """
         require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
         if learner_outcome in SCORES and player in self._records:
@@ -83,7 +78,7 @@ class MatchMaker:
         return {"kind": self.kind, "version": 1, "players": records}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restores the result of `get_state`; raises `ValueError`, and changes nothing, if its kind or version differs."""
+        """Restores `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
         check_identity(state, {"kind": self.kind, "version": 1})
         self._records = {Player.parse(text): list(map(float, record)) for text, record in state["players"].items()}
 

@@ -22,11 +22,8 @@ _CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # file names of S
 class Player:
     """A model at a training step, such as ``main@1048576``, or a player without steps, such as ``baseline``.
 
-    Players are ordered by name, then by step; those without a step come first.
-
-    Raises:
-        ValueError: if the name has other characters than letters, digits and ``_.+-``, or ends like a checkpoint's
-            file name (``_1024_steps``), or the step is negative.
+    Players are ordered by name, then by step; those without a step come first. Raises `ValueError` for names with other
+    characters than letters, digits and ``_.+-``, or the ending of a checkpoint (``_1024_steps``), and negative steps.
     """
 
     name: str

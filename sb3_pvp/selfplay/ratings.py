@@ -25,10 +25,8 @@ def expected_score(own: float, other: float) -> float:
 
 
 def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
-    """Returns the counted records in a pseudo-random order that depends on their keys only.
-
-    In the order of the log, the short fights of a rollout come first, which would bias ratings that follow the order.
-    """
+    """Returns the counted records in a pseudo-random order that depends on their keys only."""
+    # In the log, the short fights of a rollout come first, which would bias ratings that depend on the order.
     counted = (record for record in records if record.counted)
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
@@ -64,13 +62,7 @@ class _OnlineRatings(ABC, Generic[Rating]):
 
 
 class Elo(_OnlineRatings[float]):
-    """Elo ratings (Elo, 1978; self-play.md §6).
-
-    Args:
-        k: maximum change by one fight, in Elo points.
-        initial: rating of a new player without a predecessor.
-        anchors: fixed ratings by player.
-    """
+    """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings."""
 
     batch_size = 10
 
@@ -133,15 +125,12 @@ class Ratings:
     """Elo, OpenSkill and the payoff of a match log, updated incrementally.
 
     Reading the log rollout by rollout gives bit for bit the same result as reading it at once, in any process.
-
-    Args:
-        anchors: fixed ratings by player, for Elo and Bradley-Terry.
+    ``anchors`` are fixed ratings by player, for Elo and Bradley-Terry.
     """
 
     def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:
         self.elo, self.open_skill, self.payoff = Elo(anchors=anchors), OpenSkill(), Payoff()
-        self.position = 0  #: Number of records that were read.
-        self.broken = 0  #: Number of those that are not counted.
+        self.position, self.broken = 0, 0  #: Numbers of records that were read, and of those that are not counted.
         self.last_key: str | None = None  #: Key of the last record that was read.
 
     def update(self, log: MatchLog) -> None:
@@ -172,7 +161,7 @@ class Ratings:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restores the result of `get_state`; raises `ValueError`, and changes nothing, if anchors or settings differ."""
+        """Restores `get_state`; raises `ValueError`, and changes nothing, if anchors or settings differ."""
         check_identity(state, self.identity)
         self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
         self.elo.ratings = {Player.parse(name): float(rating) for name, rating in state["elo"].items()}

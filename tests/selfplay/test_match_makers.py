@@ -60,7 +60,7 @@ def test_choices_follow_the_probabilities(kind: str) -> None:
 def test_an_empty_league_is_one_clear_error(kind: str) -> None:
     maker = match_maker(kind)
     assert maker.probabilities() == {}
-    with pytest.raises(ValueError, match="nobody to fight"):
+    with pytest.raises(ValueError, match="no players to choose from"):
         maker.choose(np.random.default_rng(0))
 
 
