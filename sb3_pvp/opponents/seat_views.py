@@ -77,14 +77,14 @@ class ObservationNoise:
 
         ``words`` are the random words of the fights, uint64 ``(n,)`` (`sb3_pvp.common.random_words`).
         """
-        noisy, draws = observations + self._offset, RandomWords(words)
+        noisy, generator = observations + self._offset, RandomWords(words)
         for positions, schedule in self._random:
-            noisy[:, positions] += self._values(schedule, draws)[..., np.newaxis]
-        return noisy, draws.words
+            noisy[:, positions] += self._values(schedule, generator)[..., np.newaxis]
+        return noisy, generator.words
 
-    def _values(self, schedule: Schedule, draws: RandomWords) -> NDArray[np.float64]:
+    def _values(self, schedule: Schedule, generator: RandomWords) -> NDArray[np.float64]:
         """Returns one number per fight ``(n,)``, or one for all ``()``."""
-        with drawing_from(draws):
+        with drawing_from(generator):
             value = schedule(self._time)
         array = np.asarray(value)
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():

@@ -240,7 +240,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         Args:
             observation: an observation of the environment, with or without ``"privileged"``; or, for a Dict space, the
                 array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` of its ``"observation"``.
-            state, episode_start: unused, as the policy is not recurrent.
+            state: unused, as the policy is not recurrent.
+            episode_start: unused.
             deterministic: take the most likely entry of every head; or a sequence with one bool per head.
             action_masks: flat masks ``(A,)`` or ``(batch, A)``; may be left out if they are in the observation.
 

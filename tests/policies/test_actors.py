@@ -1,4 +1,4 @@
-"""Policies that only act choose as they did, alone or together, in any contract."""
+"""Inference-only policies choose as the original ones, alone or batched, in any contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.policies.random_policies import Case, cases, randomize
 
 @th.no_grad()
 def check(case: Case, uniforms: th.Tensor, actions: th.Tensor) -> None:
-    """Each head's choice is that to which its number belongs, by the probabilities of a plain loop over heads."""
+    """Checks that each head's choice belongs to its random number, by the probabilities of a plain loop over heads."""
 
     def choose(head: int, probabilities: th.Tensor) -> th.Tensor:
         chosen, number = actions[:, head], uniforms[:, head]

@@ -21,7 +21,7 @@ from tests.policies.guessing_game import NH, SPACE, GuessingGame
 
 @pytest.fixture(scope="module")
 def model() -> MaskablePPO:
-    """A model that has learnt a little on an environment that raises on illegal actions."""
+    """Returns a briefly trained model; its environment raises on illegal actions."""
     env = DummyVecEnv([GuessingGame] * 8)
     model = MaskablePPO(AutoregressivePolicy, env, n_steps=128, batch_size=256, n_epochs=4, learning_rate=1e-3, seed=0)
     return model.learn(8192)
@@ -154,7 +154,7 @@ def test_the_contract_is_found_by_the_spaces_or_as_a_file() -> None:
 
 
 def test_networks_have_the_shapes_of_the_reference_network() -> None:
-    """The numbers of training.md §3.12, obtained there by building it."""
+    """The parameter counts of training.md §3.12."""
     core = {"net_arch": [512, 512], "head_arch": [128, 128]}
     policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, **core)  # type: ignore[arg-type]
     widths = [policy.heads.layers(head)[0][0].shape[1] for head in range(NH.num_heads)]

@@ -160,7 +160,7 @@ def test_recompute_equals_incremental(tmp_path: Path, story: list[list[MatchReco
     incremental = Ratings(anchors)
     for number, records in enumerate(story):
         log.append(records)
-        if number in stops:  # goes on in another process, from JSON
+        if number in stops:  # resumes in another process, from JSON
             incremental.update(log)
             state = json.loads(json.dumps(incremental.get_state()))
             incremental = Ratings(anchors)
