@@ -99,7 +99,7 @@ def _positions(index: int | str, contract: Contract) -> Sequence[int]:
         return [contract.observation_index(index)]
     positions = range(int(found[1]), int(found[2])) if found else [int(index)]
     if not positions or min(positions) < 0 or max(positions) >= contract.num_observations:
-        raise ValueError(f"indices of noise must be from 0 to {contract.num_observations - 1}, got {index!r}")
+        raise ValueError(f"indices of noise must be observations 0 to {contract.num_observations - 1}, got {index!r}")
     return positions
 
 
