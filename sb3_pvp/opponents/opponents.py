@@ -73,9 +73,6 @@ OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 class OpponentChoice:
     """An opponent and how it plays, for the next episode of a row; see `PvpEnv.set_opponent`.
 
-    The world's bot and ``"self"`` do not accept ``deterministic``, ``delay_chance``, ``noise`` and
-    ``action_mask_override``.
-
     Attributes:
         opponent: as in `PvpEnv`; in `PvpVecEnv` also ``"self"``, the learner in both seats of a pair's fight.
         name: its name in ``info``; by default its own name, or that of its file.
@@ -87,7 +84,8 @@ class OpponentChoice:
         action_mask_override: actions that are forbidden to it, as in `PvpEnv`; schedules stay at their first value.
 
     Raises:
-        ValueError: for a value that is out of range, or not accepted by this opponent.
+        ValueError: for a value out of range; or if ``deterministic``, ``delay_chance``, ``noise`` or
+            ``action_mask_override`` are given for the world's bot or ``"self"``, which do not act by themselves.
     """
 
     opponent: OpponentLike
@@ -282,7 +280,7 @@ def load_opponent(path: str | Path) -> ModelOpponent:
     from sb3_pvp.policies.model_files import find_model
 
     path = find_model(path)
-    status = path.stat()
+    status = path.stat()  # models are saved atomically, so a new version has another inode
     return _read_opponent(path, status.st_ino, status.st_mtime_ns, status.st_size)
 
 

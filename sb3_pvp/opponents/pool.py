@@ -57,7 +57,7 @@ class OpponentPool:
         self._world, self._seat, self._game, seats = world, seat, game, Seats(count)
         seats.seat[:] = seat
         self._seen = SeatHistory(world, seats, 1, _NOISE)
-        # Observations from the start of a delay, and where the next decision is based on them.
+        # What opponents saw when their delay began, and which of them decide by that next.
         self._delayed, self._is_delayed = self._seen.own.copy(), np.zeros(count, bool)
         self._delay_words = words_from_seeds(range(count), _DELAYS)
         # Fights with equal configs share one object, so that its rows can be batched.
@@ -72,7 +72,7 @@ class OpponentPool:
 
     def expected(self) -> list[LoadedOpponent]:
         """Returns the opponent of the next episode of each fight."""
-        return [follower or present for follower, present in zip(self.following, self.current, strict=True)]
+        return [upcoming or present for upcoming, present in zip(self.following, self.current, strict=True)]
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Sets the opponent of the next episode; raises `ValueError` or `FileNotFoundError` if it cannot be loaded."""
@@ -88,9 +88,9 @@ class OpponentPool:
         changed = False
         leagues: dict[str, dict[str, str]] = {}  # lists each league's folder only once
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
-            follower = self.following[fight]
-            loaded = follower or self.current[fight]
-            is_new = follower is not None or loaded.is_league
+            upcoming = self.following[fight]
+            loaded = upcoming or self.current[fight]
+            is_new = upcoming is not None or loaded.is_league
             changed |= is_new
             if seed is not None:
                 self._seeds[fight] = seed

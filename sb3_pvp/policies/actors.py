@@ -221,10 +221,8 @@ class AutoregressiveDistribution(MaskableDistribution):
     ) -> tuple[th.Tensor, th.Tensor]:
         """Samples joint actions, int ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
 
-        Args:
-            latent: the trunk's output ``(batch, num_inputs)``.
-            masks: bool ``(batch, A)``.
-            deterministic: take the most likely entry of every head; or a sequence with one bool per head.
+        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``masks`` are bool ``(batch, A)``; ``deterministic``
+        takes the most likely entry of every head, or, as a sequence with one bool per head, of some.
         """
         sizes = self._heads.rules.head_sizes
         flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]

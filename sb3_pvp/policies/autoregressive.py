@@ -109,10 +109,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         )
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
+        """Returns the arguments as given; SB3's would include those of ActorCriticPolicy that we do not take."""
         space = {"observation_space": self.observation_space, "action_space": self.action_space}
         return space | {"lr_schedule": self._dummy_schedule} | self._arguments
 
     def _build(self, lr_schedule: Schedule) -> None:
+        """Builds networks, heads and optimiser in place of SB3's MLPs."""
         given, extractor = self._arguments, self.features
         self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
@@ -139,8 +141,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores the hook, which optimisers lose when they are copied or pickled."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        # Optimisers lose their hooks when they are copied or pickled.
         self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
 
     @property
@@ -258,6 +260,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _predict(
         self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> th.Tensor:
+        """Samples actions; refuses NaN and masks without a legal entry, which would give an arbitrary action."""
         latent, masks = self._actor_latent(self.features(observation)), self._masks(observation, action_masks)
         if latent.isnan().any():
             raise ValueError("the observation or a weight of the model is NaN: no action can be chosen")
@@ -275,11 +278,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
+        """Returns the output of the actor's trunk ``(batch, inputs of the heads)``, from the public features only."""
         public = features[:, : self.features.num_public]
         latent: th.Tensor = self.actor(self.extractors[0](public))
         return latent
 
     def _values(self, features: th.Tensor) -> th.Tensor:
+        """Returns the critic's values ``(batch, 1)`` for flat features."""
         values: th.Tensor = self.value_net(self.critic(self.extractors[1](features)))
         return values
 
@@ -298,6 +303,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
 
 def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+    """Returns the number of sub-actions of each head; a Discrete space has one head."""
     if isinstance(action_space, spaces.Discrete):
         return (int(action_space.n),)
     if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:

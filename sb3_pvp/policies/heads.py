@@ -85,13 +85,9 @@ class DependencyRules(nn.Module):
 
 
 class AutoregressiveHeads(nn.Module):
-    """All heads of an `AutoregressivePolicy`.
+    """All heads of an `AutoregressivePolicy`, with its flags.
 
-    Args:
-        num_inputs: width of the trunk's output.
-        rules: sizes of the heads, and the rules between them.
-        architectures: hidden layers of each head.
-        autoregressive, normalize_actions, future_masks: as in `AutoregressivePolicy`.
+    ``num_inputs`` is the width of the trunk's output; ``architectures`` are the hidden layers of each head.
     """
 
     #: Float ``(heads, extra inputs)``: 1 where a head sees an extra input, that is a choice or a mask of another head.
@@ -129,11 +125,8 @@ class AutoregressiveHeads(nn.Module):
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns log-probabilities and entropies ``(batch, heads)`` of each head, given the actions before it.
 
-        Args:
-            latent: the trunk's output ``(batch, num_inputs)``.
-            masks: bool ``(batch, A)``.
-            actions: int ``(batch, heads)``.
-        """
+        ``latent`` is the trunk's output ``(batch, num_inputs)``; masks are bool ``(batch, A)``, actions int
+        ``(batch, heads)``."""
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)

@@ -61,7 +61,7 @@ class PvpPPO(MaskablePPO):
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
-    - On the CPU, with no layer wider than 256, `learn` uses one thread of PyTorch: two were 3 to 14 times slower.
+    - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
         policy: class of a masked policy, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
@@ -99,21 +99,17 @@ class PvpPPO(MaskablePPO):
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
         self.eps_greedy: Any = eps_greedy
-        #: Rollouts finished over the life of the model, the time of all schedules; saved.
-        self.trained_rollouts = 0
-        #: Optimiser steps over the life of the model; saved.
-        self.num_updates = 0
-        #: Hyperparameters that are functions of `trained_rollouts`, by name.
-        self.schedules: dict[str, Schedule] = {}
+        self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
+        self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
+        self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
         # From the environments, or ``None`` if they do not have them; saved with the model.
         self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
         self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
         self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
         #: Running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        #: Objects that are saved and resumed with the run, by name; callbacks register in ``_init_callback``.
-        #: ``get_state()`` returns copies that can be pickled; ``set_state(state, same_episodes)`` restores them, where
-        #: ``same_episodes`` is true if the environments continue their episodes too.
+        #: Objects saved with the run, by name; callbacks register in ``_init_callback``. ``get_state()`` returns copies
+        #: to pickle, ``set_state(state, same_episodes)`` restores; ``same_episodes``: the environments resumed theirs.
         self.resumable_parts: dict[str, Any] = {}
         if _init_setup_model:  # a loaded model keeps the contract it was trained with
             self._adopt_contract()
@@ -179,7 +175,7 @@ class PvpPPO(MaskablePPO):
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
-        # Prefer one call for all environments over SB3's env_method, which makes one per environment.
+        # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
         get_masks = getattr(env, "action_masks", None) or partial(get_action_masks, env)
         action_masks, n_steps, log = None, 0, RolloutLog()
         callback.on_rollout_start()

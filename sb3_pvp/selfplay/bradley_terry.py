@@ -120,7 +120,7 @@ def informative_pairs(
         half_width: a player is certain if its 95 % interval is at most this wide on either side, in Elo points; certain
             players only serve as opponents of uncertain ones.
         num_pairs: maximum number of pairs, of ``games`` each; fewer once all players are expected to be certain.
-        excluded: pairs that must not be selected, the lesser player first.
+        excluded: pairs that must not be selected, each in the order of `Player`.
     """
 
     def of_differences(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

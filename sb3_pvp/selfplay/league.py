@@ -235,5 +235,5 @@ class League:
                 return None, OF_OTHERS
             ratings.set_state(state)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return None, UNREADABLE
+            return None, UNREADABLE  # not an error: it is only a cache
         return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
