@@ -77,8 +77,8 @@ class OpponentChoice:
         opponent: as in `PvpEnv`; in `PvpVecEnv` also ``"self"``, the learner in both seats of a pair's fight.
         name: its name in ``info``; by default its own name, or that of its file.
         deterministic: it acts without chance.
-        delay_chance: probability per tick that it does nothing, like a late human. Its next decision is based on what
-            it saw when the delay began, under the action masks of the present (self-play.md §3).
+        delay_chance: probability per tick that it does nothing, like a late human. Its next decision is based on the
+            observation from the start of the delay, under the present action masks (self-play.md §3).
         reset_params: changes to the reset parameters of its seat.
         noise: noise on its observations, as in `PvpEnv`; schedules stay at their first value.
         action_mask_override: actions that are forbidden to it, as in `PvpEnv`; schedules stay at their first value.

@@ -304,7 +304,7 @@ class JointLogits(nn.Module):
 def _tiles(heads: th.Tensor, num_heads: int) -> tuple[th.Tensor, th.Tensor]:
     """Cuts choices, given their heads ``(choices,)`` in ascending order, into tiles of `TILE` rows of one head.
 
-    Returns the head of each tile ``(tiles,)``, and the slot of each choice in all tiles laid end to end ``(choices,)``.
+    Returns the head of each tile ``(tiles,)``, and the slot of each choice in the concatenated tiles ``(choices,)``.
     """
     counts = heads.bincount(minlength=num_heads)
     tiles_of_head = (counts + TILE - 1) // TILE

@@ -112,8 +112,8 @@ def informative_pairs(
 ) -> list[tuple[Player, Player]]:
     """Greedily selects the pairs whose next games reduce the relative variances of uncertain ratings most.
 
-    Relative, so that a player far stronger or weaker than all others, about whom no game says much, does not take all
-    matches. Each selection accounts for the information expected from the earlier ones, so a pair may occur twice.
+    Relative, because games say little about a player far stronger or weaker than all others, which would otherwise take
+    all matches. Each selection accounts for the information expected from earlier ones, so a pair may occur twice.
 
     Args:
         candidates: players of the ``fit`` to choose from.

@@ -174,7 +174,7 @@ class League:
 
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
-        if self._ratings is None or not self._ratings.are_of(self.log):
+        if self._ratings is None or not self._ratings.is_prefix_of(self.log):
             stored, _ = self._stored_ratings()
             self._ratings = stored or Ratings(self.anchors)
         self._ratings.update(self.log)
@@ -236,4 +236,4 @@ class League:
             ratings.set_state(state)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None, UNREADABLE  # not an error: it is only a cache
-        return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
+        return (ratings, DIFFERENT) if ratings.is_prefix_of(self.log) else (None, OF_OTHERS)

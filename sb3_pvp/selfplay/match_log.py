@@ -25,7 +25,7 @@ SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
 BROKEN = ("timeout", "target_lost", "desync")  #: Outcomes of fights that broke off: recorded, but never counted.
 
 APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: The id is "sb3p", which marks an SQLite file as a match log.
-# The triggers make the file itself append-only, whoever writes. So ``number`` counts from 1 without gaps.
+# The triggers make the file itself append-only, for any program. So ``number`` counts from 1 without gaps.
 _SCHEMA = (
     """CREATE TABLE matches (
         number INTEGER PRIMARY KEY, append_number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,
@@ -159,7 +159,7 @@ class MatchLog:
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, survives a power failure only if FULL
                 yield connection
-        except sqlite3.OperationalError as error:
+        except sqlite3.OperationalError as error:  # before its base class DatabaseError
             raise OSError(f"cannot use the match log {self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is not a match log: {error}") from error

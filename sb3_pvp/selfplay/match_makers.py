@@ -160,7 +160,7 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
     Args:
         weighting: ``"hard"`` (prefers players that beat the learner), ``"linear"``, ``"linear_capped"`` or
             ``"variance"`` (prefers players of the same strength).
-        decay: factor of a player's counts at each fight, because the learner of old fights was weaker or stronger.
+        decay: factor of a player's counts at each fight, because the learner of earlier fights was another one.
         prior_games: virtual games, half of them won; with 0 a single win can exclude a player for good.
     """
 

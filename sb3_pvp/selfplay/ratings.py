@@ -64,7 +64,7 @@ class _OnlineRatings(ABC, Generic[Rating]):
 class Elo(_OnlineRatings[float]):
     """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings."""
 
-    batch_size = 10
+    batch_size = 10  #: As in self-play.md §6.
 
     def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
         self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
@@ -83,7 +83,7 @@ class Elo(_OnlineRatings[float]):
             changes[a].append(change)
             changes[b].append(-change)
         for player in changes.keys() - self.anchors.keys():
-            self.ratings[player] += fsum(changes[player])  # exact, so independent of the order
+            self.ratings[player] += fsum(changes[player])  # rounds only once, so the order does not matter
 
 
 class Skill(NamedTuple):
@@ -142,8 +142,8 @@ class Ratings:
             self.broken += sum(not record.counted for record in records)
             self.last_key = records[-1].key
 
-    def are_of(self, log: MatchLog) -> bool:
-        """Whether the records read so far are the beginning of this log."""
+    def is_prefix_of(self, log: MatchLog) -> bool:
+        """Whether the records read so far are the first ones of this log."""
         return self.position == 0 or (self.last_key is not None and log.key(self.position) == self.last_key)
 
     def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
