@@ -29,7 +29,7 @@ VERDICTS = {
     DIFFERENT: "NOT identical to the kept ones",
     ABSENT: "none were kept to compare with",
     UNREADABLE: "the kept ones could not be read",
-    OF_OTHERS: "the kept ones belong to another log, or to other anchors",
+    OF_OTHERS: "the kept ones are of another log, or of other anchors",
 }
 
 # Larger ratings must be a mistake, and `expected_score` would overflow.
