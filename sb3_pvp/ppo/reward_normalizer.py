@@ -15,8 +15,8 @@ EPSILON = 1e-8
 class RewardNormalizer:
     """Running mean and variance of the discounted returns of all rollouts so far."""
 
-    mean: float = 0.0
-    variance: float = 1.0
+    mean: float = 0.0  #: Mean of the returns.
+    variance: float = 1.0  #: Variance of the returns.
     count: float = 1e-4  #: Number of returns; starts near zero, so that the initial variance soon stops mattering.
 
     @property

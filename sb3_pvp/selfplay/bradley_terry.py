@@ -20,9 +20,9 @@ Z95 = 1.959964  #: Half-width of a 95 % interval in standard deviations.
 class Interval(NamedTuple):
     """A rating and its 95 % interval, in Elo points."""
 
-    rating: float
-    low: float
-    high: float
+    rating: float  #: The fitted rating.
+    low: float  #: Lower end of the interval.
+    high: float  #: Upper end of the interval.
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class BradleyTerry:
     Without anchors only differences are identified, so ratings and covariance are relative to the mean of all players.
     """
 
-    players: tuple[Player, ...]
-    ratings: NDArray[np.float64]  #: Elo points ``(n,)``.
-    covariance: NDArray[np.float64]  #: Squared Elo points ``(n, n)``; zero for anchors.
+    players: tuple[Player, ...]  #: The rated players, sorted.
+    ratings: NDArray[np.float64]  #: Ratings ``(n,)``, in Elo points.
+    covariance: NDArray[np.float64]  #: Covariance ``(n, n)``, in squared Elo points; zero for anchors.
 
     @property
     def half_widths(self) -> NDArray[np.float64]:

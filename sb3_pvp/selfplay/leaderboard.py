@@ -25,9 +25,9 @@ class Standing:
     mu: float  #: Mean of OpenSkill.
     sigma: float  #: Standard deviation of OpenSkill.
     games: int  #: Counted fights.
-    wins: int
-    ties: int
-    losses: int
+    wins: int  #: Counted fights that the player won.
+    ties: int  #: Counted fights without a winner.
+    losses: int  #: Counted fights that the player lost.
     win_rate: float | None  #: Share of wins, with ties as half wins; ``None`` without games.
 
 

@@ -43,8 +43,8 @@ _SCHEMA = (
 class MatchRecord:
     """One fight between two different players; raises `ValueError` if a value is impossible."""
 
-    player_a: Player
-    player_b: Player
+    player_a: Player  #: The player from whose side the outcome is seen.
+    player_b: Player  #: The opponent, another player.
     outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or one of `BROKEN`.
     seed: int | None  #: Seed of the fight, if known; from 0 to 2**63 - 1.
     build: str | None  #: Build of the fighters, in games that have several.
@@ -185,9 +185,9 @@ def _plain(value: Any) -> Any:
 class Counts(NamedTuple):
     """Counted fights, as one side sees them."""
 
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    wins: int = 0  #: Fights that this side won.
+    ties: int = 0  #: Fights without a winner.
+    losses: int = 0  #: Fights that the other side won.
 
     @property
     def games(self) -> int:

@@ -89,8 +89,8 @@ class Elo(_OnlineRatings[float]):
 class Skill(NamedTuple):
     """OpenSkill's belief about a player: mean and standard deviation."""
 
-    mu: float
-    sigma: float
+    mu: float  #: Mean of the skill.
+    sigma: float  #: Standard deviation of the skill.
 
     @property
     def ordinal(self) -> float:
