@@ -175,7 +175,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def forward(
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Samples actions ``(batch, heads)``; returns them, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
+        """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
