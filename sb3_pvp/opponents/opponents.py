@@ -216,7 +216,7 @@ class ScriptedOpponent:
 class ModelOpponent:
     """A frozen policy as an opponent; equal policies have the same ``content_hash``.
 
-    ``frame_ages`` are the ages of the frames that it sees, in ticks; ``game`` is what it was trained on, if known.
+    ``frame_ages`` are the ages of the frames that it sees, in ticks; ``game`` is that of its training, if known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
