@@ -1,1 +1,1 @@
-"""Who sits in the other seat: from a name to somebody who acts for rows in batches."""
+"""Opponents: loading them, what their seat sees, and acting for many fights in batches."""

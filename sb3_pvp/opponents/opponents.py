@@ -1,4 +1,4 @@
-"""Whom a learner fights and how that one plays: bots, scripts, models and leagues, by name, file or object."""
+"""Opponents: bots, scripts, models and leagues, given by name, file or object."""
 
 from __future__ import annotations
 
@@ -22,69 +22,70 @@ from sb3_pvp.contract.actions import ContractError, Turn
 from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.game import Game, game_and_contract
 
-# Environments that nothing learns in do without torch, which takes seconds to import: who needs it here imports it.
+# torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
 if TYPE_CHECKING:
     from sb3_pvp.policies.actors import Actor
     from sb3_pvp.policies.model_files import PolicyFile
     from sb3_pvp.selfplay.league import League
 
-WORLD_BOT = "baseline"  #: The opponent that the world itself plays; it is no agent and obeys no masks.
-SELF_PLAY = "self"  #: The learner itself, in both seats of a fight; only `PvpVecEnv` has them.
-LEAGUE_OF = "league:"  #: Before the folder of a league, or of a run with one: each episode has another player of it.
-CACHED_MODELS = 64  #: So many models in files stay in memory although nobody fights them just now.
-_UNSEATED = ("bot", "self")  #: Kinds of opponents that need no actions.
+WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
+SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
+LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
+CACHED_MODELS = 64  #: Model files that stay in memory while no fight uses them.
+_KINDS_WITHOUT_ACTIONS = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
 Frames = NDArray[np.float32]
 Flags = NDArray[np.bool_]
-#: Actions, ints ``(N, heads)``, and the next state, if there is such.
+#: Actions, ints ``(N, heads)``, and the next state or ``None``.
 Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 
 
 @runtime_checkable
 class Opponent(Protocol):
-    """Acts for N fights at once, with the signature of SB3's ``predict``."""
+    """Acts in N fights at once, with the signature of SB3's ``predict``."""
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """The state before the first tick, one row ``(N, ...)`` for the seed of each fight."""
+        """Returns the state before the first tick, one row ``(N, ...)`` per seed of a fight."""
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """Chooses actions, ints ``(N, heads)``, and returns them with the next state.
+        """Returns actions, ints ``(N, heads)``, and the next state.
 
         Args:
-            observation: what the opponent's seat sees, ``(N, D)``; or, of an opponent with an attribute ``frame_ages``
-                (ascending, in ticks before the newest one), these frames, ``(N, frames, D)``.
-            state: from `initial_state` or the last call; an opponent must treat every row on its own.
-            episode_start: ``(N,)``, true in the first tick of a fight.
-            deterministic: choose without chance.
-            action_masks: flat masks ``(N, A)``.
+            observation: observations of the opponent's seat, float32 ``(N, D)``; if the opponent has an attribute
+                ``frame_ages`` (ages in ticks, ascending), those frames, ``(N, frames, D)``.
+            state: the result of `initial_state` or of the last call; rows must be independent of each other.
+            episode_start: bool ``(N,)``, true in the first tick of a fight.
+            deterministic: act without chance.
+            action_masks: flat masks, bool ``(N, A)``.
         """
 
 
-#: What ``opponent=`` accepts: one of `known_opponents`, in `PvpVecEnv` also `SELF_PLAY`, the path of a model's zip
-#: file, `LEAGUE_OF` with a folder, an `Opponent`, or a model of MaskablePPO.
+#: Values of ``opponent=``: one of `known_opponents`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
+#: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
 OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
 
 
 @dataclass(frozen=True)
 class OpponentChoice:
-    """An opponent for the next episode of a row, see `PvpEnv.set_opponent`. Raises `ValueError` for impossible values.
-
-    What says how one acts is not for the world's bot and ``"self"``, which have no seat of an opponent's own.
+    """An opponent and how it plays, for the next episode of a row; see `PvpEnv.set_opponent`.
 
     Attributes:
-        opponent: what ``opponent=`` of `PvpEnv` takes; in `PvpVecEnv` also ``"self"``: the learner plays its pair's
-            other seat as well.
-        name: what it is called in ``info``; ``None``: the name, or that of the file.
-        deterministic: it chooses without chance.
-        delay_chance: probability in each tick that it does nothing, like a human who is late, and makes its next
-            decision by what it saw then; action masks are those of that later tick (self-play.md §3).
+        opponent: as in `PvpEnv`; in `PvpVecEnv` also ``"self"``, the learner in both seats of a pair's fight.
+        name: its name in ``info``; by default its own name, or that of its file.
+        deterministic: it acts without chance.
+        delay_chance: probability per tick that it does nothing, like a late human. Its next decision is based on the
+            observation from the start of the delay, under the present action masks (self-play.md §3).
         reset_params: changes to the reset parameters of its seat.
-        noise: noise on its own observations, as that of `PvpEnv`; schedules stay at their first value.
-        action_mask_override: what it may not do, as in `PvpEnv`; schedules stay at their first value.
+        noise: noise on its observations, as in `PvpEnv`; schedules stay at their first value.
+        action_mask_override: actions that are forbidden to it, as in `PvpEnv`; schedules stay at their first value.
+
+    Raises:
+        ValueError: for a value out of range; or if ``deterministic``, ``delay_chance``, ``noise`` or
+            ``action_mask_override`` are given for the world's bot or ``"self"``, which do not act by themselves.
     """
 
     opponent: OpponentLike
@@ -97,42 +98,43 @@ class OpponentChoice:
 
     def __post_init__(self) -> None:
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
-            if self.kind in _UNSEATED and getattr(self, name):
+            if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
         if self.kind == "self" and self.reset_params is not None:
             raise ValueError("in self-play both seats have the reset_params of the environment")
 
     @cached_property
     def kind(self) -> OpponentKind:
-        """What the opponent is given as."""
+        """The kind of the opponent, see `kind_of`."""
         return kind_of(self.opponent)
 
     @property
     def label(self) -> str:
-        """What the opponent is called."""
+        """The name of the opponent in ``info`` and in ratings."""
         return opponent_name(self.opponent) if self.name is None else self.name
 
 
+# The dataclass writes __init__ itself, so it can only be decorated afterwards.
 OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
 
 
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
-    """The choice itself, or a plain one of this opponent."""
+    """Returns a choice as it is, and any other opponent as a choice with default settings."""
     return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
 
 
 def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
-    """The bots and scripts that ``opponent=`` accepts by name, in a game or in the one with this contract."""
+    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default that of the contract)."""
     return (WORLD_BOT, *_scripts_of(contract, game))
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
-    """The opponent that is meant, of a league the first player; ``None`` for the world's own bot and `SELF_PLAY`.
+    """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
 
-    Raises `ValueError` for what cannot play this contract, and `FileNotFoundError` for a file that does not exist.
+    Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
     """
     kind = kind_of(opponent)
-    if kind in _UNSEATED:
+    if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "script":
         require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
@@ -147,7 +149,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
 
 
 def kind_of(opponent: OpponentLike) -> OpponentKind:
-    """What the opponent is given as."""
+    """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts."""
     if not isinstance(opponent, str):
         return "file" if isinstance(opponent, PurePath) else "object"
     if opponent in (WORLD_BOT, SELF_PLAY):
@@ -158,19 +160,19 @@ def kind_of(opponent: OpponentLike) -> OpponentKind:
 
 
 def is_path(opponent: OpponentLike) -> bool:
-    """Whether it is the path of a model's file."""
+    """Whether an opponent is given as the path of a model file."""
     return kind_of(opponent) == "file"
 
 
 def opponent_name(opponent: OpponentLike) -> str:
-    """How the opponent is called in ``info`` and in ratings; a file by its name without ``.zip``."""
+    """Returns the name of an opponent in ``info`` and in ratings; that of a file is without ``.zip``."""
     if is_path(opponent):
         return PurePath(opponent).name.removesuffix(".zip")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
 
 
 def league_players(opponent: str) -> dict[str, str]:
-    """The players of a league (`LEAGUE_OF`), one at least: paths of their models by name, in order of their steps."""
+    """Returns model paths of a league's players by name, in order of steps; raises `ValueError` if there are none."""
     league = _league(opponent.removeprefix(LEAGUE_OF))
     players = {str(player): str(league.path(player)) for player in league.players()}
     if not players:
@@ -180,21 +182,22 @@ def league_players(opponent: str) -> dict[str, str]:
 
 @cache
 def _league(folder: str) -> League:
-    from sb3_pvp.selfplay.league import League  # here, because it imports what rates players
+    """Opens a league, once per process."""
+    from sb3_pvp.selfplay.league import League  # imports openskill, which few environments need
 
     return League.existing(folder)
 
 
 class ScriptedOpponent:
-    """An opponent that follows a script of a game (``None``: that with this contract).
+    """An opponent that follows a script of a game (by default the game of the contract).
 
-    Raises `ValueError` if the contract has not all ids that the script uses.
+    Raises `ValueError` if the contract lacks an id that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
         self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
-        self.initial_state = partial(words_from_seeds, stream=1)  #: Random numbers, one word for each fight.
-        try:  # a turn touches all ids, whatever it sees
+        self.initial_state = partial(words_from_seeds, stream=1)  #: Returns random words, uint64 ``(N,)``.
+        try:  # scripts are branch-free array code, so one trial turn looks up every id they use
             masks = np.ones((1, contract.num_flat_actions), bool)
             self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
         except ContractError as error:
@@ -203,7 +206,7 @@ class ScriptedOpponent:
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """See `Opponent.predict`."""
+        """Implements `Opponent.predict`."""
         chance, state = uniform(state)
         turn = Turn(self.contract, observation, action_masks, np.zeros_like(chance) if deterministic else chance)
         self._script(turn)
@@ -211,31 +214,31 @@ class ScriptedOpponent:
 
 
 class ModelOpponent:
-    """A frozen policy that sits in the other seat; equal ones have the same ``content_hash``.
+    """A frozen policy as an opponent; equal policies have the same ``content_hash``.
 
-    ``frame_ages``: the frames that it sees. ``game``: what it was trained to play, if that is known.
+    ``frame_ages`` are the ages of the frames that it sees, in ticks; ``game`` is that of its training, if known.
     """
 
     def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
         self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
-        self.initial_state = partial(words_from_seeds, stream=3)  #: Random numbers, one word for each fight.
+        self.initial_state = partial(words_from_seeds, stream=3)  #: Returns random words, uint64 ``(N,)``.
 
     def check(self, contract: Contract) -> None:
-        """Raises `ValueError` unless the model was trained in that contract's fights."""
+        """Raises `ValueError` if the model has other observations or heads than the contract."""
         own = self.actor.frame_shape[1], self.actor.head_sizes
-        asked = contract.num_observations, contract.head_sizes
-        if own != asked:
+        wanted = contract.num_observations, contract.head_sizes
+        if own != wanted:
             fitting = [each.name for each in loadable_contracts() if (each.num_observations, each.head_sizes) == own]
-            game = self.game or " or ".join(fitting) or "which nobody knows here"
+            game = self.game or " or ".join(fitting) or "which is not installed"
             raise ValueError(
                 f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
-                f"but {contract.name} has {asked[0]} and {asked[1]}"
+                f"but {contract.name} has {wanted[0]} and {wanted[1]}"
             )
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """See `Opponent.predict`."""
+        """Implements `Opponent.predict`."""
         flags = np.full(len(observation), deterministic)
         return self.predict_together([self], [observation], state, episode_start, flags, action_masks)
 
@@ -248,48 +251,49 @@ class ModelOpponent:
         deterministic: Flags,
         action_masks: Flags,
     ) -> Decision:
-        """`predict` of several models; observations are listed, the rest has the rows of one after the other."""
+        """Does `predict` for several models: one array of observations each, other rows one model after the other."""
         import torch as th
 
-        from sb3_pvp.policies.actors import act_together
+        from sb3_pvp.policies.actors import act_batched
 
         actors = [opponent.actor for opponent in opponents]
         numbers, state = uniforms(state, len(actors[0].head_sizes))
-        numbers[deterministic] = -1.0
+        numbers[deterministic] = -1.0  # selects the most likely entry
         frames = [
             th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *actor.frame_shape))
             for actor, seen in zip(actors, observations, strict=True)
         ]
         masks = th.from_numpy(np.ascontiguousarray(action_masks))
-        return act_together(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
+        return act_batched(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
 
 
-#: Models that somebody uses, by their content: however many fights and files share one, it is there once.
+#: Models in use, by content hash: fights and files with the same policy share one copy.
 _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 
 
 def load_opponent(path: str | Path) -> ModelOpponent:
-    """The model in that file as an opponent; the global random generators are left alone.
+    """Loads a model file as an opponent, without touching the global random generators.
 
-    Files with the same policy share one copy; a file is read again only if it has changed. Raises `FileNotFoundError`,
-    and `ValueError` if it is no model of MaskablePPO, or one that sees no frames of features.
+    Files with the same policy share one copy; a file is read again only after it has changed. Raises
+    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO that sees frames of features.
     """
     from sb3_pvp.policies.model_files import find_model
 
     path = find_model(path)
-    status = path.stat()
+    status = path.stat()  # models are saved atomically, so a new version has another inode
     return _read_opponent(path, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(CACHED_MODELS)
 def _read_opponent(path: Path, *version: int) -> ModelOpponent:
+    """Reads a model file; ``version`` is only a part of the cache's key."""
     from sb3_pvp.policies.model_files import PolicyFile
 
     return _opponent_of(PolicyFile(path))
 
 
 def model_opponent(model: Any) -> ModelOpponent:
-    """A model of MaskablePPO as an opponent, as it is now: what it learns later changes nothing."""
+    """Returns a frozen copy of a model of MaskablePPO as an opponent."""
     from stable_baselines3.common.base_class import BaseAlgorithm
 
     from sb3_pvp.policies.model_files import PolicyFile
@@ -300,11 +304,12 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _opponent_of(file: PolicyFile) -> ModelOpponent:
+    """Returns the policy of a file as an opponent, shared with all files of equal content."""
     known = _models.get(file.content_hash)
     if known is None:
         try:
             actor = file.actor()
-            # A model of `PvpPPO` tells its frames; of another one it is assumed that it saw the newest ones.
+            # Only `PvpPPO` saves the ages of its frames; models of MaskablePPO are assumed to see the newest ones.
             ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
             if len(ages) != actor.frame_shape[0]:
                 raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
@@ -315,6 +320,7 @@ def _opponent_of(file: PolicyFile) -> ModelOpponent:
 
 
 def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
+    """Returns the scripts of a game (by default that of the contract) by name, and ``"noop"``."""
     if game is None:
         game, _ = game_and_contract(None, None if contract is None else contract.name)
     return {"noop": lambda turn: None, **game.scripts}

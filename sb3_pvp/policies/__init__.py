@@ -1,8 +1,8 @@
-"""How a fighter decides. Saved models refer to the classes by this import path, so it does not change."""
+"""Policies. Saved models refer to the classes by this import path, so it must not change."""
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 
 __all__ = ["AutoregressivePolicy"]
 
-# Pickle writes down where a class says that it lives; the files behind this package may be rearranged.
+# Pickle stores a class by its __module__; without this, moving the file would break saved models.
 AutoregressivePolicy.__module__ = __name__

@@ -1,8 +1,8 @@
-"""Acting: head after head, with as little work per head as possible; and policies that do nothing else.
+"""Sampling actions head by head, as fast as possible, and inference-only policies.
 
-All that does not change while a policy acts is computed once: what the choice of an entry means for the heads after it
-is one row of a table. Heads without hidden layers are compiled loops (`sb3_pvp.policies.kernels`), for which a call of
-PyTorch or NumPy has too little to do; networks of heads run only for the rows where the head has a choice.
+Whatever is constant while a policy acts is precomputed: how choosing an entry affects the logits of later heads is one
+row of a table. Heads without hidden layers run in compiled loops (`sb3_pvp.policies.kernels`), because a PyTorch or
+NumPy call would cost more than the work it does. Heads with hidden layers only run on rows that leave them a choice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, make_network, parse_architectures
 
-# From this share of rows on, picking rows costs more than it saves.
+# Above this share of rows, gathering the rows that need a network costs more than running it on all of them.
 DENSE_SHARE = 0.75
 
 
@@ -35,53 +35,57 @@ class _FirstLayer:
 
     weight: th.Tensor  #: For the trunk's output.
     bias: th.Tensor
-    choices: th.Tensor | None  #: For the one-hot encodings of all heads.
-    masks: th.Tensor | None  #: For the masks.
+    choices: th.Tensor | None  #: For the one-hot choices of all heads; ``None`` without autoregression.
+    masks: th.Tensor | None  #: For the action masks; ``None`` without ``future_masks``.
 
     @classmethod
-    def of(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
-        """From ``weight``, ``(inputs, outputs)`` with all inputs, and ``visible``, ``(extra inputs, outputs or 1)``."""
+    def split(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
+        """Splits ``weight (inputs, outputs)``; ``visible (extra inputs, outputs or 1)`` is 0 for hidden inputs."""
         flat = heads.rules.num_flat
         of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
         masks = of_extra[-flat:].contiguous() if heads.future_masks else None
         if not heads.autoregressive:
             return cls(of_latent, bias.clone(), None, masks)
-        # An encoding is what it is when nothing is chosen, plus a difference in the chosen entry.
-        nothing, everything = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
-        choices = of_extra[:flat] * (everything - nothing)[:, None]
-        return cls(of_latent, bias + nothing @ of_extra[:flat], choices.contiguous(), masks)
+        # The encoding of an entry has only two values, so normalisation folds into the layer: the encoding of "nothing
+        # chosen" goes into the bias, and each choice adds one scaled row.
+        unchosen, chosen = heads.encode(weight.new_tensor([[0.0], [1.0]]).expand(2, flat))
+        choices = of_extra[:flat] * (chosen - unchosen)[:, None]
+        return cls(of_latent, bias + unchosen @ of_extra[:flat], choices.contiguous(), masks)
 
-    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """All but the choices, ``(batch, outputs)``."""
+    def before_choices(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Returns the outputs ``(batch, outputs)`` while no head has chosen yet."""
         outputs = th.addmm(self.bias, latent, self.weight)
         return outputs if self.masks is None else outputs.addmm_(masks.float(), self.masks)
 
 
 @dataclass(frozen=True)
 class _Network:
-    """A head with hidden layers: its first layer, and what comes after it."""
+    """A head with hidden layers: its first layer, and the functions that follow it."""
 
     first: _FirstLayer
     steps: Sequence[Callable[[th.Tensor], th.Tensor]]
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
+        """Takes one head out of the batched layers of its group."""
         index, linear = group.heads.index(head), group.linear_layers()
         weight, bias, visible = linear[0].weight[index], linear[0].bias[index, 0], heads.visible[head][:, None]
         steps: list[Callable[[th.Tensor], th.Tensor]] = []
         for module in list(group.network)[1:]:
             if isinstance(module, BatchedLinear):
+                # Only the last layer is padded: the logits of a group are as wide as the widest head.
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
                 of_head = module.weight[index, :, :width].contiguous()
                 steps.append(partial(th.addmm, module.bias[index, 0, :width], mat2=of_head))
-            elif not isinstance(module, nn.Dropout):  # acting leaves none out
+            elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
-        return cls(_FirstLayer.of(heads, weight, bias, visible), steps)
+        return cls(_FirstLayer.split(heads, weight, bias, visible), steps)
 
-    def add_to(
+    def add_logits(
         self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
     ) -> None:
-        """Adds logits to the penalties ``(batch, size)`` where several entries have none; ``chosen``: before."""
+        """Adds logits to ``scores (batch, size)`` in place; ``chosen``: one-hot choices of earlier heads."""
+        # Scores hold penalties so far: rows with at most one zero have no choice.
         rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
         if not len(rows):
             return
@@ -90,7 +94,7 @@ class _Network:
         else:
             picked = th.from_numpy(rows).to(latent.device)
             latent, masks = latent[picked], masks if self.first.masks is None else masks[picked]
-        hidden = self.first.start(latent, masks)
+        hidden = self.first.before_choices(latent, masks)
         if self.first.choices is not None:
             encoded = th.from_numpy(chosen[rows]).to(latent.device)
             hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
@@ -100,15 +104,18 @@ class _Network:
 
 
 class HeadTables:
-    """What `AutoregressiveHeads` act with, as long as their weights and statistics stay what they are.
+    """Precomputed tables that `AutoregressiveHeads` act with; valid until their weights or statistics change.
+
+    ``A`` is the number of flat entries, the sub-actions of all heads.
 
     Attributes:
-        key: equal for heads with the same actions and rules, which `choose` takes together.
-        table: float ``(A, A)``, what choosing the entry of a row adds to the logits of later heads.
-        permits: float ``(A, A)``: 1 where it permits an entry that asks for one of several choices.
-        wishes: float ``(A,)``, what is added to such an entry if none of those was made; 0 for all others.
-        networks: of the heads with hidden layers; ``None`` for the others.
-        has_networks: whether there is any.
+        key: equal for heads with the same actions and rules, which `sample_actions` can batch.
+        table: float ``(A, A)``; choosing the entry of a row adds that row to the logits of later heads.
+        penalties: float ``(A,)``, added to the logits of masked entries.
+        permits: float ``(A, A)``; 1 where choosing the row satisfies a ``require_any`` of the column.
+        unmet: float ``(A,)``, added to an entry whose ``require_any`` is not satisfied; 0 for entries without one.
+        networks: one per head; ``None`` for heads without hidden layers.
+        has_networks: whether any head has hidden layers.
     """
 
     @th.no_grad()
@@ -117,11 +124,11 @@ class HeadTables:
         self._direct: _FirstLayer | None = None
         table = rules.forbids * rules.penalties
         if direct.heads:
-            # As if they had all entries.
+            # Heads with hidden layers get zeros, so that the table covers all entries.
             weight = direct.weight.new_zeros(rules.num_flat, direct.weight.shape[1])
             bias = direct.bias.new_zeros(rules.num_flat)
             weight[direct.entries], bias[direct.entries] = direct.weight, direct.bias
-            self._direct = _FirstLayer.of(heads, weight.T, bias, (rules.membership @ heads.visible).T)
+            self._direct = _FirstLayer.split(heads, weight.T, bias, (rules.membership @ heads.visible).T)
             table = table if self._direct.choices is None else table + self._direct.choices
         groups = {head: group for group in heads.groups for head in group.heads}
         self.head_sizes, self.starts = rules.head_sizes, np.array(rules.starts)
@@ -129,44 +136,43 @@ class HeadTables:
             _Network.of(heads, head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
         ]
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
-        self.table, self.penalties, self.permits, self.wishes = (part.cpu().numpy() for part in parts)
+        self.table, self.penalties, self.permits, self.unmet = (part.cpu().numpy() for part in parts)
         self.has_networks = bool(groups)
-        self.key = (self.head_sizes, self.permits.tobytes(), self.wishes.tobytes())
+        self.key = (self.head_sizes, self.permits.tobytes(), self.unmet.tobytes())
 
-    def start(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """Logits ``(batch, A)`` of the heads without hidden layers before anything is chosen or forbidden; else 0."""
+    def initial_logits(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Returns logits ``(batch, A)`` before any choice, without penalties; 0 for heads with hidden layers."""
         if self._direct is None:
             return latent.new_zeros(len(latent), len(self.table))
-        return self._direct.start(latent, masks)
+        return self._direct.before_choices(latent, masks)
 
 
 @th.no_grad()
-def choose(
+def sample_actions(
     tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Joint actions, int64 ``(batch, heads)``, and their log-probabilities ``(batch,)``.
+    """Samples joint actions, int64 ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
 
     Args:
-        tables: of one or several policies; their keys are equal.
-        latents: the output of each policy's trunk ``(its rows, inputs)``.
+        tables: one per policy; their keys must be equal.
+        latents: the trunk output of each policy ``(rows of the policy, inputs)``.
         masks: bool ``(batch, A)``, the rows of one policy after the other.
-        uniforms: random numbers from [0, 1), float32 ``(batch, heads)``; where they are negative, the most likely entry
-            is taken.
+        uniforms: random numbers in [0, 1), float32 ``(batch, heads)``; a negative one selects the most likely entry.
     """
-    from sb3_pvp.policies.kernels import draw, draw_heads  # Numba takes long to import
+    from sb3_pvp.policies.kernels import sample_entries, sample_heads  # Numba takes long to import
 
     like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     masks_of = [masks[span] for span in spans]
-    starts = [each.start(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
-    scores, allowed = (th.cat(starts) if len(starts) > 1 else starts[0]).cpu().numpy(), masks.cpu().numpy()
+    initial = [each.initial_logits(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
+    scores, allowed = (th.cat(initial) if len(initial) > 1 else initial[0]).cpu().numpy(), masks.cpu().numpy()
     numbers = uniforms.numpy()
     if not any(each.has_networks for each in tables):
-        # All tables as one: the rows of policy k begin at k * A.
+        # Stack the tables: the rows of policy k begin at k * A.
         table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
         first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
-        rules = like.penalties, like.permits, like.wishes, like.starts
-        return draw_heads(scores, allowed, numbers, table, first, *rules)
+        rules = like.penalties, like.permits, like.unmet, like.starts
+        return sample_heads(scores, allowed, numbers, table, first, *rules)
     scores += np.where(allowed, np.float32(0.0), like.penalties)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
@@ -174,15 +180,15 @@ def choose(
     for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
         entries = slice(start, start + size)
         own = scores[:, entries]
-        own += like.wishes[entries] * (granted[:, entries] == 0)
+        own += like.unmet[entries] * (granted[:, entries] == 0)
         for each, latent, span, mask in parts:
             network = each.networks[head]
             if network is not None:
-                network.add_to(own[span], latent, encoded[span, :start], mask)
-        chosen, log_prob = draw(own, numbers[:, head])
+                network.add_logits(own[span], latent, encoded[span, :start], mask)
+        chosen, log_prob = sample_entries(own, numbers[:, head])
         actions[:, head] = chosen
         log_probs += log_prob
-        chosen += start
+        chosen += start  # from here on a flat entry; actions keeps the head's own numbering
         granted += like.permits.take(chosen, 0)
         encoded[rows, chosen] = 1.0
         for each, span in zip(tables, spans, strict=True):
@@ -191,10 +197,10 @@ def choose(
 
 
 class AutoregressiveDistribution(MaskableDistribution):
-    """The joint distribution of all heads: `act` for acting, and the face that sb3-contrib's policies give theirs.
+    """The joint distribution of all heads: `act` samples fast, the rest is sb3-contrib's distribution interface.
 
-    That is made from the trunk's output ``(batch, num_inputs)`` and allows everything until `apply_masking`. Entropies
-    are those given the actions of the last `log_prob`; ``deterministic`` may say for each head whether it samples.
+    `proba_distribution` takes the trunk's output ``(batch, num_inputs)``; everything is legal until `apply_masking`.
+    `entropy` is that of the heads given the actions of the last `log_prob`. ``deterministic`` may be one bool per head.
     """
 
     _entropies: th.Tensor
@@ -204,85 +210,92 @@ class AutoregressiveDistribution(MaskableDistribution):
         self._heads = heads
         self._key: tuple[int, ...] = ()
 
-    def forget(self, *_: object) -> None:
-        """Makes the tables anew at the next use; fused optimisers change weights without a trace."""
+    def invalidate_tables(self, *_: object) -> None:
+        """Rebuilds the tables at the next use; a hook of the optimiser."""
+        # Needed because fused optimisers do not bump the version counters that _refresh_tables compares.
         self._key = ()
 
     @th.no_grad()
     def act(
         self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
     ) -> tuple[th.Tensor, th.Tensor]:
-        """Joint actions, int ``(batch, heads)``, and their log-probabilities ``(batch,)``.
+        """Samples joint actions, int ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
 
-        Args:
-            latent: the trunk's output ``(batch, num_inputs)``.
-            masks: bool ``(batch, A)``.
-            deterministic: take the most likely entry of all heads, or (a sequence) of some.
+        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``masks`` are bool ``(batch, A)``; ``deterministic``
+        takes the most likely entry of every head, or, as a sequence with one bool per head, of some.
         """
         sizes = self._heads.rules.head_sizes
         flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
         if len(flags) != len(sizes):
-            raise ValueError(
-                f"deterministic must be a bool or one bool for each of {len(sizes)} heads, got {len(flags)}"
-            )
+            raise ValueError(f"deterministic must be a bool, or {len(sizes)} bools, one per head; got {len(flags)}")
         uniforms = th.full((len(latent), len(sizes)), -1.0) if all(flags) else th.rand(len(latent), len(sizes))
         if any(flags):
             uniforms[:, flags] = -1.0
-        self._follow_weights()
-        actions, log_probs = choose([self._tables], [latent], masks, uniforms)
+        self._refresh_tables()
+        actions, log_probs = sample_actions([self._tables], [latent], masks, uniforms)
         return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
-    def _follow_weights(self) -> None:
-        """Makes the tables anew if a weight or a statistic has changed, or might have."""
+    def _refresh_tables(self) -> None:
+        """Rebuilds the tables if a weight or a statistic has changed, or may have."""
         normalizer = self._heads.normalizer
         tensors = (*self._heads.parameters(), normalizer.mean, normalizer.variance, *self._heads.rules.buffers())
+        # In-place changes bump the version; a tensor that was replaced has another address.
         key = tuple(chain.from_iterable((tensor._version, tensor.data_ptr()) for tensor in tensors))
         if key != self._key or self._heads.training:
             self._tables, self._key = HeadTables(self._heads), key
 
     def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        """Returns the heads, which exist already."""
         return self._heads
 
     def proba_distribution(self, latent: th.Tensor) -> AutoregressiveDistribution:
+        """Sets the trunk's output ``(batch, num_inputs)`` and resets the masks."""
         self._latent = latent
         self.apply_masking(None)
         return self
 
     def apply_masking(self, masks: MaybeMasks) -> None:
-        """Takes flat masks ``(batch, A)``; ``None`` allows everything."""
+        """Sets the flat masks ``(batch, A)``; ``None`` allows everything."""
         shape = (len(self._latent), self._heads.rules.num_flat)
         allowed = th.ones(shape) if masks is None else th.as_tensor(masks)
         self._masks = allowed.to(self._latent.device).bool().reshape(shape)
 
     def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        """Returns log-probabilities ``(batch,)`` of joint actions, and computes what `entropy` returns."""
         actions = actions.long().reshape(len(self._latent), -1)
         log_probs, self._entropies = self._heads(self._latent, self._masks, actions)
         return log_probs.sum(1)  # type: ignore[no-any-return]
 
     def entropy(self) -> th.Tensor:
+        """Returns entropies ``(batch,)``, summed over heads, given the actions of the last `log_prob`."""
         return self._entropies.sum(1)
 
     def sample(self) -> th.Tensor:
+        """Samples joint actions, int ``(batch, heads)``."""
         return self.get_actions(deterministic=False)
 
     def mode(self) -> th.Tensor:
+        """Returns the greedy joint actions: the most likely entry of each head given the heads before it."""
         return self.get_actions(deterministic=True)
 
     def get_actions(self, deterministic: bool | Sequence[bool] = False) -> th.Tensor:
+        """Samples joint actions, int ``(batch, heads)``; ``deterministic`` as in `act`."""
         return self.act(self._latent, self._masks, deterministic)[0]
 
     def actions_from_params(self, latent: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        """Samples joint actions for the trunk's output, with everything allowed."""
         return self.proba_distribution(latent).get_actions(deterministic)
 
     def log_prob_from_params(self, latent: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Samples joint actions for the trunk's output, and returns them with their log-probabilities."""
         actions = self.actions_from_params(latent)
         return actions, self.log_prob(actions)
 
 
 class AutoregressiveActor:
-    """What an `AutoregressivePolicy` with all these arguments and weights acts with; without critic and optimiser.
+    """An `AutoregressivePolicy` for inference, without critic and optimiser.
 
-    ``frame_shape`` is the ``(frames, features)`` of one observation.
+    ``frame_shape`` is ``(frames, features)``; ``arguments`` are those of the policy, ``weights`` is its state dict.
     """
 
     def __init__(
@@ -299,19 +312,19 @@ class AutoregressiveActor:
         flags = [arguments[flag] for flag in ("autoregressive", "normalize_actions", "future_masks")]
         heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
         normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
-        # Named as in the policy whose weights they get.
+        # The names must be those of the policy's state dict.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
         network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
         self._mean, self._scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
-        # Acting on few rows at a time would spend much of it in the calls of modules.
-        self._trunk = [_step(layer) for layer in (*extractor, *actor)]
+        # With few rows, calling modules would take longer than the layers themselves.
+        self._trunk = [_as_function(layer) for layer in (*extractor, *actor)]
         self.tables = HeadTables(heads)
 
     def latent(self, observations: th.Tensor) -> th.Tensor:
-        """The trunk's output ``(batch, ...)`` for raw observations."""
+        """Returns the trunk's output ``(batch, inputs)`` for raw observations ``(batch, frames, features)``."""
         frames = observations
         if self._normalize:
             frames = ((frames - self._mean) * self._scale).clamp_(-self._clip, self._clip)
@@ -322,7 +335,7 @@ class AutoregressiveActor:
 
 
 class PlainActor:
-    """What any other masked policy acts with: independent heads."""
+    """Any other masked policy, with independent heads, for inference."""
 
     def __init__(
         self, policy: MaskableActorCriticPolicy, frame_shape: tuple[int, int], head_sizes: tuple[int, ...]
@@ -330,63 +343,63 @@ class PlainActor:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
 
     def act(self, observations: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
-        """As `act_together` of this one alone."""
+        """Returns legal actions, int64 ``(batch, heads)``; arguments as in `act_batched`."""
         space = self._policy.observation_space
         seen: Any = observations.reshape(-1, *(space.shape or ()))
         if isinstance(space, spaces.Dict):
             seen = {OBSERVATION: observations, ACTION_MASK: masks.float()}
-            if PRIVILEGED in space.spaces:  # nobody knows it in a real fight
+            if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        from sb3_pvp.policies.kernels import draw  # Numba takes long to import
+        from sb3_pvp.policies.kernels import sample_entries  # Numba takes long to import
 
         heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
         parts = zip(heads, uniforms.numpy().T, strict=True)
-        return th.from_numpy(np.stack([draw(head.logits.numpy(), numbers)[0] for head, numbers in parts], 1))
+        return th.from_numpy(np.stack([sample_entries(head.logits.numpy(), numbers)[0] for head, numbers in parts], 1))
 
 
 Actor = AutoregressiveActor | PlainActor
 
 
 @th.inference_mode()
-def act_together(
+def act_batched(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> th.Tensor:
-    """Legal actions of several actors at once, int64 ``(batch, heads)``.
+    """Returns legal actions of several actors, int64 ``(batch, heads)``, in as few batches as possible.
 
     Args:
-        actors: with the same heads; what can be computed together is.
-        observations: those of each actor, float32 ``(its rows, frames, features)``, raw, newest frame first.
+        actors: must have the same heads.
+        observations: one tensor per actor, float32 ``(rows of the actor, frames, features)``, raw, newest frame first.
         masks: bool ``(batch, A)``, the rows of one actor after the other.
-        uniforms: as in `choose`.
+        uniforms: as in `sample_actions`.
     """
     groups: dict[object, list[int]] = {}
-    for place, actor in enumerate(actors):
-        groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else place, []).append(place)
+    for index, actor in enumerate(actors):
+        groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else index, []).append(index)
     if len(groups) == 1:
-        return _act_alike(actors, observations, masks, uniforms)
+        return _act_group(actors, observations, masks, uniforms)
     rows = th.split(th.arange(len(masks)), [len(part) for part in observations])
     actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
-    for places in groups.values():
-        picked = th.cat([rows[place] for place in places])
-        own, seen = [actors[place] for place in places], [observations[place] for place in places]
-        actions[picked] = _act_alike(own, seen, masks[picked], uniforms[picked])
+    for members in groups.values():
+        picked = th.cat([rows[index] for index in members])
+        own, seen = [actors[index] for index in members], [observations[index] for index in members]
+        actions[picked] = _act_group(own, seen, masks[picked], uniforms[picked])
     return actions
 
 
-def _act_alike(
+def _act_group(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> th.Tensor:
-    """`act_together` of actors whose tables have one key, or of a single one."""
+    """Does the same as `act_batched` for actors with equal table keys, or for one `PlainActor`."""
     if isinstance(actors[0], PlainActor):
         return actors[0].act(observations[0], masks, uniforms)
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
     latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
-    return th.from_numpy(choose([actor.tables for actor in alike], latents, masks, uniforms)[0])
+    return th.from_numpy(sample_actions([actor.tables for actor in alike], latents, masks, uniforms)[0])
 
 
-def _step(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
-    """What a layer of the trunk does while acting, without the call of a module."""
+def _as_function(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
+    """Returns the forward pass of a trunk layer in evaluation mode, without the overhead of calling a module."""
     if isinstance(layer, nn.Linear):
         return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
     return th.relu_ if isinstance(layer, nn.ReLU) else layer.forward

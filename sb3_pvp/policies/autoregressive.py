@@ -1,4 +1,4 @@
-"""`AutoregressivePolicy`: masked heads that see one another's choices, and a critic that sees both fighters."""
+"""`AutoregressivePolicy`: masked heads that see the choices of earlier heads, and a critic that sees both fighters."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ AUTO = "auto"
 
 
 class AutoregressivePolicy(MaskableActorCriticPolicy):
-    """A policy for `sb3_contrib.MaskablePPO` and `sb3_pvp.PvpPPO` (training.md §3).
+    """Autoregressive masked policy for `sb3_contrib.MaskablePPO` and `sb3_pvp.PvpPPO` (training.md §3).
 
-    - Head ``i`` sees what heads ``0..i-1`` chose; every joint action obeys the masks and the rules between heads.
-    - Masks are taken from ``obs["action_mask"]`` wherever none are passed, so `predict` always acts legally.
-    - ``obs["privileged"]`` reaches the critic only; `predict` does without it.
-    - Observations and the choices that heads see are normalised by statistics that are saved with the weights. They
-      are collected while acting in rollouts and taken over after each learning phase; the first rollout only
-      gathers statistics, without a change of weights.
+    - Head ``i`` sees the choices of heads ``0..i-1``; every joint action obeys the masks and the rules between heads.
+    - Masks default to ``obs["action_mask"]``, so `predict` always acts legally.
+    - ``obs["privileged"]`` reaches the critic only; `predict` works without it.
+    - Observations and the choices that heads see are normalised by running statistics, which are saved with the
+      weights. They are collected during rollouts and applied after each learning phase. The first rollout only
+      collects statistics: the weights do not change.
 
-    Observations are a Dict of ``"observation"`` (or any other names) and, optionally, ``"privileged"`` and
-    ``"action_mask"``, or a plain Box. Actions are MultiDiscrete or Discrete.
+    The observation space is a Box, or a Dict of Boxes: ``"observation"`` (or any other keys) and, optionally,
+    ``"privileged"`` and ``"action_mask"``. The action space is MultiDiscrete or Discrete.
 
     Args:
-        net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``. An architecture is a list
-            of sizes or ``{"layers": [...]}`` (see `sb3_pvp.policies.networks.parse_layers`).
-        head_arch: layers of a head before its logits; or a list of architectures, one for each head.
-        features_arch: layers before actor and critic, which have one network of that kind each.
-        share_features_extractor: actor and critic have that one in common; not possible with a privileged part.
-        activation: ``"relu"``, ``"tanh"`` or ``"gelu"``, after the sizes of list architectures.
-        autoregressive: false: heads do not see the choices of others. Rules between heads hold all the same.
-        normalize_actions: standardise the choices that heads see.
-        normalize_observations: standardise the observations.
-        future_masks: heads see the masks of the heads after them.
-        contract: name, file or `Contract` whose rules between heads hold; ``"auto"``: the registered one with these
+        net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``; by default ``[64, 64]``.
+            An architecture is a list of sizes or ``{"layers": [...]}`` (`sb3_pvp.policies.networks.parse_layers`).
+        head_arch: hidden layers of every head; or a list of architectures, one per head.
+        features_arch: layers in front of actor and critic, one network for each of the two.
+        share_features_extractor: use one such network for both; not possible with a privileged part.
+        activation: ``"relu"``, ``"tanh"`` or ``"gelu"``, after each size of a list architecture.
+        autoregressive: show each head the choices of the heads before it. Rules between heads hold either way.
+        normalize_actions: normalise the choices that heads see.
+        normalize_observations: normalise the observations.
+        future_masks: show each head the masks of the heads after it.
+        contract: name, file or `Contract` with the rules between heads; ``"auto"``: the registered contract with these
             heads and observations, if there is one; ``None``: no rules. Names and files are looked up again when a
-            saved model is loaded; only a `Contract` travels with it.
+            saved model is loaded; a `Contract` is saved with the model.
         optimizer_class: as in SB3.
         optimizer_kwargs: as in SB3; the default is Adam with ``eps=1e-5``, fused.
 
     Raises:
-        ValueError: for spaces or values that do not fit.
+        ValueError: if a space or an argument is not supported, or the contract does not fit the spaces.
     """
 
     action_net: AutoregressiveHeads
@@ -91,7 +91,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        # What is given here is saved with the weights, as it is.
+        # Saved with the weights as given, so before the defaults below are filled in.
         names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
         self.head_sizes = _head_sizes(action_space)
@@ -109,10 +109,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         )
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
+        """Returns the arguments as given; SB3's would include those of ActorCriticPolicy that we do not take."""
         space = {"observation_space": self.observation_space, "action_space": self.action_space}
         return space | {"lr_schedule": self._dummy_schedule} | self._arguments
 
     def _build(self, lr_schedule: Schedule) -> None:
+        """Builds networks, heads and optimiser in place of SB3's MLPs."""
         given, extractor = self._arguments, self.features
         self.contract: Contract | None = find_contract(given["contract"], self.head_sizes, extractor)
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
@@ -136,16 +138,16 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self.action_dist.forget)
+        self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Copies of optimisers have no hooks.
+        """Restores the hook, which optimisers lose when they are copied or pickled."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.optimizer.register_step_post_hook(self.action_dist.forget)
+        self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
 
     @property
     def features(self) -> NormalizedFeatures:
-        """What turns observations into normalised features."""
+        """The features extractor, with its own type."""
         assert isinstance(self.features_extractor, NormalizedFeatures)
         return self.features_extractor
 
@@ -156,31 +158,31 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     @property
     def head_ids(self) -> list[str]:
-        """Names of the heads: those of the contract, or their numbers."""
+        """Ids of the heads in the contract, or their indices as text without a contract."""
         numbers = [*map(str, range(len(self.head_sizes)))]
         return [head.id for head in self.contract.heads] if self.contract else numbers
 
     @property
     def observation_normalizer(self) -> RunningNormalizer:
-        """The statistics of one frame's features: public ones first, then privileged ones."""
+        """The running statistics of one frame's features, public before privileged."""
         return self.features.normalizer
 
     @property
     def has_statistics(self) -> bool:
-        """Whether a first rollout has been taken into the statistics, so that learning may begin."""
+        """Whether the statistics contain a rollout, so that learning can begin."""
         return bool(self.observation_normalizer.count > 0)
 
     def forward(
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Acts in a rollout: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
+        """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
         actions, joint = self.action_dist.act(latent, masks, deterministic)
         self.observation_normalizer.observe(raw)
         self.heads.normalizer.observe(self.rules.one_hot(actions))
-        if th.is_grad_enabled():
+        if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
             joint = self.heads(latent, masks, actions)[0].sum(1)
         shape = self.action_space.shape or ()
         return actions.reshape(-1, *shape), self._values(features), joint
@@ -188,40 +190,41 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def evaluate_actions(
         self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor | None]:
-        """Values ``(batch, 1)``, log-probabilities ``(batch,)`` and entropies ``(batch,)`` of given actions."""
+        """Returns values ``(batch, 1)``, and log-probabilities and entropies ``(batch,)``, for given actions."""
         values, log_probs, entropies = self.evaluate_heads(obs, actions, action_masks)
         return values, log_probs.sum(1), entropies.sum(1)
 
     def evaluate_heads(
         self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Values ``(batch, 1)``, and per head log-probabilities and entropies ``(batch, heads)`` of given actions.
+        """Returns values ``(batch, 1)``, and log-probabilities and entropies per head ``(batch, heads)``.
 
-        Entropies are those of each head given the actual choices before it (training.md §3.7).
+        Both are conditional on the given actions of earlier heads (training.md §3.7).
         """
         features = self.features(obs)
         joint = actions.long().reshape(len(features), -1)
         log_probs, entropies = self.heads(self._actor_latent(features), self._masks(obs, action_masks), joint)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
-            # The first rollout only gives statistics (training.md §5): with gradients of zero nothing changes.
-            nothing = 0.0 * self.value_net.bias.sum()
-            return values.detach() + nothing, log_probs.detach() + nothing, entropies.detach() + nothing
+            # The first rollout only collects statistics (training.md §5). MaskablePPO calls backward() regardless, so
+            # the results stay attached to the graph, with gradients of zero.
+            zero = 0.0 * self.value_net.bias.sum()
+            return values.detach() + zero, log_probs.detach() + zero, entropies.detach() + zero
         return values, log_probs, entropies
 
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
-        """What each head chose its action from, given those before it: float ``(batch, flat actions)``, 1 per head."""
+        """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
         joint = actions.long().reshape(len(actions), -1)
         return self.heads.probabilities(self._actor_latent(self.features(obs)), self._masks(obs, action_masks), joint)
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
-        """The distribution of joint actions under the given masks, or under those in the observation."""
+        """Returns the distribution of joint actions; masks default to those in the observation."""
         distribution = copy(self.action_dist).proba_distribution(self._actor_latent(self.features(obs)))
         distribution.apply_masking(self._masks(obs, action_masks))
         return distribution
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
-        """Estimated values ``(batch, 1)``."""
+        """Returns the critic's values ``(batch, 1)``."""
         return self._values(self.features(obs))
 
     def predict(
@@ -232,13 +235,23 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         deterministic: bool | Sequence[bool] = False,
         action_masks: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
-        """Legal actions for one observation or a batch of them, as in SB3.
+        """Returns legal actions for one observation or a batch of them, as in SB3.
 
-        ``observation`` is the environment's, with or without ``privileged``, or for a Dict space the bare array
-        ``(features,)``, ``(frames, features)`` or ``(batch, ...)``, which needs ``action_masks`` ``(flat actions,)`` or
-        ``(batch, flat actions)``. ``deterministic`` may be one bool for each head. Raises ``ValueError`` if a mask is
-        missing or allows nothing at all, or an array does not fit or has NaN. A single head without a choice, which
-        some worlds have, takes its first entry.
+        A head whose entries are all masked takes its first entry, as long as another head has a legal one.
+
+        Args:
+            observation: an observation of the environment, with or without ``"privileged"``; or, for a Dict space, the
+                array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` of its ``"observation"``.
+            state: unused, as the policy is not recurrent.
+            episode_start: unused.
+            deterministic: take the most likely entry of every head; or a sequence with one bool per head.
+            action_masks: flat masks ``(A,)`` or ``(batch, A)``; may be left out if they are in the observation.
+
+        Returns:
+            Actions ``(heads,)`` or ``(batch, heads)``, and ``state``.
+
+        Raises:
+            ValueError: if a mask is missing or allows nothing, or the observation has another shape or is NaN.
         """
         if isinstance(self.observation_space, spaces.Dict):
             observation = complete_observation(observation, self.observation_space, action_masks is not None)
@@ -247,42 +260,42 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _predict(
         self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> th.Tensor:
+        """Samples actions; refuses NaN and masks without a legal entry, which would give an arbitrary action."""
         latent, masks = self._actor_latent(self.features(observation)), self._masks(observation, action_masks)
         if latent.isnan().any():
-            raise ValueError("the observation, or a weight of the model, is NaN: nothing can be chosen by that")
+            raise ValueError("the observation or a weight of the model is NaN: no action can be chosen")
         if not masks.any(1).all():
-            raise ValueError("an action mask allows nothing at all: it must have a true entry, such as that of waiting")
+            raise ValueError("an action mask allows nothing: at least one entry must be true, such as that of waiting")
         return self.action_dist.act(latent, masks, deterministic)[0]
 
     def set_training_mode(self, mode: bool) -> None:
-        """Switches between learning and acting, as SB3 does around every update.
-
-        The statistics follow at the end of a learning phase, so that a rollout and the learning from it share them.
-        """
+        """Switches modes as in SB3; after learning, applies the statistics that the rollout has collected."""
         if self.training and not mode:
             self.observation_normalizer.update()
             self.heads.normalizer.update()
-            # Whatever optimiser was used: not all leave a trace in what they change.
-            self.action_dist.forget()
+            # Needed for optimisers without our hook, such as one that a user has put in place.
+            self.action_dist.invalidate_tables()
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
+        """Returns the output of the actor's trunk ``(batch, inputs of the heads)``, from the public features only."""
         public = features[:, : self.features.num_public]
         latent: th.Tensor = self.actor(self.extractors[0](public))
         return latent
 
     def _values(self, features: th.Tensor) -> th.Tensor:
+        """Returns the critic's values ``(batch, 1)`` for flat features."""
         values: th.Tensor = self.value_net(self.critic(self.extractors[1](features)))
         return values
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
-        """Flat masks, bool ``(batch, A)``: those passed, else those in the observation, else everything."""
+        """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""
         if action_masks is None and isinstance(obs, dict):
             action_masks = obs.get(ACTION_MASK)
         batch, flat = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values()))), self.rules.num_flat
         if action_masks is None:
             return th.ones(batch, flat, dtype=th.bool, device=self.device)
-        # The property of SB3 looks for the device among all parameters, every time.
+        # Not self.device: SB3's property walks the module tree at each call.
         masks = th.as_tensor(action_masks, device=self.value_net.weight.device).bool()
         if masks.numel() not in (flat, batch * flat):
             raise ValueError(f"action masks must have shape ({batch}, {flat}) or ({flat},), got {tuple(masks.shape)}")
@@ -290,6 +303,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
 
 def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+    """Returns the number of sub-actions of each head; a Discrete space has one head."""
     if isinstance(action_space, spaces.Discrete):
         return (int(action_space.n),)
     if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
@@ -300,13 +314,13 @@ def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[
 def find_contract(
     name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
 ) -> Contract | None:
-    """The contract of that name or file; for ``"auto"`` the registered one with these heads and observations, if any.
+    """Returns the contract with that name or file; for ``"auto"`` the registered one that fits the spaces, if any.
 
-    A contract stands for itself. Raises ``ValueError`` if the heads are not the contract's, or if several fit.
+    Raises `ValueError` if the contract has other heads, or ``"auto"`` finds several contracts.
     """
     if name == AUTO:
-        seen = head_sizes, features.num_public // features.num_frames
-        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == seen]
+        shape = head_sizes, features.num_public // features.num_frames
+        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == shape]
         if len(fitting) > 1:
             names = ", ".join(each.name for each in fitting)
             raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
@@ -327,13 +341,11 @@ def probabilities_and_values(
     actions: NDArray[np.int64],
     masks: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What the heads of these actions were drawn from, float32 ``(batch, A)``, and values ``(batch,)``.
-
-    Heads of an `AutoregressivePolicy` are conditional on the actions of the heads before them.
+    """Returns probabilities of all entries (given earlier actions), float32 ``(batch, A)``, and values ``(batch,)``.
 
     Args:
-        policy: of MaskablePPO, on MultiDiscrete actions.
-        observations: as environments give them, ``(batch, ...)`` each; parts that the policy does not know are ignored.
+        policy: a policy of MaskablePPO with MultiDiscrete actions.
+        observations: parts of the environment's observation, ``(batch, ...)`` each; unknown keys are ignored.
         actions: ints ``(batch, heads)``.
         masks: bool ``(batch, A)``.
     """

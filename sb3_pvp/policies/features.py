@@ -1,4 +1,4 @@
-"""What a policy sees: public features, privileged ones that only the critic gets, and what deployed fighters lack."""
+"""From observations to normalised features: public ones, and privileged ones that only the critic sees."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask
 
 
 class NormalizedFeatures(BaseFeaturesExtractor):
-    """Normalises and flattens observations.
+    """Features extractor that normalises and flattens observations.
 
-    A Dict space has public parts (all keys but ``"privileged"`` and ``"action_mask"``) and perhaps a privileged one; a
-    Box is public. The public part named ``"observation"`` and the privileged one may have two axes, frames and
-    features: all frames share their statistics (training.md §5).
+    In a Dict space all keys but ``"privileged"`` and ``"action_mask"`` are public; a Box is public. Parts may have two
+    axes, frames and features, and if they have equally many frames, all frames share statistics (training.md §5).
     """
 
     def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
@@ -34,33 +33,33 @@ class NormalizedFeatures(BaseFeaturesExtractor):
             raise ValueError(f"the observation space {observation_space} has no public part, such as {OBSERVATION!r}")
         for key, part in parts.items():
             if not isinstance(part, spaces.Box):
-                raise ValueError(f"observations must be Box spaces, {key!r} is {part}; use a wrapper that makes it one")
+                raise ValueError(f"observations must be Box spaces, but {key!r} is {part}; convert it with a wrapper")
         shapes = [space.shape or () for space in parts.values()]
         frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
         self.num_frames = frames.pop() if len(frames) == 1 else 1
         sizes = {key: spaces.flatdim(space) for key, space in parts.items()}
         super().__init__(observation_space, sum(sizes.values()))
-        #: Width of the flat public features, which come first.
+        #: Number of flat public features, which come before the privileged ones.
         self.num_public = sum(sizes[key] for key in public)
         self.has_privileged = PRIVILEGED in parts
         self.keys = [*public, PRIVILEGED] if self.has_privileged else public
         self.normalize = normalize
-        #: Over the features of one frame, public ones first.
+        #: Statistics of the features of one frame, public before privileged.
         self.normalizer = RunningNormalizer(self.features_dim // self.num_frames)
 
     def forward(self, observations: PyTorchObs) -> th.Tensor:
-        """Flat features ``(batch, features_dim)``, public ones first, newest frame first."""
+        """Returns flat normalised features ``(batch, features_dim)``: public before privileged, newest frame first."""
         return self.flatten(self.per_frame(observations))
 
     def per_frame(self, observations: PyTorchObs) -> th.Tensor:
-        """Raw features ``(batch, frames, features of a frame)``."""
+        """Returns raw features ``(batch, frames, features of a frame)``."""
         if isinstance(observations, th.Tensor):
             return observations.float().reshape(len(observations), self.num_frames, -1)
         parts = [observations[key].float() for key in self.keys]
         return th.cat([part.reshape(len(part), self.num_frames, -1) for part in parts], 2)
 
     def flatten(self, per_frame: th.Tensor) -> th.Tensor:
-        """Normalises raw features of frames and lays them out flat: public ones of all frames, then privileged ones."""
+        """Normalises the features of `per_frame` and flattens them: all public frames, then all privileged ones."""
         features = self.normalizer(per_frame) if self.normalize else per_frame
         if self.num_frames == 1 or not self.has_privileged:
             return features.flatten(1)
@@ -69,10 +68,10 @@ class NormalizedFeatures(BaseFeaturesExtractor):
 
 
 def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:
-    """Fills in zeros for the parts that are missing, so that the observation fits the space.
+    """Returns the observation with all parts of the space; missing ones are zero.
 
-    A bare array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` is the part ``"observation"``. Raises
-    ``ValueError`` if there is no mask though the space has one, or if the array does not fit.
+    An array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` is taken as the part ``"observation"``.
+    Raises `ValueError` if the space has a mask and none is given, or the array does not fit the space.
     """
     if isinstance(observation, tuple):
         raise ValueError("predict() got a tuple; env.reset() of Gymnasium returns (observation, info): pass the first")
@@ -81,9 +80,9 @@ def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool
         raise ValueError("No action mask: pass action_masks=..., or an observation with the key 'action_mask'")
     key = OBSERVATION if OBSERVATION in parts else next(iter(parts))
     if key not in space.spaces:
-        raise ValueError(f"The observation has a part {key!r}, the policy knows {sorted(space.spaces)}")
+        raise ValueError(f"The observation has a part {key!r}, but the policy was trained on {sorted(space.spaces)}")
     array, shape = np.asarray(parts[key]), space[key].shape or ()
-    # One frame is the common case: its axis may be left out.
+    # With a single frame, the common case, the axis of frames may be left out.
     if array.shape[-len(shape) :] != shape and shape[:1] == (1,) and array.ndim in (1, 2):
         array = array.reshape(*array.shape[:-1], 1, -1)
     if array.shape[-len(shape) :] != shape:

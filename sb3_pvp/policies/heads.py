@@ -1,9 +1,9 @@
-"""Action heads that see what the heads before them chose (training.md §3.5 to §3.10), evaluated for all heads at once.
+"""Autoregressive action heads (training.md §3.5 to §3.10), evaluated in parallel for given actions.
 
-Head ``i`` is a network on the trunk's output, the normalised one-hot encodings of the choices of heads before it and,
-if asked for, the masks of the heads after it. In a fight most heads have nothing to decide in most ticks: masks and
-earlier choices leave one entry. Such a head needs no network, its choice has probability one. So heads with hidden
-layers are evaluated only where they have a choice, in tiles of rows that go through batched layers together.
+The inputs of head ``i`` are the trunk's output, the normalised one-hot choices of the heads before it and, optionally,
+the masks of the heads after it. In most ticks of a fight, masks and earlier choices leave most heads a single entry,
+which has probability one whatever the network says. So heads with hidden layers only run on rows where they have a
+choice, grouped into tiles of rows that go through batched layers together.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from sb3_pvp.contract import DependencyTables
 from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
-# A log-probability whose probability is next to nothing, but no subnormal number, which processors are slow with.
+# Lower bound of log-probabilities before exp(): negligible, but not subnormal, which would slow the processor down.
 SMALLEST = -80.0
-# Rows that go through a head's layers together. More would be padded where few rows have a choice, with fewer the
-# weights would be copied too often; 64 to 256 hardly differ.
+# Rows that go through a head's layers together. Larger tiles waste work on padding where few rows have a choice,
+# smaller ones copy the weights too often; 64 to 256 hardly differ.
 TILE = 128
 FORBIDDEN = -1e8
-# Entry 0 is the choice of a head that has no legal one (training.md §3.6). It is forbidden too, but less so than the
-# others: next to a legal entry it has no chance, and without one it has them all. So nobody has to test for that.
+# A head without a legal entry takes entry 0 (training.md §3.6). Its penalty is smaller than that of the others: next to
+# a legal entry its probability is still zero, and without one it is one. So this case needs no branch.
 FORBIDDEN_FIRST = -1e4
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
 
 
 class DependencyRules(nn.Module):
-    """Rules between heads as tables over flat entries, the sub-actions of all heads; without ``tables`` none.
+    """Rules between heads as tables over the ``A`` flat entries, the sub-actions of all heads.
 
-    They are buffers: a saved policy needs no contract.
+    The rules are persistent buffers, so a saved policy needs no contract. Without ``tables`` there are no rules.
     """
 
-    forbids: th.Tensor  #: Float ``(A, A)``: how many rules forbid the entry of a column once that of a row is chosen.
+    forbids: th.Tensor  #: Float ``(A, A)``: how many rules forbid the column's entry once the row's is chosen.
     permits: th.Tensor  #: Float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
-    asks_any: th.Tensor
-    penalties: th.Tensor
-    columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action; ``A`` where a head has fewer.
-    offsets: th.Tensor
+    asks_any: th.Tensor  #: Bool ``(A,)``: entries with a ``require_any``.
+    penalties: th.Tensor  #: Float ``(A,)``: added to the logit of an entry that is not legal.
+    columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action, padded with ``A``.
+    offsets: th.Tensor  #: Int ``(heads,)``: flat entry where each head begins.
     membership: th.Tensor  #: Float ``(A, heads)``: 1 where an entry belongs to a head.
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
@@ -58,7 +58,7 @@ class DependencyRules(nn.Module):
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
         membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
-        # An entry that requires a sub-action is forbidden by every other choice of that head.
+        # "Requires this sub-action" is the same as "forbidden by all other sub-actions of that head".
         others = membership @ membership.T - np.eye(self.num_flat)
         forbids = others @ tables.require_all.T + tables.require_none.T
         self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
@@ -70,15 +70,14 @@ class DependencyRules(nn.Module):
             self.register_buffer(name, th.as_tensor(values), persistent=False)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
-        """Concatenated one-hot encodings, float ``(batch, A)``, of joint actions, int ``(batch, heads)``."""
+        """Returns the concatenated one-hot encodings, float ``(batch, A)``, of actions, int ``(batch, heads)``."""
         encoded = self.forbids.new_zeros(len(actions), self.num_flat)
         return encoded.scatter_(1, actions + self.offsets, 1.0)
 
     def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """What is added to the flat logits: 0 where allowed, else hugely negative; float ``(batch, A)``.
+        """Returns what to add to flat logits ``(batch, A)``: 0 for legal entries, else `penalties`.
 
-        That follows from masks, bool ``(batch, A)``, and the `one_hot` choices of all heads.
-        """
+        ``masks`` are bool ``(batch, A)``, ``chosen`` the `one_hot` choices of all heads."""
         legal = masks & (chosen @ self.forbids == 0)
         if self.asks_any.any():
             legal &= (chosen @ self.permits > 0) | ~self.asks_any
@@ -86,15 +85,12 @@ class DependencyRules(nn.Module):
 
 
 class AutoregressiveHeads(nn.Module):
-    """All heads of an `AutoregressivePolicy`, whose arguments the flags are.
+    """All heads of an `AutoregressivePolicy`, with its flags.
 
-    Args:
-        num_inputs: width of the trunk's output.
-        rules: sizes of the heads, and the rules between them.
-        architectures: the layers of each head before its logits.
+    ``num_inputs`` is the width of the trunk's output; ``architectures`` are the hidden layers of each head.
     """
 
-    #: Float ``(heads, extra inputs)``: 1 where a head sees an encoding or a mask, which follow the trunk's output.
+    #: Float ``(heads, extra inputs)``: 1 where a head sees an extra input, that is a choice or a mask of another head.
     visible: th.Tensor
 
     def __init__(
@@ -119,7 +115,7 @@ class AutoregressiveHeads(nn.Module):
         members: dict[Layers, list[int]] = {}
         for head, layers in enumerate(architectures):
             if layers and not layers[0].size:
-                raise ValueError("a head cannot begin with a dropout; put it at the end of net_arch['pi'] instead")
+                raise ValueError("a head cannot begin with dropout; put it at the end of net_arch['pi'] instead")
             members.setdefault(layers, []).append(head)
         direct = members.pop((), [])
         #: Heads with hidden layers, grouped by equal architecture.
@@ -127,48 +123,45 @@ class AutoregressiveHeads(nn.Module):
         self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules)
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """Log-probabilities ``(batch, heads)`` of each head's action given those before it, and entropies likewise.
+        """Returns log-probabilities and entropies ``(batch, heads)`` of each head, given the actions before it.
 
-        Args:
-            latent: the trunk's output ``(batch, num_inputs)``.
-            masks: bool ``(batch, A)``.
-            actions: int ``(batch, heads)``.
-        """
+        ``latent`` is the trunk's output ``(batch, num_inputs)``; masks are bool ``(batch, A)``, actions int
+        ``(batch, heads)``."""
         penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
         picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
         entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
-        # Where there is no choice, the log-probability is 0, or hugely negative.
+        # Heads without a choice: 0 for the only entry possible, else a penalty. The last term cancels the penalty of
+        # entry 0 where nothing is legal.
         certain = penalty.gather(1, actions + self.rules.offsets) - FORBIDDEN_FIRST * (num_legal == 0)
         none = latent.new_zeros(actions.shape)
         return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
 
     @th.no_grad()
     def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """What each head chooses from, given the actions before it: float ``(batch, A)``; arguments as of `forward`."""
+        """Returns the probabilities of all entries given earlier actions, float ``(batch, A)``; see `forward`."""
         penalty, _, heads, rows, log_probs = self._conditionals(latent, masks, actions)
-        # Where there is nothing to choose, the penalties alone say which entry it is.
+        # In a head without a choice the penalties alone decide.
         certain = [own.softmax(1) for own in th.split(penalty, list(self.rules.head_sizes), 1)]
         padded = th.cat([*certain, penalty.new_zeros(len(penalty), 1)], 1)
         padded[rows[:, None], self.rules.columns[heads]] = log_probs.exp()
         return padded[:, :-1]
 
     def encode(self, chosen: th.Tensor) -> th.Tensor:
-        """One-hot encodings as heads see them (training.md §3.8)."""
+        """Returns one-hot choices ``(batch, A)`` as heads see them (training.md §3.8)."""
         encoded: th.Tensor = self.normalizer(chosen) if self.normalize_actions else chosen
         return encoded
 
     def layers(self, head: int) -> list[LinearLayer]:
-        """The linear layers of one head as an own network would have them, the last one making its logits.
+        """Returns copies of the linear layers of one head, as if it were a separate network.
 
-        Inputs of the first: trunk, one-hot encodings of earlier heads (if autoregressive), masks of later heads (if
-        ``future_masks``). New tensors.
+        The first sees the trunk's output, the choices of earlier heads and the masks of later ones, if those are used.
         """
         (weight, bias), *rest = [(weight.clone(), bias.clone()) for weight, bias in self._parameters_of(head)]
         return [(weight[:, self._inputs_of(head)], bias), *rest]
 
     @th.no_grad()
     def set_layers(self, head: int, layers: Sequence[LinearLayer]) -> None:
-        """Puts weights into one head, in the shapes that `layers` gives."""
+        """Copies weights into one head, in the shapes of `layers`."""
         inputs: th.Tensor | slice = self._inputs_of(head)
         for (own_weight, own_bias), (weight, bias) in zip(self._parameters_of(head), layers, strict=True):
             own_weight[:, inputs] = weight
@@ -178,13 +171,13 @@ class AutoregressiveHeads(nn.Module):
     def _conditionals(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
-        """Penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``, and the choices where there are any:
-        heads and rows ``(choices,)``, and the log-probabilities ``(choices, widest head)`` given earlier actions."""
+        """Returns penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``; and for each choice between
+        several legal entries its head and row ``(choices,)`` and log-probabilities ``(choices, widest head)``."""
         chosen = self.rules.one_hot(actions)
         penalty = self.rules.penalty(masks, chosen)
         num_legal = (penalty == 0).float() @ self.rules.membership
         heads, rows = (num_legal.T > 1).nonzero().unbind(1)
-        # What heads may see besides the trunk's output.
+        # The order must be that of `visible`.
         parts = [self.encode(chosen)] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
         extra = th.cat(parts, 1) if parts else chosen[:, :0]
@@ -193,7 +186,7 @@ class AutoregressiveHeads(nn.Module):
         return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
 
     def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
-        """Logits ``(choices, widest head)`` of single choices, given their heads, ascending, and their rows."""
+        """Returns logits ``(choices, widest head)`` for heads, in ascending order, and rows ``(choices,)``."""
         networks = [network for network in (*self.groups, self.direct) if network.heads]
         if len(networks) == 1:
             logits: th.Tensor = networks[0](latent, extra, self.visible, heads, rows)
@@ -207,7 +200,7 @@ class AutoregressiveHeads(nn.Module):
 
     @th.no_grad()
     def initialize(self) -> None:
-        """Orthogonal weights (training.md §3.9), each head on its own; biases are zero already."""
+        """Initialises the weights of each head orthogonally (training.md §3.9); biases are zero already."""
         for head in range(len(self.rules.head_sizes)):
             layers = self.layers(head)
             for index, (weight, _) in enumerate(layers, 1):
@@ -215,11 +208,11 @@ class AutoregressiveHeads(nn.Module):
             self.set_layers(head, layers)
 
     def _inputs_of(self, head: int) -> th.Tensor:
-        """Which inputs a head sees, bool ``(inputs,)``."""
+        """Returns which inputs a head sees, bool ``(inputs,)``."""
         return nn.functional.pad(self.visible[head], (self.num_inputs, 0), value=1.0).bool()
 
     def _parameters_of(self, head: int) -> list[LinearLayer]:
-        """Views on the weights of one head, with all inputs of the first layer."""
+        """Returns views of the weights of one head, including inputs that it does not see."""
         size = self.rules.head_sizes[head]
         group = next((group for group in self.groups if head in group.heads), None)
         if group is None:
@@ -231,7 +224,7 @@ class AutoregressiveHeads(nn.Module):
 
 
 class BatchedLinear(nn.Module):
-    """One linear layer for each of ``num_heads`` heads."""
+    """A linear layer with separate weights for each of ``num_heads`` heads."""
 
     def __init__(self, num_heads: int, num_inputs: int, num_outputs: int) -> None:
         super().__init__()
@@ -239,19 +232,18 @@ class BatchedLinear(nn.Module):
         self.bias = nn.Parameter(th.zeros(num_heads, 1, num_outputs))
 
     def forward(self, inputs: th.Tensor, heads: th.Tensor) -> th.Tensor:
-        """Applies to each tile ``(tiles, rows, inputs)`` the layer of its head; ``heads`` are ints ``(tiles,)``."""
+        """Applies to each tile of ``(tiles, rows, inputs)`` the layer of its head; ``heads``: int ``(tiles,)``."""
         return th.baddbmm(self.bias[heads], inputs, self.weight[heads])
 
 
 class HeadGroup(nn.Module):
-    """The heads of equal architecture with hidden layers; logits are padded to ``num_logits``."""
+    """The heads with the same hidden layers; their logits are padded to ``num_logits``."""
 
-    local: th.Tensor
+    local: th.Tensor  #: Int ``(up to the last head + 1,)``: index in the group of each of its heads.
 
     def __init__(self, heads: Sequence[int], num_inputs: int, layers: Sequence[Layer], num_logits: int) -> None:
         super().__init__()
         self.heads = list(heads)
-        # The place of each head in the group, at the position of the head.
         local = th.zeros(max(heads) + 1, dtype=th.int64)
         local[self.heads] = th.arange(len(heads))
         self.register_buffer("local", local, persistent=False)
@@ -262,10 +254,10 @@ class HeadGroup(nn.Module):
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Logits ``(choices, num_logits)`` of single choices, by their heads, ascending, and their rows of the batch.
+        """Returns logits ``(choices, num_logits)`` for heads, in ascending order, and rows, int ``(choices,)``.
 
-        That follows from the trunk's output ``(batch, num_inputs)``, extra inputs ``(batch, extra inputs)``, and which
-        of those each head sees, ``(all heads, extra inputs)``.
+        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of other heads
+        ``(batch, extra inputs)``, of which each head sees those that are ``visible (all heads, extra inputs)``.
         """
         tile_heads, slots = _tiles(self.local[heads], len(self.heads))
         tile_rows = rows.new_zeros(len(tile_heads), TILE)
@@ -277,16 +269,16 @@ class HeadGroup(nn.Module):
         return hidden.flatten(0, 1)[slots]
 
     def linear_layers(self) -> list[BatchedLinear]:
-        """The batched layers in order; the last one makes the logits."""
+        """Returns the batched layers in order; the last one computes the logits."""
         return [module for module in self.network if isinstance(module, BatchedLinear)]
 
 
 class JointLogits(nn.Module):
-    """The heads without hidden layers: one matrix makes the logits of all of them."""
+    """The heads without hidden layers: one matrix computes the logits of all of them."""
 
-    entries: th.Tensor  #: Int ``(outputs,)``, the flat entry of each row of the matrix.
-    columns: th.Tensor  #: Int ``(all heads, widest head)``, the row of each sub-action; ``outputs`` where none is.
-    head_of: th.Tensor
+    entries: th.Tensor  #: Int ``(outputs,)``: the flat entry of each row of the matrix.
+    columns: th.Tensor  #: Int ``(all heads, widest head)``: the row of each sub-action, padded with ``outputs``.
+    head_of: th.Tensor  #: Int ``(outputs,)``: the head of each row of the matrix.
 
     def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules) -> None:
         super().__init__()
@@ -303,21 +295,21 @@ class JointLogits(nn.Module):
     def forward(
         self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
     ) -> th.Tensor:
-        """Logits ``(choices, widest head)`` of single choices; arguments as of `HeadGroup`."""
+        """Returns logits ``(choices, widest head)``; arguments as in `HeadGroup.forward`."""
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
         logits = th.addmm(self.bias, latent, of_latent.T) + extra @ (of_extra * visible[self.head_of]).T
         return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[heads]]
 
 
 def _tiles(heads: th.Tensor, num_heads: int) -> tuple[th.Tensor, th.Tensor]:
-    """Cuts choices, by their heads ``(choices,)``, ascending, into tiles of one head each; the last need not be full.
+    """Cuts choices, given their heads ``(choices,)`` in ascending order, into tiles of `TILE` rows of one head.
 
-    Returns the head of each tile ``(tiles,)``, and where each choice lies in the tiles laid end to end ``(choices,)``.
+    Returns the head of each tile ``(tiles,)``, and the slot of each choice in the concatenated tiles ``(choices,)``.
     """
     counts = heads.bincount(minlength=num_heads)
     tiles_of_head = (counts + TILE - 1) // TILE
     tile_heads = th.repeat_interleave(th.arange(num_heads, device=heads.device), tiles_of_head)
-    # Every head leaves this many slots empty before the first choice of the next one.
+    # Empty slots at the end of each head's last tile, which shift the choices of all later heads.
     gaps = tiles_of_head * TILE - counts
     slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
     return tile_heads, slots

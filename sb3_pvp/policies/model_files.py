@@ -1,4 +1,4 @@
-"""Models in files: the policy alone, for those who only act, and files without what only training needs."""
+"""Model files: loading the policy alone for inference, and files without the parts that only training needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeature
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 
-#: What a model's file has besides, and only training needs.
+#: Attributes in a model file that only training needs.
 TRAINING_ONLY = (
     "training_state",
     "outcome_predictor",
@@ -38,9 +38,9 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
-# What training needs and acting does not. rl-zoo3 pickles its own classes in some; with a seed, SB3 would put the
-# global random generators back to where they were when that fighter's training began.
-_NOT_FOR_ACTING = {
+# Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
+# would reset the global random generators on loading.
+_INFERENCE_OBJECTS = {
     "learning_rate": 0.0,
     "lr_schedule": lambda _: 0.0,
     "clip_range": lambda _: 0.0,
@@ -50,25 +50,24 @@ _NOT_FOR_ACTING = {
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Where a model's file is read: the global random generators are left alone (a fresh network draws weights before
-    it gets its own), and whatever unpickling a foreign file runs into is a `ValueError` of one line that names it."""
+def _loading(name: str) -> Iterator[None]:
+    """Preserves torch's random state while a model is loaded, and turns any failure into a one-line `ValueError`."""
     try:
-        with th.random.fork_rng(devices=[]):
+        with th.random.fork_rng(devices=[]):  # a new network samples initial weights before it gets the saved ones
             yield
-    except Exception as error:
+    except Exception as error:  # unpickling a foreign file can raise anything
         raise ValueError(f"{name} is not a model of MaskablePPO: {' '.join(str(error).split()):.500}") from error
 
 
 class PolicyFile:
-    """What a model's file holds of its policy; unpickled, so only read files that you trust.
+    """The policy in a model file. Reading unpickles: only read files that you trust.
 
     Args:
-        source: the file, whose suffix may be left out; or a model, for what a file of it would hold now.
+        source: path of the file, with or without ``.zip``; or a model, to get what its file would contain now.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is no model's file, or one whose policy cannot be made here.
+        ValueError: if it is not a model file, or its policy cannot be built here.
     """
 
     def __init__(self, source: str | Path | BaseAlgorithm) -> None:
@@ -79,42 +78,40 @@ class PolicyFile:
         else:
             file = find_model(source)
             self.name = str(file)
-        with _reading(self.name):
+        with _loading(self.name):
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(_DATA))
                 self._weights = archive.read(_WEIGHTS)
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
-            made_of = [parts[part] for part in _PARTS]
-            #: Equal for files with the same policy, whatever else they hold, in any process: pickles of equal spaces
-            #: differ, but not what they look like.
-            self.content_hash = hashlib.sha256(repr(made_of).encode() + self._weights).hexdigest()
-        self.policy_class: type = made_of[0]
-        self.observation_space: Space[Any] = made_of[1]
-        self.action_space: Space[Any] = made_of[2]
-        self.arguments: dict[str, Any] = {key: value for key, value in made_of[3].items() if key != "device"}
+            definition = [parts[part] for part in _PARTS]
+            #: Equal for files with the same policy. Of the repr of the spaces, since pickles of equal spaces differ.
+            self.content_hash = hashlib.sha256(repr(definition).encode() + self._weights).hexdigest()
+        self.policy_class: type = definition[0]
+        self.observation_space: Space[Any] = definition[1]
+        self.action_space: Space[Any] = definition[2]
+        self.arguments: dict[str, Any] = {key: value for key, value in definition[3].items() if key != "device"}
         ages = parts.get("frame_ages")
-        #: The frames that the policy was trained with, if the file tells.
+        #: Ages of the frames that the policy was trained on, in ticks; ``None`` if not in the file.
         self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
-        #: What it was trained to play, as `sb3_pvp.game.find_game` takes it, if the file tells.
+        #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if not in the file.
         self.game: str | None = parts.get("game")
 
     def actor(self) -> Actor:
-        """What the policy acts with, on the CPU.
+        """Builds the policy for inference on the CPU.
 
-        Raises `ValueError` unless it is one of MaskablePPO that sees ``(frames, features)``, alone or under
-        ``"observation"``, and chooses a MultiDiscrete action.
+        Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions.
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
         if not isinstance(self.action_space, spaces.MultiDiscrete):
-            raise ValueError(f"the model has the actions {self.action_space}, not one choice for each of several heads")
+            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
         frame_shape = seen.num_frames, seen.num_public // seen.num_frames
         head_sizes = tuple(self.action_space.nvec.tolist())
-        with _reading(self.name):
+        with _loading(self.name):
             weights = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
             if issubclass(self.policy_class, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
@@ -126,7 +123,7 @@ class PolicyFile:
 
 
 def find_model(path: str | Path) -> Path:
-    """The model's file, whose suffix ``.zip`` may be left out; raises ``FileNotFoundError`` if there is none."""
+    """Returns the model file, adding ``.zip`` if needed; raises `FileNotFoundError` if there is none."""
     given = Path(path)
     for candidate in (given, given.with_name(f"{given.name}.zip")):
         if candidate.is_file():
@@ -135,20 +132,20 @@ def find_model(path: str | Path) -> Path:
 
 
 def save_weights(model: BaseAlgorithm, path: Path) -> None:
-    """Saves the model without what only training needs; what the optimiser has gathered is left out as well.
+    """Saves the model without `TRAINING_ONLY` and the state of the optimiser.
 
-    SB3 loads the file like any other; learning goes on from it with a fresh optimiser.
+    SB3 loads the file like any other; training from it starts with a fresh optimiser.
     """
     optimizer: Any = model.policy.optimizer
-    gathered, optimizer.state = optimizer.state, defaultdict(dict)
+    optimizer_state, optimizer.state = optimizer.state, defaultdict(dict)
     try:
         model.save(path, exclude=TRAINING_ONLY)
     finally:
-        optimizer.state = gathered
+        optimizer.state = optimizer_state
 
 
 def strip(path: Path) -> None:
-    """Takes out of a model's file what `save_weights` leaves out; nothing in it is unpickled, and all is atomic."""
+    """Removes from a model file what `save_weights` leaves out, atomically and without unpickling anything."""
     with ZipFile(path) as full, replacing(path) as partial, ZipFile(partial, "w") as stripped:
         for entry in full.infolist():
             content = full.read(entry)
@@ -163,49 +160,58 @@ def strip(path: Path) -> None:
 
 
 def is_stripped(path: Path) -> bool:
-    """Whether `strip` would find nothing more to take out of a model's file."""
+    """Whether `strip` has nothing left to remove from a model file."""
     with ZipFile(path) as file:
-        has_gathered = _OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(_OPTIMIZER))["state"])
-        return not has_gathered and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
+        has_moments = _OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(_OPTIMIZER))["state"])
+        return not has_moments and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
 
 
 def has_training_state(path: Path) -> bool:
-    """Whether the model in a file can go on exactly where it was saved; nothing is unpickled."""
-    return _data(path).get("training_state") is not None
+    """Whether training can resume exactly from a model file; nothing is unpickled."""
+    return _read_data(path).get("training_state") is not None
 
 
 def steps_of(path: Path) -> int:
-    """How many steps the model in a file was trained for; nothing is unpickled."""
-    return int(_data(path)["num_timesteps"])
+    """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
+    return int(_read_data(path)["num_timesteps"])
 
 
-def _data(path: Path) -> dict[str, Any]:
+def _read_data(path: Path) -> dict[str, Any]:
+    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text."""
     with ZipFile(path) as file:
         data: dict[str, Any] = json.loads(file.read(_DATA))
         return data
 
 
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
+    """Reads an optimiser's state dict without unpickling other classes than tensors."""
     state: dict[str, Any] = th.load(io.BytesIO(optimizer), weights_only=True, map_location="cpu")
     return state
 
 
 def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
-    """Loads a fighter for acting, without needing rl-zoo3; to go on training use ``PvpPPO.load``.
+    """Loads a model for inference; to continue training use ``PvpPPO.load``.
 
-    A policy of sb3_contrib is not told masks by observations: pass them to ``predict``. The global random generators
-    are left alone. Loading unpickles: only load files that you trust. Raises ``FileNotFoundError``, or ``ValueError``
-    if the file is no model of MaskablePPO.
+    Does not need rl-zoo3, and does not touch the global random generators. Loading unpickles: only load files that you
+    trust. The policies of sb3_contrib do not read masks from observations: pass them to ``predict``.
+
+    Args:
+        path: the model file, with or without ``.zip``.
+        device: PyTorch device of the policy.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is not a model of MaskablePPO.
     """
     path = find_model(path)
-    with _reading(str(path)):
-        return MaskablePPO.load(path, device=device, custom_objects=_NOT_FOR_ACTING)
+    with _loading(str(path)):
+        return MaskablePPO.load(path, device=device, custom_objects=_INFERENCE_OBJECTS)
 
 
 def game_of(model: BaseAlgorithm) -> Game:
-    """What a model was trained to play, imported if need be: the game that its file names, else that of its contract.
+    """Returns the game a model was trained on: the one it names, else that of its contract.
 
-    Raises `ValueError`, which tells how to say the game, if the model does not tell or nobody knows the name here.
+    Raises `ValueError` if the model does not name its game, or the game is not installed.
     """
     name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
     if name is None:
@@ -213,12 +219,12 @@ def game_of(model: BaseAlgorithm) -> Game:
         contract = contract or find_contract(AUTO, heads, NormalizedFeatures(model.observation_space))
         name = None if contract is None else contract.name
     if name is None:
-        raise ValueError("the model does not tell which game it plays: say it with --game module:object")
+        raise ValueError("the model does not name its game: pass --game module:object")
     return named_game(name)
 
 
 def named_game(name: str) -> Game:
-    """The game that a file names; raises `ValueError`, which tells how to say it, if nobody knows it here."""
+    """Returns the game with a name from a file; raises `ValueError` if it is not installed."""
     if ":" not in name and name not in game_names():
-        raise ValueError(f"{name!r} is a game that nobody knows here: say where it is with --game module:object")
+        raise ValueError(f"the game {name!r} is not installed: pass --game module:object")
     return find_game(name)

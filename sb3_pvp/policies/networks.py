@@ -1,4 +1,4 @@
-"""What networks are made of: the grammar of architectures (training.md §3.1), layers, and running statistics (§4)."""
+"""Building blocks of networks: architectures (training.md §3.1), layers and running statistics (§4)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sb3_pvp.common.names import require_all_known
 
 Activation = Literal["relu", "tanh", "gelu"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
-#: What an architecture may be given as: sizes, each followed by the policy's activation, or the full grammar.
+#: Sizes, each followed by the policy's activation; or the full grammar ``{"layers": [...]}``.
 Architecture = Sequence[int] | Mapping[str, Any]
 
 
 class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
-    """One layer: a linear one of ``size`` outputs with its activation (``None``: none), or (size 0) a dropout."""
+    """A linear layer with ``size`` outputs and an activation (``None``: identity); or dropout, if ``size`` is 0."""
 
     size: PositiveInt = 0
     activation: Activation | None = None
@@ -34,10 +34,10 @@ Layers = tuple[Layer, ...]
 
 
 def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
-    """The layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
+    """Returns the layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
-    A layer there is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. An empty or absent
-    architecture is the identity. ``activation`` follows every size of the short form. `ValueError` for anything else.
+    A layer is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. ``activation`` follows each
+    size of the short form. An empty architecture and ``None`` are the identity. Raises `ValueError` for other forms.
     """
     items: Any = architecture
     if isinstance(architecture, Mapping):
@@ -49,16 +49,16 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     for item in items or ():
         given = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
         if ("size" in given) == ("dropout" in given):
-            raise ValueError(f"a layer has either a size or a dropout, got {given}")
+            raise ValueError(f"a layer needs either a size or a dropout, got {given}")
         layer = read_model(Layer, given, "layer key")
         layers += [layer.model_copy(update={"repeat": 1})] * layer.repeat
     return tuple(layers)
 
 
 def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layers, Layers, Layers, Sequence[Layers]]:
-    """The layers before actor and critic, of these two, and of each head, in the arguments of `AutoregressivePolicy`.
+    """Returns the layers of features, actor, critic and each head from the arguments of `AutoregressivePolicy`.
 
-    Raises `ValueError` for what is wrong in one, and if they are not as many as there are networks.
+    Raises `ValueError` if one is malformed, or there are too many or too few.
     """
     activation, net_arch, head_arch = given["activation"], given["net_arch"], given["head_arch"]
     net_arch = (64, 64) if net_arch is None else net_arch
@@ -66,11 +66,12 @@ def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layer
         net_arch = {"pi": net_arch, "vf": net_arch}
     if set(net_arch) != {"pi", "vf"}:
         raise ValueError(f"a mapping as net_arch needs 'pi' and 'vf' (or 'layers'), got {sorted(net_arch)}")
+    # [64, 64] is one architecture for all heads, [[64], [64]] is one architecture per head.
     each = isinstance(head_arch, Sequence) and any(
         isinstance(item, Sequence) or (isinstance(item, Mapping) and "layers" in item) for item in head_arch
     )
     if each and len(head_arch) != num_heads:
-        raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one for each")
+        raise ValueError(f"head_arch has {len(head_arch)} architectures for {num_heads} heads; give one per head")
     heads = [parse_layers(head, activation) for head in (head_arch if each else [head_arch] * num_heads)]
     features, actor, critic = (
         parse_layers(part, activation) for part in (given["features_arch"], net_arch["pi"], net_arch["vf"])
@@ -81,7 +82,7 @@ def parse_architectures(given: Mapping[str, Any], num_heads: int) -> tuple[Layer
 def make_network(
     num_inputs: int, layers: Sequence[Layer], linear: Callable[[int, int], nn.Module] = nn.Linear
 ) -> tuple[nn.Sequential, int]:
-    """The layers as a module from ``(..., num_inputs)`` to ``(..., outputs)``, and the number of outputs."""
+    """Builds a module from ``(..., num_inputs)`` to ``(..., outputs)``; returns it and the number of outputs."""
     modules: list[nn.Module] = []
     for layer in layers:
         if layer.size:
@@ -94,18 +95,18 @@ def make_network(
 
 
 class RunningNormalizer(nn.Module):
-    """Scales features to zero mean and unit variance, with statistics of everything the policy acted on in training.
+    """Scales features to zero mean and unit variance, by running statistics of the rollouts (training.md §4).
 
-    `observe` only collects; `update` makes it count. PPO can so act and learn from one rollout under the same
-    statistics, which keeps its probability ratio at one before the first gradient step.
+    `observe` only collects, `update` applies. So PPO acts in a rollout and learns from it with the same statistics,
+    and its probability ratio is one before the first gradient step.
 
-    Features that always keep one value so far are only shifted: dividing by nothing would blow up their first change.
+    Features that have been constant so far are only centred: dividing by zero would blow up their first change.
     """
 
-    mean: th.Tensor
-    variance: th.Tensor
-    count: th.Tensor
-    pending: th.Tensor
+    mean: th.Tensor  #: Float ``(num_features,)``.
+    variance: th.Tensor  #: Float ``(num_features,)``.
+    count: th.Tensor  #: Number of samples, a float64 scalar.
+    pending: th.Tensor  #: Float64 ``(3, num_features)``: samples, sum and sum of squares since the last `update`.
 
     def __init__(self, num_features: int, clip: float = 5.0) -> None:
         super().__init__()
@@ -113,11 +114,10 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("mean", th.zeros(num_features))
         self.register_buffer("variance", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.float64))
-        # Rows: number of samples (in every column), sum, sum of squares.
         self.register_buffer("pending", th.zeros(3, num_features, dtype=th.float64))
 
     def forward(self, features: th.Tensor) -> th.Tensor:
-        """Returns normalised features of the same shape ``(..., num_features)``, within ``±clip``."""
+        """Returns normalised features ``(..., num_features)``, clipped to ``±clip``."""
         if features.is_cpu and not features.requires_grad:
             from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
 
@@ -128,7 +128,7 @@ class RunningNormalizer(nn.Module):
         return ((features - self.mean) * self.scale()).clamp(-self.clip, self.clip)
 
     def scale(self) -> th.Tensor:
-        """What centred features are multiplied by, ``(num_features,)``."""
+        """Returns the factors of centred features, ``(num_features,)``."""
         return th.where(self.variance > 1e-6, self.variance + 1e-8, 1.0).rsqrt()
 
     @th.no_grad()
@@ -150,7 +150,7 @@ class RunningNormalizer(nn.Module):
 
     @th.no_grad()
     def update(self) -> None:
-        """Adds what was observed since the last update to the statistics; does nothing if nothing was."""
+        """Merges what was observed since the last update into the statistics."""
         if not self.has_pending:
             return
         pending_count, total, squares = self.pending
@@ -166,19 +166,19 @@ class RunningNormalizer(nn.Module):
 
 @dataclass(frozen=True)
 class FrameStatistics:
-    """What `RunningNormalizer` knew at one moment of the first features of a frame, for what needs no network."""
+    """A snapshot of a `RunningNormalizer` as NumPy arrays, for the first features of a frame."""
 
     mean: NDArray[np.float32]  #: Float32 ``(features,)``.
-    scale: NDArray[np.float32]  #: What centred features are multiplied by, float32 ``(features,)``.
-    clip: float  #: Normalised features are within ``±clip``.
+    scale: NDArray[np.float32]  #: Factors of centred features, float32 ``(features,)``.
+    clip: float  #: Normalised features are clipped to ``±clip``.
 
     @classmethod
     def of(cls, normalizer: RunningNormalizer, num_features: int) -> FrameStatistics:
-        """A copy of the normalizer's statistics of its first ``num_features`` features."""
+        """Copies the statistics of the first ``num_features`` features."""
         mean, scale = (part[:num_features].cpu().numpy().copy() for part in (normalizer.mean, normalizer.scale()))
         return cls(mean, scale, normalizer.clip)
 
     def __call__(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Normalised features of the same shape ``(..., features)``."""
+        """Returns normalised features ``(..., features)``."""
         normalized = (features - self.mean) * self.scale
         return np.clip(normalized, -self.clip, self.clip, out=normalized)

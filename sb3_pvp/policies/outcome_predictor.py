@@ -1,4 +1,4 @@
-"""`OutcomePredictor`: how likely a fighter is to win, from what it sees (training.md §12)."""
+"""`OutcomePredictor`: a fighter's probability of winning, from its observation (training.md §12)."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from torch.utils.data import default_convert
 from sb3_pvp.policies.features import OBSERVATION
 from sb3_pvp.policies.networks import FrameStatistics
 
-#: The outputs of the network.
+#: Classes of the network.
 LOST, WON = range(2)
-_PLAIN = ("shape", "learning_rate", "rng")
+_PLAIN_ATTRIBUTES = ("shape", "learning_rate", "rng")
 
 
 class OutcomePredictor:
-    """A small classifier of fights that were not tied. It lives on the CPU and is saved with the model it belongs to.
+    """A small classifier on the CPU, trained on fights that were not tied and saved with the model it belongs to.
 
     Args:
-        shape: of one own observation, ``(frames, features)`` or ``(features,)``.
-        learning_rate: of Adam.
-        seed: for the first weights and the order of mini-batches.
+        shape: shape of the public observation, ``(frames, features)`` or ``(features,)``.
+        learning_rate: learning rate of Adam.
+        seed: seed of the initial weights and of the order of mini-batches.
     """
 
     def __init__(self, shape: tuple[int, ...], learning_rate: float = 1e-3, seed: int = 0) -> None:
         self.shape = tuple(shape)
         self.learning_rate = learning_rate
-        #: What observations are normalised with; at first they stay as they are.
+        #: Normalises observations; the identity until a callback replaces it.
         self.statistics = FrameStatistics(np.zeros(shape[-1:], np.float32), np.ones(shape[-1:], np.float32), np.inf)
         self.rng = np.random.default_rng(seed)
         self._build(seed)
 
     def predict(self, observation: NDArray[Any] | Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
-        """``{"WIN": p, "LOSE": 1 - p}``, float32 of the observation's batch shape ``(...)``.
+        """Returns ``{"WIN": p, "LOSE": 1 - p}``, float32 of the observation's batch shape ``(...)``.
 
-        ``observation`` is what the environment gives: the Dict, or the array ``(..., *shape)`` of its own part. Raises
+        ``observation`` is the environment's Dict, or the array ``(..., *shape)`` of its ``"observation"``; raises
         `ValueError` if it has another shape.
         """
         raw = np.asarray(observation[OBSERVATION] if isinstance(observation, Mapping) else observation)
@@ -54,7 +54,7 @@ class OutcomePredictor:
         return {"WIN": probabilities[:, WON].reshape(batch), "LOSE": probabilities[:, LOST].reshape(batch)}
 
     def fit(self, observations: NDArray[Any], won: NDArray[np.bool_], batch_size: int = 64) -> float:
-        """One epoch on raw observations ``(n, *shape)`` of fights with these ends ``(n,)``; returns the mean loss."""
+        """Trains for one epoch on raw observations ``(n, *shape)`` and labels ``(n,)``; returns the mean loss."""
         total = 0.0
         for batch in np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size)):
             loss = cross_entropy(self._logits(observations[batch]), th.from_numpy(won[batch]).long())
@@ -65,7 +65,7 @@ class OutcomePredictor:
         return total / len(won)
 
     def evaluate(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> tuple[float, float]:
-        """Mean loss, and the share of right predictions, on such data."""
+        """Returns the mean loss and the accuracy on data as in `fit`."""
         with th.no_grad():
             logits, labels = self._logits(observations), th.from_numpy(won).long()
             right = (logits.argmax(1) == labels).float().mean()
@@ -78,7 +78,7 @@ class OutcomePredictor:
 
     def _build(self, seed: int) -> None:
         sizes = (int(np.prod(self.shape)), 64, 64)
-        # The random numbers of whoever trains with torch's global generator stay what they are.
+        # Must not change torch's global random stream, which training samples from.
         with th.random.fork_rng(devices=[]):
             th.manual_seed(seed)
             hidden = [part for pair in pairwise(sizes) for part in (nn.Linear(*pair), nn.ReLU())]
@@ -86,13 +86,13 @@ class OutcomePredictor:
         self._optimizer = th.optim.Adam(self._network.parameters(), lr=self.learning_rate)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Plain values and NumPy arrays: what is in a file depends neither on torch nor on other classes."""
+        """Returns plain values and NumPy arrays, so that files depend neither on torch nor on our other classes."""
         contents = {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
-        own = {name: vars(self)[name] for name in _PLAIN}
+        own = {name: vars(self)[name] for name in _PLAIN_ATTRIBUTES}
         return own | {"statistics": asdict(self.statistics), "contents": _without_tensors(contents)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({name: state[name] for name in _PLAIN})
+        vars(self).update({name: state[name] for name in _PLAIN_ATTRIBUTES})
         self.statistics = FrameStatistics(**state["statistics"])
         self._build(0)
         contents = default_convert(state["contents"])  # type: ignore[no-untyped-call]
@@ -101,7 +101,7 @@ class OutcomePredictor:
 
 
 def _without_tensors(tree: Any) -> Any:
-    """Dicts and lists with arrays in the place of tensors."""
+    """Replaces the tensors in nested dicts and lists by arrays."""
     if isinstance(tree, dict):
         return {key: _without_tensors(value) for key, value in tree.items()}
     if isinstance(tree, list):

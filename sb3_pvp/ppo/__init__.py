@@ -6,5 +6,5 @@ from sb3_pvp.ppo.reward_normalizer import RewardNormalizer
 
 __all__ = ["METRICS", "PvpPPO", "RewardNormalizer"]
 
-# Saved models refer to these by where they say that they live; the files behind this package may be rearranged.
+# Pickle stores a class by its __module__; without this, moving the files would break saved models.
 PvpPPO.__module__ = RewardNormalizer.__module__ = __name__

@@ -1,4 +1,4 @@
-"""`PvpPPO`: MaskablePPO with what long self-play runs need."""
+"""`PvpPPO`: MaskablePPO for long self-play runs."""
 
 from __future__ import annotations
 
@@ -41,46 +41,46 @@ from sb3_pvp.schedules import Schedule, parse_schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
 
-#: What SB3's `load` itself takes by name, besides arguments of the algorithm.
-_OF_LOAD = ("custom_objects", "force_reset", "print_system_info")
-#: Layers up to this width are computed in less time than it takes several threads to meet.
-WIDEST_FOR_ONE_THREAD = 256
+#: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
+_LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
+#: Up to this width, synchronising threads takes longer than computing a layer.
+MAX_WIDTH_FOR_ONE_THREAD = 256
 
 
 class PvpPPO(MaskablePPO):
-    """`sb3_contrib.MaskablePPO`, which it equals with default arguments, and the following.
+    """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
 
-    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: learn
-      nothing), ``batch_size``, ``max_grad_norm`` and the arguments below, except ``normalize_reward``, may each be a
-      schedule of `sb3_pvp.schedules`, or the config of one. Its time is the number of finished rollouts,
-      `trained_rollouts`; the attribute of the same name holds its current value.
-    - A policy whose ``has_statistics`` is false does not learn from a rollout; it only gathers statistics.
-    - What `save` writes lets `load` and ``learn(..., reset_num_timesteps=False)`` go on exactly as if the run had never
-      stopped, if the vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a
-      rollout goes on from its beginning. Only `reset_num_timesteps=True` starts a new run.
-    - Environments that have a method ``set_trained_rollouts`` are told the time of schedules before each rollout.
-    - While it learns on the CPU with no layer wider than 256, PyTorch has one thread: a second one made that 3 to 14
-      times slower. With wider networks it has as many as it was given.
+    With default arguments it computes the same as MaskablePPO (training.md §6, §7).
+
+    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: no
+      learning), ``batch_size``, ``max_grad_norm``, ``gradient_accumulation_steps`` and ``eps_greedy`` may each be a
+      schedule of `sb3_pvp.schedules`, or its config. Schedules are functions of `trained_rollouts`, the number of
+      finished rollouts; the attribute of the same name holds the current value.
+    - A policy whose ``has_statistics`` is false does not learn from a rollout: it only collects statistics.
+    - After `load`, ``learn(..., reset_num_timesteps=False)`` continues exactly as if the run had never stopped, if the
+      vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
+      the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
+    - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
+    - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
-        policy: a class of masked policies, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
-        env: the environment; with action masks, as MaskablePPO needs them.
-        gradient_accumulation_steps: mini-batches whose gradients make one step of the optimiser (training.md §7.3).
-        normalize_reward: divide rewards by the running spread of discounted returns (training.md §6.2 c). What is
-            logged as the reward of an episode remains raw.
-        eps_greedy: probability that the actions of all environments in a step are the most likely ones (training.md
-            §6.1).
-        kwargs: the other arguments of MaskablePPO.
+        policy: class of a masked policy, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
+        env: environment with action masks, as in MaskablePPO.
+        gradient_accumulation_steps: mini-batches per step of the optimiser (training.md §7.3).
+        normalize_reward: divide rewards by the running standard deviation of discounted returns (training.md §6.2 c).
+            Logged episode rewards remain raw.
+        eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
+        kwargs: other arguments of MaskablePPO.
 
     Raises:
-        ValueError: for an unknown argument, a hyperparameter out of its range, or a wrong schedule.
+        ValueError: for an unknown argument, a hyperparameter out of range, or an invalid schedule.
     """
 
-    #: What a loaded model will resume from, packed; taken up by the first rollout.
+    #: Packed state of the run for exact resume; consumed by the first rollout after `load`.
     training_state: bytes | None = None
-    #: Where the run stood when this rollout began; forgotten after learning.
+    #: State of the run at the start of the current rollout; ``None`` after learning.
     _rollout_start: resumable.State | None = None
-    #: The folder of the run, where callbacks put their files, if whoever started the run has set it; not saved.
+    #: Folder where callbacks put their files; set by the program that starts the run, not saved.
     run_folder: str | Path | None = None
 
     def __init__(
@@ -99,63 +99,59 @@ class PvpPPO(MaskablePPO):
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
         self.eps_greedy: Any = eps_greedy
-        #: Finished rollouts in the life of the model, the time of all schedules; persisted.
-        self.trained_rollouts = 0
-        #: Steps of the optimiser in the life of the model; persisted.
-        self.num_updates = 0
-        #: The hyperparameters that change with `trained_rollouts`.
-        self.schedules: dict[str, Schedule] = {}
-        #: The frames that the environments show, in ticks before the newest one, if they tell; persisted.
-        self.frame_ages: tuple[int, ...] | None = None
-        #: What is played, as `sb3_pvp.game.find_game` takes it, if the environments tell; persisted.
-        self.game: str | None = None
-        #: How fights start there, the game's reset parameters, if the environments tell; persisted.
-        self.reset_params: dict[str, Any] | None = None
-        #: The running statistics of returns; unused without ``normalize_reward``.
+        self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
+        self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
+        self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
+        # From the environments, or ``None`` if they do not have them; saved with the model.
+        self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
+        self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
+        self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
+        #: Running statistics of returns; unused without ``normalize_reward``.
         self.reward_normalizer = RewardNormalizer()
-        #: What is saved and resumed with the run, by name; callbacks add themselves in their ``_init_callback``. Their
-        #: ``get_state()`` gives copies that can be pickled, and ``set_state(state, same_episodes)`` goes back there;
-        #: ``same_episodes``: so did the environments, in their episodes.
+        #: Objects saved with the run, by name; callbacks register in ``_init_callback``. ``get_state()`` returns copies
+        #: to pickle, ``set_state(state, same_episodes)`` restores; ``same_episodes``: the environments resumed theirs.
         self.resumable_parts: dict[str, Any] = {}
-        if _init_setup_model:  # what is loaded has the rules that it was trained with
-            self._take_contract()
+        if _init_setup_model:  # a loaded model keeps the contract it was trained with
+            self._adopt_contract()
             self._setup_model()
 
     def _setup_model(self) -> None:
+        """Checks arguments, collects the schedules, and reads from the environments what is saved with the model."""
         POSITIVE.check(n_steps=self.n_steps)
         known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
         given = {name: getattr(self, name) for name in RANGES}
         self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
-        self._follow_schedules()
+        self._apply_schedules()
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
             fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
             self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
 
-    def _take_contract(self) -> None:
-        """Gives the policy the rules of what is played, unless it finds them by itself, in any process."""
-        env, asked = self.env, self.policy_kwargs.get("contract", AUTO)
-        if env is None or asked != AUTO or not issubclass(self.policy_class, AutoregressivePolicy):
+    def _adopt_contract(self) -> None:
+        """Passes the environments' contract to the policy, unless any process can look it up by its name."""
+        env, given = self.env, self.policy_kwargs.get("contract", AUTO)
+        if env is None or given != AUTO or not issubclass(self.policy_class, AutoregressivePolicy):
             return
         contract = env.get_attr("contract", indices=[0])[0] if env.has_attr("contract") else None
         if isinstance(contract, Contract) and contract.action_space == self.action_space and not is_installed(contract):
             self.policy_kwargs = {**self.policy_kwargs, "contract": contract}
 
-    def _follow_schedules(self) -> None:
-        """Sets the hyperparameters to their values at this time."""
+    def _apply_schedules(self) -> None:
+        """Sets the hyperparameters to their values at `trained_rollouts`."""
         for name in RANGES:
             given = self.schedules.get(name, getattr(self, name))
             setattr(self, name, value_at(name, given, self.trained_rollouts))
+        # SB3 wraps numbers into schedules only in _setup_model; train() calls them.
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
 
     def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
-        """See `MaskablePPO.learn`; small networks get one thread meanwhile."""
+        """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
         AT_LEAST_0.check(total_timesteps=total_timesteps)
-        biases = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
-        is_small = self.device.type == "cpu" and max(biases, default=0) <= WIDEST_FOR_ONE_THREAD
+        widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
+        is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
         threads = th.get_num_threads()
         th.set_num_threads(1 if is_small else threads)
         try:
@@ -171,7 +167,7 @@ class PvpPPO(MaskablePPO):
         n_rollout_steps: int,
         use_masking: bool = True,
     ) -> bool:
-        """Fills the buffer with steps of the current policy; false if a callback ended the training, as in SB3."""
+        """Same as in MaskablePPO, plus exact resume, ``eps_greedy`` and the metrics of the rollout."""
         assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
         self._begin_rollout(env)
         if use_masking and not is_masking_supported(env):
@@ -179,7 +175,7 @@ class PvpPPO(MaskablePPO):
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
-        # In one call, if the environment offers that.
+        # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
         get_masks = getattr(env, "action_masks", None) or partial(get_action_masks, env)
         action_masks, n_steps, log = None, 0, RolloutLog()
         callback.on_rollout_start()
@@ -187,21 +183,21 @@ class PvpPPO(MaskablePPO):
             obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
             if use_masking:
                 action_masks = get_masks()
-            # Drawn only where there is a choice, so that without it the random numbers are those of SB3.
+            # Sampled only if needed: with eps_greedy 0 the random stream must be that of SB3.
             is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
             with th.no_grad():
                 actions, values, log_probs = self.policy(obs_tensor, is_greedy, action_masks=action_masks)
             actions = actions.cpu().numpy()
             new_obs, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
-            # Callbacks see these names, which are those of SB3, and may add to the rewards in place.
+            # Callbacks read these locals by SB3's names, and may add to the rewards in place.
             callback.update_locals(locals())
             if not callback.on_step():
                 return False
             n_steps += 1
             self._update_info_buffer(infos, dones)
-            log.add_step(rewards, dones, infos)
-            self._add_rest_of_truncated(rewards, dones, infos)
+            log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
+            self._bootstrap_truncated(rewards, dones, infos)
             if isinstance(self.action_space, spaces.Discrete):
                 actions = actions.reshape(-1, 1)
             rollout_buffer.add(
@@ -220,18 +216,20 @@ class PvpPPO(MaskablePPO):
         return True
 
     def _begin_rollout(self, env: VecEnv) -> None:
+        """Resumes a loaded run, records where this rollout starts, and moves the schedules."""
         if self.training_state is not None:
+            # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
             resumable.resume(self, resumable.unpack(self.training_state), env)
             self.training_state = None
         self._rollout_start = resumable.current_state(self, env)
-        self._follow_schedules()
+        self._apply_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
 
-    def _add_rest_of_truncated(
+    def _bootstrap_truncated(
         self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
     ) -> None:
-        """Adds the discounted value of what was cut off to the rewards, in place (training.md §6.2 b)."""
+        """Adds the discounted last value of truncated episodes to ``rewards (envs,)`` in place (training.md §6.2 b)."""
         cut = [
             index
             for index in np.flatnonzero(dones)
@@ -241,10 +239,10 @@ class PvpPPO(MaskablePPO):
             last = _stack([infos[index]["terminal_observation"] for index in cut])
             with th.no_grad():
                 values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
-            rewards[cut] += self.gamma * self._on_reward_scale(values)
+            rewards[cut] += self.gamma * self._to_raw_scale(values)
 
-    def _on_reward_scale(self, values: th.Tensor) -> NDArray[np.float32]:
-        """Values ``(batch,)`` on the scale of raw rewards: the critic learns the normalised ones."""
+    def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
+        """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
         raw = values.cpu().numpy().flatten()
         return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
 
@@ -254,14 +252,14 @@ class PvpPPO(MaskablePPO):
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
         if self.normalize_reward:
-            raw_values = self._on_reward_scale(last_values)
+            raw_values = self._to_raw_scale(last_values)
             returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
             self.reward_normalizer.update(returns)
             buffer.rewards = self.reward_normalizer(buffer.rewards)
-            record(self.logger, "rollout", self.reward_normalizer.figures(buffer.rewards))
+            record(self.logger, "rollout", self.reward_normalizer.metrics(buffer.rewards))
         buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
         numbers = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
-        record(self.logger, "rollout", log.figures(buffer) | numbers)
+        record(self.logger, "rollout", log.metrics(buffer) | numbers)
 
     def train(self) -> None:
         """Learns from the rollout in the buffer (training.md §7)."""
@@ -275,19 +273,20 @@ class PvpPPO(MaskablePPO):
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
         log = update.run(read_buffer(self.rollout_buffer), n_epochs)
-        # Some policies take over here what they have seen in the rollout.
+        # AutoregressivePolicy applies the statistics of the rollout here.
         self.policy.set_training_mode(False)
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)
         self.trained_rollouts += 1
         self._rollout_start = None
-        figures = self._update_figures(update, log)
-        record(self.logger, "train", figures | {"time": time.perf_counter() - started})
+        metrics = self._update_metrics(update, log)
+        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
-    def _update_figures(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
+    def _update_metrics(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
+        """Returns the metrics of a learning phase, by tag without ``train/``."""
         buffer = self.rollout_buffer
-        figures = {
+        metrics = {
             "total_steps": self.num_timesteps,
             "trained_rollouts": self.trained_rollouts,
             "epochs": len(log.epoch_starts),
@@ -301,11 +300,11 @@ class PvpPPO(MaskablePPO):
             "clip_range": update.clip_range,
         }
         if update.clip_range_vf is not None:
-            figures["clip_range_vf"] = update.clip_range_vf
+            metrics["clip_range_vf"] = update.clip_range_vf
         if log.terms:
-            figures |= log.figures(getattr(self.policy, "head_ids", None))
-            figures["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        return figures
+            metrics |= log.metrics(getattr(self.policy, "head_ids", None))
+            metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        return metrics
 
     def _setup_learn(
         self,
@@ -315,6 +314,7 @@ class PvpPPO(MaskablePPO):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[int, BaseCallback]:
+        """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
         if reset_num_timesteps:
             self.training_state = None
@@ -326,15 +326,14 @@ class PvpPPO(MaskablePPO):
         exclude: Iterable[str] | None = None,
         include: Iterable[str] | None = None,
     ) -> None:
-        """Writes a zip file that `load` and ``MaskablePPO.load`` read, as SB3 does.
+        """Writes a zip file for `load` and ``MaskablePPO.load``, as SB3 does, but atomically.
 
-        A file of that name is replaced at once or not at all. ``exclude=["training_state"]`` leaves out what only an
-        exact resume needs; to act, or to go on learning in new episodes, the rest is enough.
+        ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
         """
         exclude, pending = set(exclude or ()), self.training_state
         if pending is None and "training_state" not in exclude:
             state = self._rollout_start
-            if state is None and self.env is not None and self._last_obs is not None:  # else no reset has been yet
+            if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
                 state = resumable.current_state(self, self.env)
             self.training_state = None if state is None else resumable.pack(state)
         try:
@@ -348,36 +347,40 @@ class PvpPPO(MaskablePPO):
             self.training_state = pending
 
     def _excluded_save_params(self) -> list[str]:
+        """Also excludes what belongs to the process or is packed into `training_state`."""
         return [*super()._excluded_save_params(), "_rollout_start", "run_folder", "resumable_parts"]
 
     @classmethod
     def load(
         cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
     ) -> Self:
-        """Reads a model as SB3 does; ``kwargs`` are SB3's, and arguments of the algorithm in place of those saved.
+        """Loads a model as SB3 does; ``kwargs`` are SB3's, or arguments of the algorithm that replace the saved ones.
 
-        Without an environment, that is to act, the global random generators are left alone. Raises
-        `FileNotFoundError`, and `ValueError` for what is no model, and for an unknown argument, which SB3 would make an
-        attribute that nobody reads.
+        Without ``env``, that is for inference, the global random generators are left unchanged.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: if the file is no model, or an argument is unknown (SB3 would set an unused attribute).
         """
         known = arguments_of(cls)
-        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_OF_LOAD))
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_LOAD_ARGUMENTS))
         file = find_model(path) if isinstance(path, (str, Path)) else path
         try:
             with nullcontext() if env is not None else resumable.kept_random_state():
                 model = super().load(file, env, *args, **kwargs)
-        except AssertionError as error:  # by which SB3 says that something is missing in the file
+        except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error
-        # A number in place of a saved schedule; a schedule has found its place already.
+        # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):
                 del model.schedules[name]
                 setattr(model, name, kwargs[name])
-        model._follow_schedules()
+        model._apply_schedules()
         return model
 
 
 def _stack(observations: list[Any]) -> Any:
+    """Stacks arrays or Dict observations along a new first axis."""
     if isinstance(observations[0], dict):
         return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
     return np.stack(observations)

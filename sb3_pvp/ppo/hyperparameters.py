@@ -1,4 +1,4 @@
-"""Which hyperparameters may follow a schedule, and what values they may have (training.md §7.1)."""
+"""Hyperparameters that can be schedules, and their ranges (training.md §7.1)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from sb3_pvp.schedules import Schedule, parse_schedule
 
 
 def _kind(hint: Any, words: str, low: int, high: int | None = None) -> Kind[Any]:
+    """Returns the kind of numbers from ``low`` to ``high``, called ``words`` in messages."""
     bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
     return Kind(Annotated[hint, Field(ge=low, le=high)], f"{words} {bounds}, or a schedule {{'type': ...}} of such")
 
 
 _AT_LEAST_0, _SHARE = _kind(FiniteFloat, "a number", 0), _kind(FiniteFloat, "a number", 0, 1)
 _COUNT, _POSITIVE = _kind(int, "an integer", 0), _kind(int, "an integer", 1)
-#: Every hyperparameter that may be a schedule over finished rollouts, under SB3's name, with what it may be.
+#: Hyperparameters that can be schedules over finished rollouts, by SB3's name, with their range.
 RANGES: dict[str, Kind[Any]] = {
     "learning_rate": _AT_LEAST_0,
     "clip_range": _AT_LEAST_0,
@@ -37,16 +38,16 @@ RANGES: dict[str, Kind[Any]] = {
 def is_schedule(value: Any) -> bool:
     """Whether a hyperparameter is a schedule or the config of one.
 
-    Functions are none: SB3 calls those given for ``learning_rate`` and ``clip_range`` with the remaining progress.
+    A function is not: SB3 calls one given as ``learning_rate`` or ``clip_range`` with the remaining progress.
     """
     return isinstance(value, (dict, Schedule))
 
 
 def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
-    """What a hyperparameter is after so many finished rollouts, a number of Python; rounded if a schedule must be.
+    """Returns the value of a hyperparameter after ``trained_rollouts``; schedules of integers are rounded.
 
-    Functions of SB3 and the batch of everything, ``None``, are given back as they are. Raises `ValueError` for a
-    value out of its range, and for a config of a schedule that is wrong.
+    SB3's functions of the remaining progress, and ``batch_size=None``, are returned as they are. Raises `ValueError`
+    for a value out of range, or an invalid config of a schedule.
     """
     kind, value = RANGES[name], given
     if is_schedule(given):

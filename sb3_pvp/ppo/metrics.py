@@ -1,4 +1,4 @@
-"""Every tag that is logged about learning, and what a rollout says for them (self-play.md §11.1, §11.2)."""
+"""The tags that `PvpPPO` logs, and the metrics of a rollout (self-play.md §11.1, §11.2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METRICS = {
     "rollout/num_envs": "Number of parallel environments.",
     "rollout/num_episode_starts": "Episodes that began in this rollout.",
     "rollout/num_episodes": "Episodes that ended in this rollout.",
-    "rollout/num_truncates": "Episodes that were cut short in this rollout; a value stands for the rest of them.",
+    "rollout/num_truncates": "Episodes truncated in this rollout, bootstrapped with the critic's value.",
     "rollout/return_mean": "Mean target of the critic.",
     "rollout/reward/max_episode_reward": "Highest raw reward of an episode that ended in this rollout.",
     "rollout/reward/mean_episode_reward": "Mean raw reward of the episodes that ended in this rollout.",
@@ -41,9 +41,9 @@ METRICS = {
     "rollout/running_reward_var": "Running variance of discounted returns (with normalize_reward).",
     "rollout/step_reward_mean": "Mean reward of a step, raw, with what callbacks have added to it.",
     "rollout/steps": "Steps per environment.",
-    "rollout/success_rate": "Share of the last 100 episodes that the environment calls a success (if it says so).",
+    "rollout/success_rate": "Share of successes in the last 100 episodes (if the environment reports them).",
     "rollout/time": "Seconds of the rollout.",
-    "rollout/value_mean": "Mean value that the critic gave while acting.",
+    "rollout/value_mean": "Mean value predicted by the critic while acting.",
     "time/fps": "Steps of all environments per second since learn() began.",
     "time/iterations": "Rollouts since learn() began.",
     "time/time_elapsed": "Seconds since learn() began.",
@@ -56,9 +56,9 @@ METRICS = {
     "train/clip_range_vf": "Clipping range of the values (if there is one).",
     "train/entropy_coef": "Weight of the entropy in the loss.",
     "train/entropy_loss": "Minus the mean entropy of an action, all heads together.",
-    "train/entropy_loss/{head}": "Minus the mean entropy of one action head (if the policy tells heads apart).",
-    "train/epochs": "Passes over the rollout; 0 while the policy only gathers statistics.",
-    "train/explained_variance": "How much of the variance of the returns the values explained, 1 at best.",
+    "train/entropy_loss/{head}": "Minus the mean entropy of one action head (if the policy has separate heads).",
+    "train/epochs": "Passes over the rollout; 0 while the policy only collects statistics.",
+    "train/explained_variance": "Share of the variance of the returns that the values explain, 1 at best.",
     "train/grad_accum": "Mini-batches whose gradients make one step of the optimiser.",
     "train/grad_norm": "Mean norm of the gradient before clipping.",
     "train/kl": "Estimate of the KL divergence from the acting policy, mean of all mini-batches.",
@@ -76,28 +76,28 @@ METRICS = {
 }
 
 
-def record(logger: Logger, group: str, figures: dict[str, Any]) -> None:
-    """Logs the figures under ``group/name``."""
-    for name, value in figures.items():
+def record(logger: Logger, group: str, metrics: dict[str, Any]) -> None:
+    """Logs the metrics under ``group/name``."""
+    for name, value in metrics.items():
         logger.record(f"{group}/{name}", value)
 
 
 @dataclass
 class RolloutLog:
-    """What happened in a rollout, as far as the buffer does not tell it; ``finalizing`` is when it was full."""
+    """Metrics of a rollout that are not in its buffer; times are those of `time.perf_counter`."""
 
     started: float = field(default_factory=time.perf_counter)
-    finalizing: float = 0.0
+    finalizing: float = 0.0  #: When the buffer was full.
     reward_total: float = 0.0
-    ends: list[dict[str, Any]] = field(default_factory=list)
+    ends: list[dict[str, Any]] = field(default_factory=list)  #: Infos of finished episodes.
 
     def add_step(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
-        """Counts a step of all environments; rewards are raw, and without what stands for the rest of an episode."""
+        """Adds one step of all environments, with raw rewards ``(envs,)``."""
         self.reward_total += float(rewards.sum())
         self.ends += [infos[index] for index in np.flatnonzero(dones)]
 
-    def figures(self, buffer: MaskableBuffer) -> dict[str, Any]:
-        """The figures of the finished rollout, by their tags without ``rollout/``."""
+    def metrics(self, buffer: MaskableBuffer) -> dict[str, Any]:
+        """Returns the metrics of the finished rollout, by tag without ``rollout/``."""
         now, size = time.perf_counter(), buffer.rewards.size
         episodes = [info["episode"] for info in self.ends if "episode" in info]
         columns = {"len/{}_episode_length": "l", "reward/{}_episode_reward": "r"} if episodes else {}

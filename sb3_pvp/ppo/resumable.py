@@ -1,4 +1,4 @@
-"""Where a run stands between two rollouts, so that it can go on as if it had never stopped."""
+"""The state of a run between two rollouts, from which training resumes exactly."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 State = dict[str, Any]
 
 VERSION = 1
-#: The attributes of a model that change with every rollout.
-_CHANGING = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
-# What wrappers of SB3 remember from step to step consists of these; the rest of them is how they were set up.
-_WRAPPER_DATA = (np.ndarray, RunningMeanStd, StackedObservations)
+#: Attributes of a model that change during a rollout.
+_ROLLOUT_ATTRIBUTES = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
+# Attributes of SB3's wrappers with these types are running state; the others are configuration.
+_WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 
 
 def current_state(model: Any, env: VecEnv) -> State:
-    """Where the run of a `PvpPPO` stands between two rollouts, in copies."""
+    """Returns the state of a `PvpPPO` between two rollouts, as copies."""
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
-        "attributes": {name: copy.deepcopy(getattr(model, name)) for name in _CHANGING},
-        # In these some policies gather statistics while they act.
+        "attributes": {name: copy.deepcopy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
+        # AutoregressivePolicy collects statistics in its buffers during the rollout.
         "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
         "last_obs": copy.deepcopy(model._last_obs),
         "last_episode_starts": copy.deepcopy(model._last_episode_starts),
@@ -42,17 +42,17 @@ def current_state(model: Any, env: VecEnv) -> State:
 
 
 def resume(model: Any, state: State, env: VecEnv) -> None:
-    """Goes on from a state; with a warning, and new episodes, if the environments cannot."""
+    """Restores a state; if the environments cannot be restored, warns and continues in new episodes."""
     same_episodes = True
     try:
         _set_env_state(env, state["env"])
     except ValueError as error:
-        warnings.warn(f"Training goes on with new episodes, not exactly where it stopped: {error}", stacklevel=4)
+        warnings.warn(f"Training resumes with new episodes, not exactly where it stopped: {error}", stacklevel=4)
         same_episodes = False
     else:
         model._last_obs, model._last_episode_starts = state["last_obs"], state["last_episode_starts"]
     vars(model).update(state["attributes"])
-    model._num_timesteps_at_start = model.num_timesteps
+    model._num_timesteps_at_start = model.num_timesteps  # SB3 computes time/fps from it
     buffers = {name: th.as_tensor(values) for name, values in state["policy_buffers"].items()}
     model.policy.load_state_dict(buffers, strict=False)
     set_random_state(state["random"])
@@ -62,23 +62,23 @@ def resume(model: Any, state: State, env: VecEnv) -> None:
 
 
 def pack(state: State) -> bytes:
-    """A state as bytes, so that reading a model for acting needs none of its classes."""
+    """Pickles a state to bytes, so that loading a model for inference does not import its classes."""
     return zlib.compress(pickle.dumps(state | {"version": VERSION}, protocol=4), level=6)
 
 
 def unpack(packed: bytes) -> State:
-    """The state that was packed; raises ``ValueError`` if another version of this package did it."""
+    """Returns the state in ``packed``; raises `ValueError` if an incompatible version of this package packed it."""
     state: State = pickle.loads(zlib.decompress(packed))
     if state["version"] != VERSION:
         raise ValueError(
             f"the training state in this model has version {state['version']}, but only {VERSION} can be resumed; "
-            "load it with custom_objects={'training_state': None} to go on without it"
+            "load it with custom_objects={'training_state': None} to continue without it"
         )
     return state
 
 
 def random_state() -> State:
-    """The states of the global random generators: of Python, NumPy and PyTorch."""
+    """Returns the states of the global random generators of Python, NumPy and PyTorch."""
     return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),  # noqa: NPY002
@@ -88,7 +88,7 @@ def random_state() -> State:
 
 
 def set_random_state(state: State) -> None:
-    """Puts the global random generators back; those of GPUs only if there are as many as there were."""
+    """Restores the global random generators; those of GPUs only if the number of GPUs is the same."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])  # noqa: NPY002
     th.set_rng_state(state["torch"])
@@ -98,7 +98,7 @@ def set_random_state(state: State) -> None:
 
 @contextmanager
 def kept_random_state() -> Iterator[None]:
-    """Leaves the global random generators as they were before."""
+    """Restores the global random generators on exit."""
     before = random_state()
     try:
         yield
@@ -107,41 +107,45 @@ def kept_random_state() -> Iterator[None]:
 
 
 def _env_state(env: VecEnv) -> State:
-    """A snapshot of a vectorised environment, ``"inner"``: ``None`` if it cannot tell, and of what is around it."""
+    """Returns a snapshot of a vectorised environment and its wrappers; ``"inner"`` is ``None`` if not supported."""
     wrappers, inner = _unwrap(env)
-    state = {"num_envs": env.num_envs, "name": type(inner).__name__, "wrappers": [*map(_data, wrappers)], "inner": None}
-    with suppress(NotImplementedError):  # not every world can
+    data = [*map(_wrapper_state, wrappers)]
+    state = {"num_envs": env.num_envs, "name": type(inner).__name__, "wrappers": data, "inner": None}
+    with suppress(NotImplementedError):  # PvpVecEnv has get_state(), but its world may not support it
         state["inner"] = inner.get_state() if hasattr(inner, "get_state") else None
     return state
 
 
 def _set_env_state(env: VecEnv, state: State) -> None:
-    """Puts an environment back to a snapshot; raises ``ValueError``, and changes nothing, if it does not fit."""
+    """Restores a snapshot of `_env_state`; raises `ValueError`, and changes nothing, if it does not fit."""
     wrappers, inner = _unwrap(env)
     if state["num_envs"] != env.num_envs:
-        raise ValueError(f"there were {state['num_envs']} environments, and now there are {env.num_envs}")
+        raise ValueError(f"the run had {state['num_envs']} environments, now there are {env.num_envs}")
     if state["inner"] is None or not hasattr(inner, "set_state"):
-        raise ValueError(f"{state['name']} could not tell its state with get_state(), as PvpVecEnv can")
-    if [data.keys() for data in map(_data, wrappers)] != [data.keys() for data in state["wrappers"]]:
-        raise ValueError("the vectorised environment is wrapped in another way than it was")
+        raise ValueError(f"{state['name']} could not save its state: it needs get_state(), as PvpVecEnv has")
+    if [data.keys() for data in map(_wrapper_state, wrappers)] != [data.keys() for data in state["wrappers"]]:
+        raise ValueError("the vectorised environment has other wrappers than before")
     inner.set_state(state["inner"])
     for wrapper, data in zip(wrappers, state["wrappers"], strict=True):
         vars(wrapper).update(copy.deepcopy(data))
 
 
 def _unwrap(env: VecEnv) -> tuple[list[VecEnvWrapper], Any]:
-    """The wrappers, outermost first, down to one that speaks for what it wraps; and that one, or the bare VecEnv."""
+    """Returns the wrappers, outermost first, and the first environment inside them with its own ``get_state``."""
     wrappers = []
+    # On the type: VecEnvWrapper forwards unknown attributes to the environment that it wraps.
     while isinstance(env, VecEnvWrapper) and not hasattr(type(env), "get_state"):
         wrappers.append(env)
         env = env.venv
     return wrappers, env
 
 
-def _data(wrapper: VecEnvWrapper) -> State:
-    def is_data(value: object) -> bool:
-        # VecNormalize has one RunningMeanStd per key of a Dict observation.
-        parts = value.values() if isinstance(value, dict) else [value]
-        return bool(parts) and all(isinstance(part, _WRAPPER_DATA) for part in parts)
+def _wrapper_state(wrapper: VecEnvWrapper) -> State:
+    """Returns copies of the attributes of a wrapper that are running state."""
 
-    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if is_data(value)}
+    def is_state(value: object) -> bool:
+        # VecNormalize has a dict of RunningMeanStd, one per key of a Dict observation.
+        parts = value.values() if isinstance(value, dict) else [value]
+        return bool(parts) and all(isinstance(part, _WRAPPER_STATE_TYPES) for part in parts)
+
+    return {name: copy.deepcopy(value) for name, value in vars(wrapper).items() if is_state(value)}

@@ -1,4 +1,4 @@
-"""Rewards divided by the spread of what is still to come (training.md §4, §6.2 c)."""
+"""Dividing rewards by the standard deviation of discounted returns (training.md §4, §6.2 c)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ EPSILON = 1e-8
 
 @dataclass
 class RewardNormalizer:
-    """Running mean and variance of discounted returns, each over all rollouts so far.
+    """Running mean and variance of the discounted returns of all rollouts so far."""
 
-    A fresh one has the standard deviation 1 and next to no weight.
-    """
-
-    mean: float = 0.0
-    variance: float = 1.0
-    count: float = 1e-4
+    mean: float = 0.0  #: Mean of the returns.
+    variance: float = 1.0  #: Variance of the returns.
+    count: float = 1e-4  #: Number of returns; starts near zero, so that the initial variance soon stops mattering.
 
     @property
     def std(self) -> float:
-        """What rewards are divided by, and what brings a value back to the scale of raw rewards."""
+        """The divisor of rewards; normalised values times this are on the raw scale."""
         return float(np.sqrt(self.variance + EPSILON))
 
     def update(self, returns: NDArray[np.floating]) -> None:
-        """Merges a batch of returns of any shape into the statistics (parallel variance, training.md §4)."""
+        """Merges returns of any shape into the statistics (parallel variance, training.md §4)."""
         size, mean, variance = returns.size, float(returns.mean(dtype=float)), float(returns.var(dtype=float))
         delta, total = mean - self.mean, self.count + size
         spread = self.variance * self.count + variance * size + delta**2 * self.count * size / total
@@ -37,12 +34,12 @@ class RewardNormalizer:
         self.count = total
 
     def __call__(self, rewards: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rewards of any shape, divided by the standard deviation and clipped to ±10; the mean stays."""
+        """Returns rewards of any shape divided by `std` and clipped to ±10; the mean is not subtracted."""
         normalized: NDArray[np.float32] = np.clip(rewards / self.std, -CLIP, CLIP).astype(np.float32)
         return normalized
 
-    def figures(self, normalized: NDArray[np.float32]) -> dict[str, float]:
-        """What there is to log: the statistics, and how many of the normalised rewards are at the limit."""
+    def metrics(self, normalized: NDArray[np.float32]) -> dict[str, float]:
+        """Returns the statistics, and the number of clipped rewards, by tag without ``rollout/``."""
         return {
             "running_reward_mean": self.mean,
             "running_reward_var": self.variance,
@@ -58,14 +55,15 @@ def returns_to_go(
     last_dones: NDArray[np.bool_],
     gamma: float,
 ) -> NDArray[np.float32]:
-    """Discounted sums of what follows each step of a rollout, float32 ``(steps, envs)``.
+    """Returns the discounted return from each step of a rollout on, float32 ``(steps, envs)``.
 
-    ``rewards`` and ``episode_starts`` are ``(steps, envs)``; ``last_values`` and ``last_dones``, ``(envs,)``, tell what
-    follows the last step. All on one scale: that of raw rewards, if the sums are to be of raw rewards.
+    ``rewards`` and ``episode_starts`` are ``(steps, envs)``; ``last_values`` and ``last_dones``, ``(envs,)``, are those
+    after the last step. Values must be on the scale of the rewards.
     """
     returns = np.empty_like(rewards)
-    following, goes_on = last_values, 1.0 - last_dones.astype(np.float32)
+    following, not_done = last_values, 1.0 - last_dones.astype(np.float32)
     for step in reversed(range(len(rewards))):
-        following = returns[step] = rewards[step] + gamma * goes_on * following
-        goes_on = 1.0 - episode_starts[step]
+        following = returns[step] = rewards[step] + gamma * not_done * following
+        # An episode that starts at this step ended the one before it.
+        not_done = 1.0 - episode_starts[step]
     return returns

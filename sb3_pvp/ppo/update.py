@@ -17,14 +17,14 @@ from torch.nn import functional as F
 
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
-#: What is averaged over the mini-batches of a learning phase; the entropy losses of the heads follow.
+#: Columns of `UpdateLog.terms`; the entropy losses of the heads follow.
 TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "kl")
 KL = TERMS.index("kl")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Steps of a rollout, in no particular order; the first axis of every tensor counts them."""
+    """Steps of a rollout, in no particular order; the first axis of every tensor is that of steps."""
 
     observations: PyTorchObs
     actions: th.Tensor
@@ -38,56 +38,56 @@ class Samples:
         return len(self.returns)
 
     def __getitem__(self, indices: th.Tensor) -> Samples:
-        """The steps with these indices, int64 ``(batch,)``."""
-        return Samples(*(each_part(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
+        """Returns the steps with these indices, int64 ``(batch,)``."""
+        return Samples(*(map_parts(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
 
 
 def read_buffer(buffer: MaskableBuffer) -> Samples:
-    """The content of a full rollout buffer; converted once, while SB3 converts every mini-batch of every epoch."""
+    """Converts a full rollout buffer to tensors, once; SB3 converts each mini-batch of each epoch."""
 
     def tensor(array: NDArray[Any]) -> th.Tensor:
         return th.as_tensor(buffer.swap_and_flatten(array), device=buffer.device)
 
     actions = tensor(buffer.actions)
     return Samples(
-        each_part(buffer.observations, tensor),
+        map_parts(buffer.observations, tensor),
         actions.long().flatten() if isinstance(buffer.action_space, spaces.Discrete) else actions,
         tensor(buffer.action_masks).bool(),
         *(tensor(array).flatten() for array in (buffer.values, buffer.log_probs, buffer.advantages, buffer.returns)),
     )
 
 
-def each_part(parts: Any, function: Callable[[Any], Any]) -> Any:
-    """The function of an array, or of each part of observations in a Dict."""
+def map_parts(parts: Any, function: Callable[[Any], Any]) -> Any:
+    """Applies a function to an array, or to each part of a Dict observation."""
     return {key: function(part) for key, part in parts.items()} if isinstance(parts, dict) else function(parts)
 
 
 @dataclass
 class UpdateLog:
-    """What a learning phase measured; tensors, so that nothing waits for the device before the end."""
+    """Measurements of a learning phase; tensors, so that nothing waits for the GPU before the end."""
 
-    terms: list[th.Tensor] = field(default_factory=list)
-    grad_norms: list[th.Tensor] = field(default_factory=list)
-    epoch_starts: list[int] = field(default_factory=list)
+    terms: list[th.Tensor] = field(default_factory=list)  #: One ``(TERMS and heads,)`` per mini-batch.
+    grad_norms: list[th.Tensor] = field(default_factory=list)  #: One scalar per step of the optimiser.
+    epoch_starts: list[int] = field(default_factory=list)  #: Index in ``terms`` where each epoch begins.
 
-    def figures(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
-        """Means over all mini-batches, by their tags without ``train/``; heads are numbered unless they have ids."""
+    def metrics(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
+        """Returns means over all mini-batches, by tag without ``train/``; without ids, heads are numbered."""
         terms = th.stack(self.terms)
         means = terms.mean(0).tolist()
         heads = head_ids or range(len(means) - len(TERMS))
-        figures = dict(zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False))
-        figures["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
+        metrics = dict(zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False))
+        metrics["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
         if self.grad_norms:
-            figures["grad_norm"] = float(th.stack(self.grad_norms).mean())
-        return figures
+            metrics["grad_norm"] = float(th.stack(self.grad_norms).mean())
+        return metrics
 
 
 @dataclass(frozen=True)
 class PpoUpdate:
-    """The numbers of one learning phase, named as SB3's hyperparameters are."""
+    """One learning phase; fields are named like SB3's hyperparameters."""
 
     policy: MaskableActorCriticPolicy
-    batch_size: int | None  #: ``None``: all steps.
+    batch_size: int | None  #: ``None``: the whole rollout.
     clip_range: float
     clip_range_vf: float | None
     normalize_advantage: bool
@@ -98,10 +98,9 @@ class PpoUpdate:
     target_kl: float | None
 
     def run(self, samples: Samples, n_epochs: int) -> UpdateLog:
-        """Learns from the samples; ends early once the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
+        """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
 
-        Gradients of mini-batches are gathered across the borders of epochs; what is left of them at the end is dropped
-        (training.md §7.3).
+        Gradients accumulate across epochs; an incomplete accumulation at the end is dropped (training.md §7.3).
         """
         log, size = UpdateLog(), len(samples)
         self.policy.optimizer.zero_grad()
@@ -123,13 +122,16 @@ class PpoUpdate:
         return log
 
     def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
-        """The loss of one mini-batch, a scalar (training.md §7.2), in the very order of SB3's operations."""
+        """Returns the loss of one mini-batch, a scalar (training.md §7.2), and logs its terms.
+
+        Keep the order of operations: results are bit for bit those of SB3.
+        """
         evaluate: Any = getattr(self.policy, "evaluate_heads", None) or self.policy.evaluate_actions
         values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
         values, head_entropies = values.flatten(), entropies
-        if log_probs.ndim == 2:  # of each head
+        if log_probs.ndim == 2:  # one column per head
             log_probs, entropies = log_probs.sum(1), entropies.sum(1)
-        else:  # a policy that tells no heads apart
+        else:  # a policy without evaluate_heads
             head_entropies = values.new_zeros(len(batch), 0)
         log_ratios = log_probs - batch.old_log_probs
         ratios = th.exp(log_ratios)
@@ -141,12 +143,12 @@ class PpoUpdate:
         if self.clip_range_vf is not None:
             values = batch.old_values + th.clamp(values - batch.old_values, -self.clip_range_vf, self.clip_range_vf)
         value_loss = F.mse_loss(batch.returns, values)
-        # Where the entropy has no formula, the surprise at the action taken stands in for it.
+        # As in SB3: without an analytical form, the entropy is estimated by -log_prob.
         entropy_loss = -th.mean(-log_probs if entropies is None else entropies)
         loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
         with th.no_grad():
             clip_fraction = th.mean((th.abs(ratios - 1) > self.clip_range).float())
-            kl = th.mean((ratios - 1) - log_ratios)
+            kl = th.mean((ratios - 1) - log_ratios)  # the k3 estimator, http://joschu.net/blog/kl-approx.html
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
             log.terms.append(th.cat([terms, -head_entropies.mean(0)]))
         return loss

@@ -1,4 +1,4 @@
-"""Whom to fight, and how strong everybody is (self-play.md §4, §6): without PyTorch, games and worlds."""
+"""Match making, ratings and leagues (self-play.md §4, §6); imports neither PyTorch nor games."""
 
 from sb3_pvp.selfplay.bradley_terry import BradleyTerry, fit_bradley_terry, informative_pairs
 from sb3_pvp.selfplay.leaderboard import Standing

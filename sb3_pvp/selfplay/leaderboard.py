@@ -1,4 +1,4 @@
-"""The leaderboard of a league, as data and as text."""
+"""The leaderboard of a league, as data and in text formats."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from sb3_pvp.selfplay.ratings import Ratings
 class Standing:
     """One line of a leaderboard."""
 
-    player: str  #: His name, as ``str(player)``.
-    rating: float  #: By Bradley and Terry, in Elo points, between the ends of its 95 % interval.
-    low: float
-    high: float
-    elo: float  #: See self-play.md §6.
-    open_skill: float  #: OpenSkill's ordinal, ``mu - 3 * sigma``, with its mean and standard deviation.
-    mu: float
-    sigma: float
+    player: str  #: ``str(player)``.
+    rating: float  #: Bradley-Terry rating, in Elo points.
+    low: float  #: Lower end of its 95 % interval.
+    high: float  #: Upper end of its 95 % interval.
+    elo: float  #: Elo rating (self-play.md §6).
+    open_skill: float  #: OpenSkill's ordinal, ``mu - 3 * sigma``.
+    mu: float  #: Mean of OpenSkill.
+    sigma: float  #: Standard deviation of OpenSkill.
     games: int  #: Counted fights.
-    wins: int
-    ties: int
-    losses: int
-    win_rate: float | None  #: Share of wins, ties as half wins; ``None`` without games.
+    wins: int  #: Counted fights that the player won.
+    ties: int  #: Counted fights without a winner.
+    losses: int  #: Counted fights that the player lost.
+    win_rate: float | None  #: Share of wins, with ties as half wins; ``None`` without games.
 
 
 COLUMNS = tuple(field.name for field in fields(Standing))
 
 
 def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Standing]:
-    """Everybody who has played, and ``players`` who may not have; the strongest (Bradley-Terry) first."""
+    """Returns all players with games, and ``players``, in descending order of Bradley-Terry ratings."""
     intervals = ratings.bradley_terry(players).intervals()
     standings = []
     for player, interval in sorted(intervals.items(), key=lambda item: (-item[1].rating, item[0])):
@@ -47,41 +47,47 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
 
 
 def of_snapshots(standings: Sequence[Standing], name: str) -> list[tuple[int, Standing]]:
-    """The lines of a player's snapshots, each with its steps, in the order of steps."""
+    """Returns the step and the line of each snapshot with this name, in the order of steps."""
     players = ((Player.parse(each.player), each) for each in standings)
     return sorted(((player.age, each) for player, each in players if player.name == name), key=lambda pair: pair[0])
 
 
 def as_json(standings: Sequence[Standing]) -> str:
+    """Formats a leaderboard as a JSON list of objects, in full precision."""
     return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"
 
 
 def as_csv(standings: Sequence[Standing]) -> str:
-    """Comma-separated values with a header, full precision; an empty cell where there is no value."""
+    """Formats a leaderboard as CSV with a header, in full precision; missing values are empty cells."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *map(astuple, standings)])
     return text.getvalue()
 
 
 def as_markdown(standings: Sequence[Standing]) -> str:
+    """Formats a leaderboard as a Markdown table, rounded."""
     header, *lines = _cells(standings)
     rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def as_table(standings: Sequence[Standing]) -> str:
+    """Formats a leaderboard as plain text in aligned columns, rounded."""
     rows = _cells(standings)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
 
 
-FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}  #: By name.
+#: Formatting functions by name.
+FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:
+    """Returns the rounded text of all cells, the header first."""
     rows = [["player", "rating", "95 % interval", "Elo", "OpenSkill", "games", "won", "tied", "lost", "win rate"]]
-    for one in standings:
-        ratings = f"{one.rating:.0f}", f"{one.low:.0f} to {one.high:.0f}", f"{one.elo:.0f}", f"{one.open_skill:.1f}"
-        counts = map(str, (one.games, one.wins, one.ties, one.losses))
-        rows.append([one.player, *ratings, *counts, "" if one.win_rate is None else f"{one.win_rate:.1%}"])
+    for line in standings:
+        interval = f"{line.low:.0f} to {line.high:.0f}"
+        ratings = f"{line.rating:.0f}", interval, f"{line.elo:.0f}", f"{line.open_skill:.1f}"
+        counts = map(str, (line.games, line.wins, line.ties, line.losses))
+        rows.append([line.player, *ratings, *counts, "" if line.win_rate is None else f"{line.win_rate:.1%}"])
     return rows

@@ -1,4 +1,4 @@
-"""A league: a folder with the players' models, the log of their matches, and what a match maker has learned."""
+"""A league: a folder with players' models, the log of their matches, and the state of a match maker."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from sb3_pvp.selfplay.players import Player, file_name, player_of_file
 from sb3_pvp.selfplay.ratings import Ratings
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
-LEAGUE = "league"  #: The folder of a run's league inside the folder of the run.
+LEAGUE = "league"  #: Name of the league's folder in the folder of a run.
 
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
-#: What `League.recompute` finds out about the ratings that were kept.
+#: Results of `League.recompute` in words: how the recomputed ratings compare with those in the folder.
 VERDICTS = {
     IDENTICAL: "identical to the kept ones",
-    DIFFERENT: "NOT those that were kept",
-    ABSENT: "none were kept to compare them with",
+    DIFFERENT: "NOT identical to the kept ones",
+    ABSENT: "none were kept to compare with",
     UNREADABLE: "the kept ones could not be read",
-    OF_OTHERS: "the kept ones were of another log, or of other anchors",
+    OF_OTHERS: "the kept ones are of another log, or of other anchors",
 }
 
-#: Ratings beyond this are surely a mistake; expected scores would leave the range of numbers.
+# Larger ratings must be a mistake, and `expected_score` would overflow.
 _RATING = Kind[float](Annotated[float, Field(ge=-10_000, le=10_000)], "a number from -10000 to 10000")
 
 
 def check_anchors(anchors: object) -> dict[Player, float]:
-    """Anchors by player, from a mapping by player or by name; raises `ValueError` for anything else."""
+    """Returns anchors by player, given by player or by name; raises `ValueError` if one is not from -10000 to 10000."""
     if not isinstance(anchors, Mapping):
         raise ValueError(f"anchors must be a mapping such as {{'baseline': 1500}}, got {anchors!r}")
     return {Player.parse(str(name)): _RATING.read(f"the anchor of {name}", each) for name, each in anchors.items()}
 
 
 class _Fights(BaseModel):
-    """What is fought: a game as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
+    """The game of the matches, as `sb3_pvp.game.find_game` takes it, and its reset parameters."""
 
     model_config = ConfigDict(extra="forbid")
-    game: str = Field(validation_alias=AliasChoices("game", "contract"))  #: In the first edition, ``contract``.
+    game: str = Field(validation_alias=AliasChoices("game", "contract"))  #: ``contract`` in files of the first edition.
     reset_params: dict[str, Any]
 
 
 class _Settings(BaseModel):
     """The content of ``league.json``."""
 
-    model_config = ConfigDict(extra="allow")  # what other versions may have added stays there
+    model_config = ConfigDict(extra="allow")  # keep keys that other versions have added
     kind: Literal["league"]
     version: Literal[1]
     anchors: Annotated[
@@ -62,26 +62,25 @@ class _Settings(BaseModel):
         PlainValidator(check_anchors),
         PlainSerializer(lambda anchors: {str(player): rating for player, rating in sorted(anchors.items())}),
     ]
-    match_maker: dict[str, Any] | None  #: Its state.
-    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Files of earlier versions do not tell.
+    match_maker: dict[str, Any] | None  #: Result of `MatchMaker.get_state`.
+    fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Missing in files of earlier versions.
 
 
 class League:
-    """A folder with these files; several processes may use it at the same time.
+    """A folder with the following files; several processes may use it at the same time.
 
-    * ``players/``: a model file for each snapshot (`file_name`), never changed once it is there;
+    * ``players/``: a model file per snapshot (`file_name`), never changed once written;
     * ``matches.sqlite``: the `MatchLog`;
-    * ``league.json``: anchors, what the fights are, and the match maker's state (written by `save`, which is for the
-      owner of the run);
-    * ``ratings.json``: what was computed from the log so far; may be deleted at any time.
+    * ``league.json``: anchors, the game, and the match maker's state (written by `save`, only by the run's owner);
+    * ``ratings.json``: ratings computed from the log so far, a cache that may be deleted at any time.
 
     Args:
-        folder: made if it is missing.
-        match_maker: who chooses; it goes on from the state in the folder. ``None`` leaves that state alone.
-        anchors: Elo ratings of players that are given, such as ``{Player("baseline"): 1500}``; ``None``: as before.
+        folder: the folder, created if missing.
+        match_maker: chooses opponents, and resumes from its state in the folder. ``None`` leaves that state unchanged.
+        anchors: fixed Elo ratings, such as ``{Player("baseline"): 1500}``; by default those in the folder.
 
-    Raises `ValueError` for files that are something else, for anchors that are none, and if another kind of match maker
-    left its state there.
+    Raises:
+        ValueError: if a file or an anchor is invalid, or the state in the folder is of another kind of match maker.
     """
 
     def __init__(
@@ -93,8 +92,8 @@ class League:
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
-                    f"opponents in the league {self.folder} were chosen by the match maker {kind!r}: go on with that, "
-                    f"or begin a league for {match_maker.kind!r} in a folder of its own"
+                    f"the league {self.folder} was started with the match maker {kind!r}: continue with that one, "
+                    f"or start a league with {match_maker.kind!r} in another folder"
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
@@ -106,7 +105,7 @@ class League:
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
-        """The league in a folder, or in that of a run; `ValueError` if there is none, or its matches are gone."""
+        """Opens the league in a folder, or in that of a run; raises `ValueError` if league or match log are missing."""
         for found in (Path(folder), Path(folder) / LEAGUE):
             if (found / SETTINGS).is_file():
                 log = found / MATCHES
@@ -117,55 +116,55 @@ class League:
 
     @property
     def fights(self) -> dict[str, Any]:
-        """What is fought here, a ``game`` (`sb3_pvp.game.find_game`) and ``reset_params``; ``{}`` if nobody said."""
+        """The ``game`` (see `sb3_pvp.game.find_game`) and ``reset_params`` of the matches; ``{}`` if not recorded."""
         return dict(self._settings().fights)
 
     def set_fights(self, game: str, reset_params: Mapping[str, Any]) -> None:
-        """Writes down what is fought here, so that more matches can be of the same kind."""
+        """Records the game and its reset parameters, so that later matches can be of the same kind."""
         plain = orjson.loads(orjson.dumps(dict(reset_params), default=list, option=orjson.OPT_SERIALIZE_NUMPY))
         fights = _Fights(game=game, reset_params=plain)
         if dict(fights) != self.fights:
             self._change_settings(fights=fights)
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
-        """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
+        """Adds anchors to those in the folder; raises `ValueError` as `check_anchors` does."""
         self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
 
     def path(self, player: Player) -> Path:
-        """Where the player's model is, or would be."""
+        """Returns the path of the player's model, whether it exists or not."""
         return self.folder / PLAYERS / file_name(player)
 
     def opponent(self, player: Player) -> str:
-        """What environments take as ``opponent``: the model's path, or the name of somebody who has none."""
+        """Returns the ``opponent`` for environments: the path of the player's model, or its name without one."""
         path = self.path(player)
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:
-        """Adds a snapshot, which ``save(path)`` writes and which appears as a whole, and returns where it is."""
+        """Adds a snapshot atomically: ``save(path)`` writes the model. Returns its path; an existing model is kept."""
         path = self.path(player)
-        if not path.is_file():  # who is there stays as he is, as when a resumed run repeats its last rollout
+        if not path.is_file():  # a resumed run repeats its last rollout, and adds the same players again
             with replacing(path) as partial:
                 save(partial)
         return path
 
     def players(self) -> list[Player]:
-        """All with a model here, in order of their steps; files with other names are left out, with a warning."""
+        """Returns all players with a model, in order of their steps; warns of files with other names."""
         found = []
-        for path in (self.folder / PLAYERS).glob("[!.]*.zip"):
+        for path in (self.folder / PLAYERS).glob("[!.]*.zip"):  # hidden files are unfinished ones
             try:
                 player = player_of_file(path)
                 if path != self.path(player):  # such as main_007_steps.zip
-                    raise ValueError(f"the file of {player} would be {file_name(player)}")
+                    raise ValueError(f"the file of {player} must be named {file_name(player)}")
                 found.append(player)
             except ValueError as error:
-                warnings.warn(f"{path} does not take part in the league: {error}", stacklevel=2)
+                warnings.warn(f"{path} is not used in the league: {error}", stacklevel=2)
         return sorted(found, key=lambda player: (player.age, player))
 
     def choose(self, rng: np.random.Generator) -> Player:
-        """Draws whom to fight next; players whose models are gone leave now. `ValueError` if nobody is left."""
+        """Samples the next opponent; players whose models are gone are removed. `ValueError` if none is left."""
         maker = self.match_maker
         if maker is None:
-            raise ValueError(f"the league in {self.folder} was opened without a match maker: give it one")
+            raise ValueError(f"the league in {self.folder} was opened without a match maker: pass one to League(...)")
         while True:
             player = maker.choose(rng)
             if player.step is None or self.path(player).is_file():  # bots and plug-ins have neither step nor model
@@ -174,15 +173,15 @@ class League:
             maker.remove(player)
 
     def ratings(self) -> Ratings:
-        """The ratings of all matches up to now; what was computed before is taken from the folder, if it fits."""
-        if self._ratings is None or not self._ratings.are_of(self.log):
+        """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
+        if self._ratings is None or not self._ratings.is_prefix_of(self.log):
             stored, _ = self._stored_ratings()
             self._ratings = stored or Ratings(self.anchors)
         self._ratings.update(self.log)
         return self._ratings
 
     def recompute(self) -> str:
-        """Computes all ratings from the log alone, and keeps them; one of `VERDICTS` on those that were kept."""
+        """Computes all ratings from the log alone and saves them; returns a key of `VERDICTS`."""
         (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
         now.update(self.log)
         if before is not None:
@@ -193,29 +192,29 @@ class League:
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
-        """Who has played or has a model, the strongest first; ``rollouts``: also the learner between its snapshots."""
+        """Returns all players with games or a model, strongest first; ``rollouts``: also those between snapshots."""
         players = self.players()
         standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
-        return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
+        return [line for line in standings if rollouts or line.player in models or Player.parse(line.player).age < 0]
 
     def save(self) -> None:
-        """Writes down what the match maker has learned, and the ratings."""
+        """Saves the match maker's state and the ratings."""
         self._change_settings(**({"match_maker": self.match_maker.get_state()} if self.match_maker else {}))
         self.save_ratings()
 
     def save_ratings(self) -> None:
-        """Writes down the ratings only, which any process may do at any time."""
+        """Saves the ratings only, which any process may do at any time."""
         write_atomically(self.folder / RATINGS, orjson.dumps(self.ratings().get_state()).decode() + "\n")
 
     def _change_settings(self, **changes: Any) -> None:
-        """Writes some keys of the settings; of the others, such as anchors, what another process has written counts."""
+        """Writes some keys of the settings; rereads the others, which another process may have changed."""
         settings = self._settings().model_copy(update=changes)
         write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
         if settings.anchors != self.anchors:
             self.anchors, self._ratings = settings.anchors, None
 
     def _settings(self) -> _Settings:
-        """The content of the file, that of a new league if there is no file; `ValueError` if it is something else."""
+        """Reads the settings, by default those of a new league; raises `ValueError` if the file is invalid."""
         path = self.folder / SETTINGS
         try:
             if path.exists():
@@ -223,10 +222,10 @@ class League:
             return _Settings(kind="league", version=1, anchors={}, match_maker=None)
         except ValidationError as error:
             reason = first_error(error, of=_Settings)
-            raise ValueError(f"{path} is of no league that this version of sb3_pvp reads: {reason}") from error
+            raise ValueError(f"{path} is not a league of this version of sb3_pvp: {reason}") from error
 
     def _stored_ratings(self) -> tuple[Ratings | None, str]:
-        """Ratings from the folder, or ``None`` and why there are none that fit: they are only a cache."""
+        """Returns the ratings in the folder if they are valid, else ``None``, and a key of `VERDICTS`."""
         ratings, path = Ratings(self.anchors), self.folder / RATINGS
         if not path.exists():
             return None, ABSENT
@@ -236,5 +235,5 @@ class League:
                 return None, OF_OTHERS
             ratings.set_state(state)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return None, UNREADABLE
-        return (ratings, DIFFERENT) if ratings.are_of(self.log) else (None, OF_OTHERS)
+            return None, UNREADABLE  # not an error: it is only a cache
+        return (ratings, DIFFERENT) if ratings.is_prefix_of(self.log) else (None, OF_OTHERS)

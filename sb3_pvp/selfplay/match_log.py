@@ -1,4 +1,4 @@
-"""The match log: every fight, once, in an SQLite file that is only ever added to; and who beat whom how often."""
+"""The match log, an append-only SQLite file with every fight exactly once; and the payoff matrix."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from sb3_pvp.common.names import require_known
 from sb3_pvp.selfplay.players import Player
 
-#: Outcomes that say something about the players, as seen by the first of them, and his score; in the order of `Counts`.
+#: Outcomes of decided fights as the first player sees them, and its score; in the order of `Counts`.
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
-BROKEN = ("timeout", "target_lost", "desync")  #: Those of fights that broke off; they are kept, but never count.
+BROKEN = ("timeout", "target_lost", "desync")  #: Outcomes of fights that broke off: recorded, but never counted.
 
-APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: "sb3p" marks SQLite files that are match logs.
-# The triggers make the file itself refuse to forget. ``number`` counts from 1 without gaps, since nothing is deleted.
+APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: The id is "sb3p", which marks an SQLite file as a match log.
+# The triggers make the file itself append-only, for any program. So ``number`` counts from 1 without gaps.
 _SCHEMA = (
     """CREATE TABLE matches (
         number INTEGER PRIMARY KEY, append_number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,
@@ -41,40 +41,40 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """One fight between two different players; raises `ValueError` for impossible values."""
+    """One fight between two different players; raises `ValueError` if a value is impossible."""
 
-    player_a: Player
-    player_b: Player
-    outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or why it broke off, one of `BROKEN`.
-    seed: int | None  #: Of the fight, if it is known.
-    build: str | None  #: Of which kind the fight was, if there are several.
-    ticks: int  #: How long the fight lasted.
-    counted: bool  #: Whether the fight is rated; never for a broken one.
-    finished_at: float  #: Seconds since 1970 (UTC).
+    player_a: Player  #: The player from whose side the outcome is seen.
+    player_b: Player  #: The opponent, another player.
+    outcome: str  #: ``won``, ``lost`` or ``tied``, as ``player_a`` sees it; or one of `BROKEN`.
+    seed: int | None  #: Seed of the fight, if known; from 0 to 2**63 - 1.
+    build: str | None  #: Build of the fighters, in games that have several.
+    ticks: int  #: Length of the fight, in ticks.
+    counted: bool  #: Whether the fight is rated; always false for `BROKEN`.
+    finished_at: float  #: Unix time in seconds.
     key: str  #: Unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
 
     def __post_init__(self) -> None:
         require_known("outcome", self.outcome, [*SCORES, *BROKEN])
         if self.counted and self.outcome in BROKEN:
-            raise ValueError(f"a fight that ended with {self.outcome!r} cannot be counted: say counted=False")
+            raise ValueError(f"a fight that ended with {self.outcome!r} cannot be counted: pass counted=False")
         if self.player_a == self.player_b:
-            raise ValueError(f"{self.player_a} cannot fight against itself for a rating")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError(f"a match needs two different players, got {self.player_a} twice")
+        if self.seed is not None and not 0 <= self.seed < 2**63:  # SQLite's integers are signed
             raise ValueError(f"the seed of a match must be at least 0 and below 2**63, got {self.seed}")
         if not self.key:
-            raise ValueError("a match needs a key, which no other match has")
+            raise ValueError("a match needs a unique key, got an empty one")
 
     @classmethod
     def of(
         cls, a: Player, b: Player, outcome: str, ticks: int, key: str, seed: int | None = None, build: str | None = None
     ) -> MatchRecord:
-        """The record of a fight that has just ended: rated if it was decided; an unknown outcome is a ``timeout``."""
+        """Returns the record of a fight that has just ended; an unknown outcome is recorded as ``timeout``."""
         word = outcome if outcome in (*SCORES, *BROKEN) else "timeout"
         return cls(a, b, word, seed, build, int(ticks), outcome in SCORES, time.time(), key)
 
     @property
     def score(self) -> float:
-        """What ``player_a`` got: 1 for a win, 0.5 for a tie, 0 for a loss."""
+        """The score of ``player_a``: 1 for a win, 0.5 for a tie, 0 for a loss."""
         return SCORES[self.outcome]
 
 
@@ -82,10 +82,10 @@ _FIELDS = ", ".join(MatchRecord.__dataclass_fields__)
 
 
 class MatchLog:
-    """The matches of one or several training runs, for any threads and processes at the same time; may be pickled.
+    """An append-only log of matches, shared by any number of threads and processes; can be pickled.
 
-    A process that is killed while it appends leaves all records of that call or none. The file is made if it is
-    missing; `ValueError` if it is something else or of another version, `OSError` if it cannot be read or written.
+    The file is created if missing. If a process is killed while it appends, either all records of that call are in the
+    file or none. Raises `ValueError` if it is no match log of this version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -96,17 +96,19 @@ class MatchLog:
                 connection.execute("PRAGMA journal_mode = WAL")
                 with connection:
                     connection.execute("BEGIN IMMEDIATE")
-                    # Another process may have been quicker.
+                    # Check again: another process may have created the tables before we got the lock.
                     for statement in () if self._is_log(connection) else _SCHEMA:
                         connection.execute(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
-        """Adds the records whose key is new, all at once, and returns how many: a resumed run counts nothing twice."""
+        """Adds all records with new keys in one transaction, and returns how many.
+
+        Known keys are skipped: a resumed run, which repeats its last rollout, counts nothing twice."""
         rows = [[_plain(value) for value in vars(record).values()] for record in records]
         if not rows:
             return 0
         with self._connection() as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")  # from now on nobody else writes
+            connection.execute("BEGIN IMMEDIATE")  # takes the write lock before reading append_number
             query = "SELECT append_number FROM matches ORDER BY number DESC LIMIT 1"
             (last,) = connection.execute(query).fetchone() or (0,)
             before = connection.total_changes
@@ -117,20 +119,20 @@ class MatchLog:
             return connection.total_changes - before
 
     def count_others(self, records: Iterable[MatchRecord]) -> int:
-        """How many of the records have the key of one in the log that tells of another fight, whatever its seed."""
+        """Returns how many of the records have the key of a different fight in the log; seeds are not compared."""
         query, others = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?", 0
         with self._connection() as connection:
             for each in records:
-                told = str(each.player_a), str(each.player_b), each.outcome, each.ticks
-                others += connection.execute(query, (each.key,)).fetchone() not in (None, told)
+                row = str(each.player_a), str(each.player_b), each.outcome, each.ticks
+                others += connection.execute(query, (each.key,)).fetchone() not in (None, row)
         return others
 
     def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
-        """The records in the order in which they were added, without the ``after`` first ones of all."""
+        """Returns the records in the order of the log, skipping the first ``after`` (counted or not)."""
         return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
 
     def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
-        """The same with broken fights, one list for each `append` that added something: the rollouts of a run."""
+        """Yields all records after the first ``after``, one list per call of `append`, that is per rollout of a run."""
         query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
             for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
@@ -140,7 +142,7 @@ class MatchLog:
                 ]
 
     def key(self, number: int) -> str | None:
-        """The key of the ``number``-th record, counted from 1; ``None`` if there are fewer."""
+        """Returns the key of a record, counted from 1; ``None`` if there are fewer."""
         with self._connection() as connection:
             row = connection.execute("SELECT key FROM matches WHERE number = ?", (number,)).fetchone()
         return None if row is None else str(row[0])
@@ -151,43 +153,45 @@ class MatchLog:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        """Opens the file; one connection per use, since SQLite's must not cross threads, forks or pickles."""
         try:
-            # A minute of patience with others that are writing.
+            # Wait up to a minute for other writers. isolation_level=None: we begin transactions ourselves.
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous = FULL")  # what was appended survives a power failure
+                connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, survives a power failure only if FULL
                 yield connection
-        except sqlite3.OperationalError as error:
+        except sqlite3.OperationalError as error:  # before its base class DatabaseError
             raise OSError(f"cannot use the match log {self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is not a match log: {error}") from error
 
     def _is_log(self, connection: sqlite3.Connection) -> bool:
-        """True for a log, false for an empty file; raises `ValueError` for anything else."""
+        """Returns true for a match log, false for an empty file; raises `ValueError` for any other file."""
         queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
         kind, version, tables = (connection.execute(query).fetchone()[0] for query in queries)
         if (kind, version, tables) == (0, 0, 0):
             return False
         if kind != APPLICATION_ID:
-            raise ValueError(f"{self.path} is an SQLite file, but not a match log: give the log a file of its own")
+            raise ValueError(f"{self.path} is an SQLite file, but not a match log: choose another file for the log")
         if version != SCHEMA_VERSION:
             raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
         return True
 
 
 def _plain(value: Any) -> Any:
-    """For a column; SQLite would store NumPy's numbers as lumps of bytes."""
+    """Returns a value for a column; SQLite would store NumPy scalars as blobs."""
     return str(value) if isinstance(value, Player) else value.item() if isinstance(value, np.generic) else value
 
 
 class Counts(NamedTuple):
-    """Counted fights as one side sees them."""
+    """Counted fights, as one side sees them."""
 
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    wins: int = 0  #: Fights that this side won.
+    ties: int = 0  #: Fights without a winner.
+    losses: int = 0  #: Fights that the other side won.
 
     @property
     def games(self) -> int:
+        """Number of fights."""
         return sum(self)
 
     @property
@@ -196,21 +200,23 @@ class Counts(NamedTuple):
         return (self.wins + self.ties / 2) / self.games if self.games else nan
 
     def reversed(self) -> Counts:
+        """Returns the same fights as the other side sees them."""
         return Counts(self.losses, self.ties, self.wins)
 
     def plus(self, other: Counts) -> Counts:
+        """Returns the sum of both; ``+`` would concatenate the tuples."""
         return Counts(*map(add, self, other))
 
 
 class Payoff:
-    """Wins, ties and losses of every pair of players; ``records`` are matches to begin with."""
+    """Wins, ties and losses of each pair of players, starting with the counted ``records``."""
 
     def __init__(self, records: Iterable[MatchRecord] = ()) -> None:
         self._counts: dict[Player, dict[Player, Counts]] = {}  # under both orders of a pair
         self.update(records)
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Adds matches; those that are not counted are left out."""
+        """Adds the counted matches among ``records``."""
         for record in records:
             if record.counted:
                 result = Counts(*(int(record.outcome == each) for each in SCORES))
@@ -224,19 +230,21 @@ class Payoff:
 
     @property
     def players(self) -> list[Player]:
+        """All players with games, sorted."""
         return sorted(self._counts)
 
     def pairs(self) -> list[tuple[Player, Player, Counts]]:
-        """Every pair that has played once, in order, with its games as the first sees them."""
+        """Returns all pairs with games, sorted, each in one order only, with the counts of the first player."""
         return [(a, b, self._counts[a][b]) for a in self.players for b in sorted(self._counts[a]) if a < b]
 
     def counts(self, a: Player, b: Player) -> Counts:
-        """The games between two players, as ``a`` sees them."""
+        """Returns the games between two players, as ``a`` sees them."""
         return self._counts.get(a, {}).get(b, Counts())
 
     def total(self, player: Player) -> Counts:
+        """Returns all games of a player."""
         return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
 
     def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:
-        """Win rates ``(n, n)`` of the row's player against the column's; NaN where they have not played."""
+        """Returns win rates ``(n, n)`` of the row's player against the column's; NaN without games."""
         return np.array([[self.counts(a, b).win_rate for b in players] for a in players]).reshape(2 * (len(players),))

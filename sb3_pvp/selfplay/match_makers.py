@@ -1,4 +1,4 @@
-"""Match makers: whom the learner fights next, out of all players that it may meet."""
+"""Match makers, which sample the learner's next opponent (self-play.md §4)."""
 
 from __future__ import annotations
 
@@ -16,94 +16,98 @@ from sb3_pvp.schedules import parse_schedule
 from sb3_pvp.selfplay.match_log import BROKEN, SCORES
 from sb3_pvp.selfplay.players import Player
 
-MATCH_MAKERS: dict[str, type[MatchMaker]] = {}  #: By name.
+MATCH_MAKERS: dict[str, type[MatchMaker]] = {}  #: Classes by kind.
 
 
 class MatchMaker:
-    """Chooses opponents with probabilities that may depend on how the learner did against them."""
+    """Samples opponents with probabilities that may depend on the learner's results against them."""
 
     kind: str
 
     def __init_subclass__(cls, kind: str) -> None:
+        """Registers the subclass in `MATCH_MAKERS`."""
         cls.kind = kind
         MATCH_MAKERS[kind] = cls
 
     @checked
     def __init__(self) -> None:
-        self._known: dict[Player, list[float]] = {}  #: What is known of each player (`_newcomer`), as they were added.
-        self.trained_rollouts = 0  #: Of the learner, the time of all schedules; the owner sets it.
+        # The record of each player (see _initial_record), in the order in which they were added.
+        self._records: dict[Player, list[float]] = {}
+        self.trained_rollouts = 0  #: The learner's finished rollouts, the time of all schedules; set by the owner.
 
     @property
     def players(self) -> tuple[Player, ...]:
-        """All who may be chosen, in the order in which they were added."""
-        return tuple(self._known)
+        """All players, in the order in which they were added."""
+        return tuple(self._records)
 
     def add(self, player: Player) -> None:
-        """Lets a player take part; nothing happens if he does already."""
-        if player not in self._known:
-            self._known[player] = self._newcomer()
+        """Adds a player; does nothing if it is already there."""
+        if player not in self._records:
+            self._records[player] = self._initial_record()
 
     def remove(self, player: Player) -> None:
-        """Leaves a player out from now on; nothing happens if he is unknown."""
-        self._known.pop(player, None)
+        """Removes a player; does nothing if it is unknown."""
+        self._records.pop(player, None)
 
     def probabilities(self) -> dict[Player, float]:
-        return dict(zip(self._known, self._distribution().tolist(), strict=True))
+        """Returns the probability of each player."""
+        return dict(zip(self._records, self._distribution().tolist(), strict=True))
 
     def choose(self, rng: np.random.Generator) -> Player:
-        """Draws a player, with one number of ``rng``; raises `ValueError` if there is none."""
-        if not self._known:
-            raise ValueError("there is nobody to fight: add a player first")
-        chances = np.cumsum(self._distribution())
-        # The sum of all may be a rounding error below 1, and those after the last chance have none.
-        index = np.searchsorted(chances, rng.random() * chances[-1], side="right")
+        """Samples a player, using one number of ``rng``; raises `ValueError` if there are no players."""
+        if not self._records:
+            raise ValueError("there are no players to choose from: add a player first")
+        cumulative = np.cumsum(self._distribution())
+        # Scaled by the last entry, as rounding may leave it below 1; trailing players with probability 0 stay excluded.
+        index = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
         return self.players[int(index)]
 
     def record(self, player: Player, learner_outcome: str, probability: float | None = None) -> None:
-        """Takes note of how the learner's fight against ``player``, chosen with this ``probability``, ended.
+        """Records the outcome of the learner's fight against ``player``, as the learner sees it.
 
-        Broken fights, and those against players who have been removed, teach nothing; `ValueError` for other outcomes
-        than those of `MatchRecord`. ``None``: the probability of now.
+        ``probability`` is that of the choice, by default the present one. Broken fights and removed players are
+        ignored; raises `ValueError` for outcomes that `MatchRecord` does not have.
         """
         require_known("outcome", learner_outcome, [*SCORES, *BROKEN])
-        if learner_outcome in SCORES and player in self._known:
-            self._learn(player, SCORES[learner_outcome], probability)
+        if learner_outcome in SCORES and player in self._records:
+            self._update(player, SCORES[learner_outcome], probability)
 
     def get_state(self) -> Snapshot:
-        """All that was learned, as values that JSON can hold; settings are not in it."""
-        known = {str(player): list(figures) for player, figures in self._known.items()}
-        return {"kind": self.kind, "version": 1, "players": known}
+        """Returns the records of all players as JSON values; settings are not included."""
+        records = {str(player): list(record) for player, record in self._records.items()}
+        return {"kind": self.kind, "version": 1, "players": records}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
+        """Restores `get_state`; raises `ValueError`, and changes nothing, if another kind or version made it."""
         check_identity(state, {"kind": self.kind, "version": 1})
-        self._known = {Player.parse(text): list(map(float, known)) for text, known in state["players"].items()}
+        self._records = {Player.parse(text): list(map(float, record)) for text, record in state["players"].items()}
 
-    def _newcomer(self) -> list[float]:
-        """What is known of a player who has just been added."""
+    def _initial_record(self) -> list[float]:
+        """Returns the record of a player that is being added."""
         return []
 
-    def _learn(self, player: Player, score: float, probability: float | None) -> None:
-        """Takes note of the learner's score, 0, 0.5 or 1, against a known player; most match makers need none."""
+    def _update(self, player: Player, score: float, probability: float | None) -> None:
+        """Updates a player's record with the learner's score, 0, 0.5 or 1; does nothing by default."""
 
     def _distribution(self) -> NDArray[np.float64]:
-        """Probabilities in the order of `players`; they sum to 1 up to rounding."""
-        return np.full(len(self._known), 1 / max(len(self._known), 1))
+        """Returns probabilities in the order of `players`, which sum to 1 up to rounding."""
+        return np.full(len(self._records), 1 / max(len(self._records), 1))
 
 
 class Uniform(MatchMaker, kind="uniform"):
-    """Everybody alike."""
+    """All players with the same probability."""
 
 
 class Prioritised(MatchMaker, kind="prioritised"):
-    """Quality scores as in OpenAI Five (self-play.md §4).
+    """Quality scores as in OpenAI Five (Berner et al., 2019; self-play.md §4).
 
-    An opponent is chosen with the softmax of the qualities. When the learner wins, the opponent's quality falls by
-    ``learning_rate / (players * probability)``; nothing else changes it. A newcomer gets the highest quality there is.
-    Whoever chooses a player for many fights at once must keep the probability of the choice for `record`: that of now
-    is smaller after every win, and so each fall of the quality would be greater than the one before.
+    A player's probability is the softmax of the qualities. When the learner wins, the player's quality decreases by
+    ``learning_rate / (players * probability)``. New players get the highest quality so far. If a player is chosen for
+    many fights at once, pass the probability of that choice to `record`: the present one decreases with every win, so
+    each decrease of the quality would be larger than the one before.
 
-    ``learning_rate``: a non-negative number, or a schedule of such over trained rollouts (training.md §9).
+    Args:
+        learning_rate: a number of at least 0, or a schedule of such numbers over trained rollouts (training.md §9).
     """
 
     @checked
@@ -113,29 +117,33 @@ class Prioritised(MatchMaker, kind="prioritised"):
         self.learning_rate()
 
     def learning_rate(self) -> float:
-        """The present one; raises `ValueError` if the schedule gives something else than a non-negative number."""
+        """Returns the present learning rate; raises `ValueError` if the schedule's value is no number of at least 0."""
         return AT_LEAST_0.read("learning_rate", self._learning_rate(self.trained_rollouts))
 
     def qualities(self) -> dict[Player, float]:
-        return {player: quality for player, (quality,) in self._known.items()}
+        """Returns the quality of each player."""
+        return {player: quality for player, (quality,) in self._records.items()}
 
-    def _newcomer(self) -> list[float]:
+    def _initial_record(self) -> list[float]:
+        """Returns the highest quality so far."""
         return [max(self.qualities().values(), default=1.0)]
 
-    def _learn(self, player: Player, score: float, probability: float | None) -> None:
+    def _update(self, player: Player, score: float, probability: float | None) -> None:
+        """Lowers the quality of a player that lost."""
         if probability is None:
             probability = self.probabilities()[player]
-        # Who is so far behind that his chance is too small for a number stays where he is.
+        # The softmax underflows to 0 for very low qualities, which then stay as they are.
         if score == 1 and probability > 0:
-            self._known[player][0] -= self.learning_rate() / (len(self._known) * probability)
+            self._records[player][0] -= self.learning_rate() / (len(self._records) * probability)
 
     def _distribution(self) -> NDArray[np.float64]:
+        """Returns the softmax of the qualities; subtracting the maximum avoids overflow."""
         qualities = np.array([*self.qualities().values()], np.float64)
         weights = np.exp(qualities - qualities.max(initial=-np.inf))
         return np.asarray(weights / weights.sum())
 
 
-#: Weight of an opponent against whom the learner wins with this rate (the PFSP weightings of AlphaStar).
+#: Weight of an opponent by the learner's win rate against it (Vinyals et al., 2019, on AlphaStar).
 WEIGHTINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "hard": lambda rate: (1 - rate) ** 2,
     "linear": lambda rate: 1 - rate,
@@ -145,14 +153,15 @@ WEIGHTINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 
 
 class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
-    """Prioritised fictitious self-play (PFSP) as in AlphaStar: by the learner's win rate against each opponent.
+    """Prioritised fictitious self-play (PFSP) as in AlphaStar (Vinyals et al., 2019), by the learner's win rates.
 
-    The rate is ``(wins + ties / 2 + prior_games / 2) / (games + prior_games)``. All counts of an opponent are
-    multiplied by ``decay`` whenever the learner has met him, since the learner that met him long ago was another one.
-    Without prior games a single win would rule an opponent out for good; with none and no games the rate is one half.
+    The win rate against a player is ``(wins + ties / 2 + prior_games / 2) / (games + prior_games)``.
 
-    ``weighting``: ``"hard"`` (who beats the learner), ``"linear"``, ``"linear_capped"`` or ``"variance"`` (who is as
-    good as the learner).
+    Args:
+        weighting: ``"hard"`` (prefers players that beat the learner), ``"linear"``, ``"linear_capped"`` or
+            ``"variance"`` (prefers players of the same strength).
+        decay: factor of a player's counts at each fight, because the learner of earlier fights was another one.
+        prior_games: virtual games, half of them won; with 0 a single win can exclude a player for good.
     """
 
     @checked
@@ -164,28 +173,34 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         self.weighting, self.decay, self.prior_games = weighting, decay, prior_games
 
     def win_rates(self) -> dict[Player, float]:
-        points, games = np.array([*self._known.values()], np.float64).reshape(-1, 2).T
+        """Returns the learner's win rate against each player; 0.5 without any games."""
+        points, games = np.array([*self._records.values()], np.float64).reshape(-1, 2).T
         games += self.prior_games
         rates = np.divide(points + self.prior_games / 2, games, out=np.full(len(games), 0.5), where=games > 0)
-        return dict(zip(self._known, rates.tolist(), strict=True))
+        return dict(zip(self._records, rates.tolist(), strict=True))
 
-    def _newcomer(self) -> list[float]:
-        return [0.0, 0.0]  # points and games of the learner
+    def _initial_record(self) -> list[float]:
+        """Returns the learner's points and games."""
+        return [0.0, 0.0]
 
-    def _learn(self, player: Player, score: float, probability: float | None) -> None:
-        points, games = self._known[player]
-        self._known[player] = [points * self.decay + score, games * self.decay + 1]
+    def _update(self, player: Player, score: float, probability: float | None) -> None:
+        """Adds a game to the decayed counts."""
+        points, games = self._records[player]
+        self._records[player] = [points * self.decay + score, games * self.decay + 1]
 
     def _distribution(self) -> NDArray[np.float64]:
+        """Returns the normalised weights; uniform if all are 0."""
         weights = WEIGHTINGS[self.weighting](np.array([*self.win_rates().values()]))
         total = float(weights.sum())
         return weights / total if total > 0 else super()._distribution()
 
 
 class WindowLatest(MatchMaker, kind="window_latest"):
-    """The newest players only, as in ml-agents: the latest with probability ``latest_ratio``, else one of the window.
+    """Only the newest players, as in Unity ML-Agents.
 
-    ``window``: how many of the newest players may be chosen, the latest among them.
+    Args:
+        window: how many of the newest players can be chosen.
+        latest_ratio: probability of the latest player; otherwise all players of the window are equally likely.
     """
 
     @checked
@@ -194,14 +209,15 @@ class WindowLatest(MatchMaker, kind="window_latest"):
         self.window, self.latest_ratio = window, latest_ratio
 
     def _distribution(self) -> NDArray[np.float64]:
-        chances = np.zeros(len(self._known))
-        if self._known:
-            chances[-self.window :] = (1 - self.latest_ratio) / min(self.window, len(chances))
-            chances[-1] += self.latest_ratio
-        return chances
+        """Returns 0 outside the window; the latest player is in the window too."""
+        probabilities = np.zeros(len(self._records))
+        if self._records:
+            probabilities[-self.window :] = (1 - self.latest_ratio) / min(self.window, len(probabilities))
+            probabilities[-1] += self.latest_ratio
+        return probabilities
 
 
 def match_maker(kind: str, **settings: Any) -> MatchMaker:
-    """One of `MATCH_MAKERS`; raises `ValueError` for wrong names and settings."""
+    """Builds the match maker of this kind, see `MATCH_MAKERS`; raises `ValueError` for invalid arguments."""
     require_known("match maker", kind, MATCH_MAKERS)
     return MATCH_MAKERS[kind](**settings)

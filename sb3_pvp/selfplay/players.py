@@ -1,4 +1,4 @@
-"""Players: who is rated. A player never changes, so a learner is another player after every rollout."""
+"""Players, which ratings refer to. A player never changes: after each rollout, the learner is a new player."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-LEARNER = "main"  #: The name under which a training run's own learner and its snapshots play.
+LEARNER = "main"  #: Name of a run's learner and its snapshots.
 
 _NAME = re.compile(r"\w[\w.+-]*")
 _TEXT = re.compile(r"([^@]*)(?:@([0-9]+))?")
-_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # as SB3's ``CheckpointCallback`` calls its files
+_CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # file names of SB3's ``CheckpointCallback``
 
 
 @total_ordering
 @dataclass(frozen=True)
 class Player:
-    """A model at a training step, such as ``main@1048576``, or somebody who has no steps, such as ``baseline``.
+    """A model at a training step, such as ``main@1048576``, or a player without steps, such as ``baseline``.
 
-    Players are ordered by name, then by step, if any. Raises `ValueError` for a name that is none, or ends like the
-    file of a checkpoint, and for a negative step.
+    Players are ordered by name, then by step; those without a step come first. Raises `ValueError` for names with other
+    characters than letters, digits and ``_.+-``, or the ending of a checkpoint (``_1024_steps``), and negative steps.
     """
 
     name: str
-    step: int | None = None  #: Agent steps of training; ``None`` for a bot, a plug-in or a model of unknown age.
+    step: int | None = None  #: Agent steps of training; ``None`` for bots, plug-ins and models of unknown age.
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or _CHECKPOINT.fullmatch(self.name):
@@ -39,7 +39,7 @@ class Player:
     @staticmethod
     @lru_cache(maxsize=10_000)
     def parse(text: str) -> Player:
-        """The player with this ``str()``; raises `ValueError` for any other text."""
+        """Returns the player with this ``str()``; raises `ValueError` for any other text."""
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ValueError(f"a player is a name, or a name@step such as main@1048576; got {text!r}")
@@ -47,7 +47,7 @@ class Player:
 
     @property
     def age(self) -> int:
-        """The step; -1 if there is none."""
+        """The step; -1 without one."""
         return -1 if self.step is None else self.step
 
     def __lt__(self, other: Player) -> bool:
@@ -58,28 +58,28 @@ class Player:
 
 
 def file_name(player: Player) -> str:
-    """The name of the player's model file: ``main_1048576_steps.zip``, or ``baseline.zip`` without a step."""
+    """Returns the name of a player's model file: ``main_1048576_steps.zip``, or ``baseline.zip`` without a step."""
     return f"{player.name}.zip" if player.step is None else f"{player.name}_{player.step}_steps.zip"
 
 
 def player_of_file(path: str | Path) -> Player:
-    """The player whose model is in this file; raises `ValueError` if the file name is no player's name."""
+    """Returns the player of a model file, from its name; raises `ValueError` if that is no player's name."""
     stem = Path(path).stem
     match = _CHECKPOINT.fullmatch(stem)
     return Player(match["name"], int(match["step"])) if match else Player(stem)
 
 
 def predecessor(player: Player, known: Collection[Player]) -> Player | None:
-    """Whose ratings a new snapshot of the learner starts with (self-play.md §6): the newest ``known`` one before it.
+    """Returns the player whose rating a new snapshot of the learner starts with, if any (self-play.md §6).
 
-    One without a step, who is the present model, comes before all others. ``None`` for all other players.
+    That is ``main`` without a step, the present model, if it is ``known``, else the newest snapshot before it.
     """
-    own = [one for one in known if player.name == one.name == LEARNER and one < player]
+    earlier = [each for each in known if player.name == each.name == LEARNER and each < player]
     present = Player(LEARNER)
-    return present if present in own else max(own, default=None)
+    return present if present in earlier else max(earlier, default=None)
 
 
 def evenly_spread(players: Sequence[Player], count: int) -> list[Player]:
-    """At most so many of these, in their order; the first and the last are among them if two may be."""
-    places = np.linspace(0, len(players) - 1, min(count, len(players)))
-    return [players[place] for place in places.round().astype(int).tolist()]
+    """Returns at most ``count`` players at even distances, including the first and, from two on, the last."""
+    indices = np.linspace(0, len(players) - 1, min(count, len(players)))
+    return [players[index] for index in indices.round().astype(int).tolist()]

@@ -1,4 +1,4 @@
-"""What follows from a match log alone, fight by fight: Elo (self-play.md §6), OpenSkill and who beat whom."""
+"""Ratings that follow from a match log alone: Elo (self-play.md §6), OpenSkill and the payoff matrix."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ Rating = TypeVar("Rating")
 
 
 def expected_score(own: float, other: float) -> float:
-    """What a player with Elo rating ``own`` scores on average against one with ``other`` (self-play.md §6)."""
+    """Returns the expected score from 0 to 1 of Elo rating ``own`` against ``other`` (self-play.md §6)."""
     return 1 / (1 + 10 ** ((other - own) / 400))
 
 
 def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
-    """The counted records in an order of their keys: short fights end first, and should not be seen in one lump."""
+    """Returns the counted records in a pseudo-random order that depends on their keys only."""
+    # In the log, the short fights of a rollout come first, which would bias ratings that depend on the order.
     counted = (record for record in records if record.counted)
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
 
-class _Moving(ABC, Generic[Rating]):
-    """Ratings that every fight moves a little."""
+class _OnlineRatings(ABC, Generic[Rating]):
+    """Ratings that are updated fight by fight."""
 
-    batch_size = 1  #: So many outcomes are applied at the same time.
-    ratings: dict[Player, Rating]  #: Of all players who have fought.
+    batch_size = 1  #: Number of matches that are applied at the same time.
+    ratings: dict[Player, Rating]  #: Ratings of all players with games.
 
     def rating(self, player: Player) -> Rating:
-        """The rating; for an unknown player the one that he would enter with."""
+        """Returns a player's rating; for a new player the initial one."""
         if player in self.ratings:
             return self.ratings[player]
         before = predecessor(player, self.ratings)
-        return self._newcomer(None if before is None else self.ratings[before])
+        return self._initial_rating(None if before is None else self.ratings[before])
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rates the matches of one rollout (one `MatchLog.append`): new players enter first; then come batches."""
+        """Rates the matches of one rollout (one `MatchLog.append`), after adding its new players."""
         matches = shuffled(records)
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
@@ -52,27 +53,29 @@ class _Moving(ABC, Generic[Rating]):
             self.apply(matches[start : start + self.batch_size])
 
     @abstractmethod
-    def _newcomer(self, predecessor: Rating | None) -> Rating:
-        """What a player enters with, given the rating of his `predecessor` if he has one."""
+    def _initial_rating(self, predecessor: Rating | None) -> Rating:
+        """Returns the rating of a new player, given that of its `predecessor` if there is one."""
 
     @abstractmethod
     def apply(self, batch: Sequence[MatchRecord]) -> None:
-        """Moves the ratings of known players by all matches of a batch at the same time."""
+        """Updates the ratings of known players by all matches of a batch at the same time."""
 
 
-class Elo(_Moving[float]):
-    """Elo ratings, which a fight moves by ``k`` at most; ``anchors`` stay, ``initial`` is that of a new player."""
+class Elo(_OnlineRatings[float]):
+    """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings."""
 
-    batch_size = 10
+    batch_size = 10  #: As in self-play.md §6.
 
     def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
         self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
         self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
-    def _newcomer(self, predecessor: float | None) -> float:
+    def _initial_rating(self, predecessor: float | None) -> float:
+        """Returns the predecessor's rating, else ``initial``."""
         return self.initial if predecessor is None else predecessor
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Updates the ratings by a batch; expected scores are those before the batch."""
         changes = defaultdict[Player, list[float]](list)
         for match in batch:
             a, b = match.player_a, match.player_b
@@ -80,34 +83,36 @@ class Elo(_Moving[float]):
             changes[a].append(change)
             changes[b].append(-change)
         for player in changes.keys() - self.anchors.keys():
-            self.ratings[player] += fsum(changes[player])  # which does not depend on their order
+            self.ratings[player] += fsum(changes[player])  # rounds only once, so the order does not matter
 
 
 class Skill(NamedTuple):
-    """What OpenSkill believes of a player: mean and standard deviation of his skill."""
+    """OpenSkill's belief about a player: mean and standard deviation."""
 
-    mu: float
-    sigma: float
+    mu: float  #: Mean of the skill.
+    sigma: float  #: Standard deviation of the skill.
 
     @property
     def ordinal(self) -> float:
-        """The skill that he has almost surely, ``mu - 3 * sigma``: what OpenSkill ranks by."""
+        """``mu - 3 * sigma``, a conservative estimate of the skill that OpenSkill ranks by."""
         return self.mu - 3 * self.sigma
 
 
-class OpenSkill(_Moving[Skill]):
-    """Weng and Lin's Bayesian approximation (the package ``openskill``): Plackett-Luce with its usual settings.
+class OpenSkill(_OnlineRatings[Skill]):
+    """Bayesian ratings by Weng and Lin (2011), of the package ``openskill``: Plackett-Luce with default settings.
 
-    A new snapshot of the learner starts at its predecessor's mean, but is as uncertain as everybody at first.
+    A new snapshot of the learner starts with its predecessor's mean and the uncertainty of a new player.
     """
 
     def __init__(self) -> None:
         self.ratings, self._model = {}, PlackettLuce()
 
-    def _newcomer(self, predecessor: Skill | None) -> Skill:
+    def _initial_rating(self, predecessor: Skill | None) -> Skill:
+        """Returns the predecessor's mean, else the default, with the default uncertainty."""
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Updates the ratings match by match; lower ranks are better."""
         for match in batch:
             players = (match.player_a, match.player_b)
             teams = [[self._model.rating(*self.ratings[player])] for player in players]
@@ -117,18 +122,19 @@ class OpenSkill(_Moving[Skill]):
 
 
 class Ratings:
-    """Elo, OpenSkill and the payoff, kept up to date with a match log; ``anchors`` count for Bradley-Terry alike.
+    """Elo, OpenSkill and the payoff of a match log, updated incrementally.
 
-    Reading the log rollout by rollout gives the same bits as reading it at once, in any process.
+    Reading the log rollout by rollout gives bit for bit the same result as reading it at once, in any process.
+    ``anchors`` are fixed ratings by player, for Elo and Bradley-Terry.
     """
 
     def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:
         self.elo, self.open_skill, self.payoff = Elo(anchors=anchors), OpenSkill(), Payoff()
-        self.position, self.broken = 0, 0  #: How many records of the log were read, and how many of them do not count.
-        self.last_key: str | None = None
+        self.position, self.broken = 0, 0  #: Numbers of records that were read, and of those that are not counted.
+        self.last_key: str | None = None  #: Key of the last record that was read.
 
     def update(self, log: MatchLog) -> None:
-        """Reads what the log has got since the last time."""
+        """Reads the records that were appended since the last update."""
         for records in log.appended(self.position):
             for rating in (self.elo, self.open_skill, self.payoff):
                 rating.update(records)
@@ -136,16 +142,16 @@ class Ratings:
             self.broken += sum(not record.counted for record in records)
             self.last_key = records[-1].key
 
-    def are_of(self, log: MatchLog) -> bool:
-        """Whether what was read so far is the beginning of this log."""
+    def is_prefix_of(self, log: MatchLog) -> bool:
+        """Whether the records read so far are the first ones of this log."""
         return self.position == 0 or (self.last_key is not None and log.key(self.position) == self.last_key)
 
     def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
-        """Fits all games anew; ``players`` are rated even if they have not played."""
+        """Fits Bradley-Terry ratings to all games; also rates ``players`` without games."""
         return fit_bradley_terry(self.payoff, players, self.elo.anchors, self.elo.initial)
 
     def get_state(self) -> Snapshot:
-        """All that was computed, as values that JSON holds without loss."""
+        """Returns everything computed so far, as values that JSON stores without loss."""
         return {
             **self.identity,
             **{name: getattr(self, name) for name in ("position", "broken", "last_key")},
@@ -155,7 +161,7 @@ class Ratings:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from `get_state`; raises `ValueError`, and changes nothing, if it has other anchors or settings."""
+        """Restores `get_state`; raises `ValueError`, and changes nothing, if anchors or settings differ."""
         check_identity(state, self.identity)
         self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
         self.elo.ratings = {Player.parse(name): float(rating) for name, rating in state["elo"].items()}
@@ -167,6 +173,6 @@ class Ratings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a state must have in common with these ratings, so that they can go on from it."""
+        """The part of `get_state` that must be equal for `set_state`."""
         anchors = {str(player): float(rating) for player, rating in sorted(self.elo.anchors.items())}
         return {"kind": "ratings", "version": 1, "k": self.elo.k, "initial": self.elo.initial, "anchors": anchors}

@@ -252,7 +252,7 @@ def test_a_model_that_is_gone_or_another_one_is_refused(tmp_path: Path) -> None:
     env.reset()
     state = env.get_state()
     saved(random_model(1), tmp_path, "model")
-    with pytest.raises(ValueError, match="'model' is not what it was"):
+    with pytest.raises(ValueError, match="'model' has changed since"):
         env.set_state(state)
     Path(path).unlink()
     with pytest.raises(ValueError, match="gone: There is no model file"):

@@ -22,7 +22,7 @@ SPACE = spaces.Dict(
 
 
 class GuessingGame(gym.Env[dict[str, Any], np.ndarray]):
-    """Rewards eating when observation 0 is high; refuses every action that mask and rules do not allow."""
+    """Rewards eating when observation 0 is high; raises on actions that masks or rules forbid."""
 
     observation_space, action_space = SPACE, NH.action_space
 
@@ -54,7 +54,7 @@ class GuessingGame(gym.Env[dict[str, Any], np.ndarray]):
 
 
 def breaks_a_rule(masks: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Which joint actions of NhEnv have an entry that is not allowed though its head has one that is; vectorised."""
+    """Returns which joint actions of NhEnv have an illegal entry in a head that has a legal one; vectorised."""
     chosen = np.zeros_like(masks)
     np.put_along_axis(chosen, actions + NH.head_offsets[:-1], True, axis=1)
     allowed = masks & NH.dependencies.satisfied(chosen)

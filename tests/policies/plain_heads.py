@@ -1,4 +1,4 @@
-"""The heads of training.md §3.5 to §3.7 one after the other, as the text says it, with rules looked up by name.
+"""A plain implementation of the heads of training.md §3.5 to §3.7, one after the other, with rules looked up by name.
 
 One thing is left out: §3.7 reads probabilities below 1.2e-7 as 1.2e-7, which would hide how improbable such an entry
 is, and stop its gradient.
@@ -22,7 +22,7 @@ Choose = Callable[[int, th.Tensor], th.Tensor]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all heads said: ``(batch, heads)`` each, and the probabilities ``(batch, size)`` of every head."""
+    """The results of all heads, ``(batch, heads)`` each, and the probabilities ``(batch, size)`` of each head."""
 
     actions: th.Tensor
     log_probs: th.Tensor
@@ -69,7 +69,7 @@ def plain_heads(
 
 
 def rules_allow(contract: Contract, head: int, chosen: list[th.Tensor], batch: int) -> th.Tensor:
-    """What the rules leave of a head, bool ``(batch, size)``, after the choices ``(batch,)`` of the heads before it."""
+    """Returns the entries of a head, bool ``(batch, size)``, that the rules allow after earlier choices."""
 
     def is_chosen(name: str) -> th.Tensor:
         other, position = contract.action_index(name)

@@ -1,4 +1,4 @@
-"""Policies that never existed, for contracts that never existed: all weights and statistics are random."""
+"""Random policies for random contracts: all weights and statistics are random."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Case:
     masks: th.Tensor
 
     def latent(self) -> th.Tensor:
-        """The output of the actor's trunk, from raw observations by training.md §3.3 and §5. Differentiable."""
+        """Computes the output of the actor's trunk from raw observations (training.md §3.3, §5). Differentiable."""
         x = normalized(self.observations["observation"], self.policy).flatten(1)
         return self.policy.actor(self.policy.extractors[0](x))
 
     def first(self, rows: int) -> tuple[dict[str, th.Tensor], th.Tensor]:
-        """Observations and masks of the first row, repeated."""
+        """Returns the observations and masks of the first row, repeated."""
         repeated = {key: part[:1].expand(rows, *part.shape[1:]) for key, part in self.observations.items()}
         return repeated, self.masks[:1].expand(rows, -1)
 
 
 def normalized(frames: th.Tensor, policy: AutoregressivePolicy, start: int = 0) -> th.Tensor:
-    """Frames ``(batch, frames, features)`` under the statistics from feature ``start`` on (training.md §4)."""
+    """Normalises frames ``(batch, frames, features)`` by the statistics from feature ``start`` on (training.md §4)."""
     part = slice(start, start + frames.shape[-1])
     mean, variance = policy.observation_normalizer.mean[part], policy.observation_normalizer.variance[part]
     return ((frames - mean) / (variance + 1e-8).sqrt()).clamp(-5.0, 5.0)
@@ -78,7 +78,7 @@ def cases(draw: st.DrawFn, contracts: st.SearchStrategy[Contract], batch: int = 
 
 
 def observation_space(contract: Contract, frames: int = 1, privileged: bool = True) -> spaces.Dict:
-    """The space of an environment of that contract; three features are privileged."""
+    """Returns the observation space of an environment with this contract; three features are privileged."""
     parts: dict[str, spaces.Space[Any]] = {
         "observation": spaces.Box(-np.inf, np.inf, (frames, contract.num_observations), np.float32),
         "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8),
@@ -90,7 +90,7 @@ def observation_space(contract: Contract, frames: int = 1, privileged: bool = Tr
 
 @th.no_grad()
 def randomize(policy: AutoregressivePolicy, generator: th.Generator) -> None:
-    """Weights that make every head prefer something, and statistics that matter, clipping included."""
+    """Sets weights that give each head clear preferences, and statistics that matter, including clipping."""
     for parameter in policy.parameters():
         num_inputs = parameter.shape[1] if parameter.ndim > 1 else 1
         parameter.normal_(0.0, num_inputs**-0.5, generator=generator)
@@ -104,7 +104,7 @@ def randomize(policy: AutoregressivePolicy, generator: th.Generator) -> None:
 def random_batch(
     policy: AutoregressivePolicy, batch: int, generator: th.Generator
 ) -> tuple[dict[str, th.Tensor], th.Tensor]:
-    """Raw observations, and masks of any density: heads without any legal entry are among them."""
+    """Returns raw observations, and masks of any density, including heads without any legal entry."""
     space = policy.observation_space
     assert isinstance(space, spaces.Dict)
     observations = {
@@ -119,12 +119,12 @@ def random_batch(
 
 
 def make_policy(contract: Contract, space: spaces.Dict, **arguments: Any) -> AutoregressivePolicy:
-    """A policy for a contract that is registered nowhere."""
+    """Builds a policy for a contract that is not registered."""
     return AutoregressivePolicy(space, contract.action_space, lambda _: 0.0, contract=contract, **arguments)
 
 
 def _activations(architecture: Any, default: str) -> list[str]:
-    """The activation of every hidden layer of one architecture."""
+    """Returns the activation of each hidden layer of one architecture."""
     if isinstance(architecture, list):
         return [default] * len(architecture)
     return [layer["activation"] for layer in architecture["layers"] for _ in range(layer.get("repeat", 1))]

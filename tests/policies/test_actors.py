@@ -1,4 +1,4 @@
-"""Policies that only act choose as they did, alone or together, in any contract."""
+"""Inference-only policies choose as the original ones, alone or batched, in any contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.actors import AutoregressiveActor, act_together
+from sb3_pvp.policies.actors import AutoregressiveActor, act_batched
 from tests.contract.random_contracts import contracts
 from tests.policies.plain_heads import plain_heads
 from tests.policies.random_policies import Case, cases, randomize
@@ -17,7 +17,7 @@ from tests.policies.random_policies import Case, cases, randomize
 
 @th.no_grad()
 def check(case: Case, uniforms: th.Tensor, actions: th.Tensor) -> None:
-    """Each head's choice is that to which its number belongs, by the probabilities of a plain loop over heads."""
+    """Checks that each head's choice belongs to its random number, by the probabilities of a plain loop over heads."""
 
     def choose(head: int, probabilities: th.Tensor) -> th.Tensor:
         chosen, number = actions[:, head], uniforms[:, head]
@@ -43,9 +43,9 @@ def test_an_actor_chooses_as_its_policy(case: Case, seed: int) -> None:
     uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=generator)
     uniforms[::3] = -1.0
     actor, seen = actor_of(case.policy), case.observations["observation"]
-    check(case, uniforms, act_together([actor], [seen], case.masks, uniforms))
+    check(case, uniforms, act_batched([actor], [seen], case.masks, uniforms))
     greedy, _ = case.policy.action_dist.act(case.latent(), case.masks, deterministic=True)
-    assert th.equal(act_together([actor], [seen], case.masks, th.full_like(uniforms, -1.0)), greedy)
+    assert th.equal(act_batched([actor], [seen], case.masks, th.full_like(uniforms, -1.0)), greedy)
 
 
 @settings(deadline=None, max_examples=40)
@@ -58,6 +58,6 @@ def test_actors_together_choose_as_each_of_them(case: Case, seed: int) -> None:
     uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=generator)
     seen, counts = case.observations["observation"], [2, 3]
     parts = list(zip(th.split(seen, counts), th.split(case.masks, counts), th.split(uniforms, counts), strict=True))
-    together = act_together(actors, [part[0] for part in parts], case.masks, uniforms)
-    apart = [act_together([actor], [part[0]], *part[1:]) for actor, part in zip(actors, parts, strict=True)]
+    together = act_batched(actors, [part[0] for part in parts], case.masks, uniforms)
+    apart = [act_batched([actor], [part[0]], *part[1:]) for actor, part in zip(actors, parts, strict=True)]
     assert th.equal(together, th.cat(apart))

@@ -1,4 +1,4 @@
-"""The fused heads against a plain loop over heads, on contracts, masks, architectures and weights drawn at random."""
+"""The fused heads against a plain loop over heads, on random contracts, masks, architectures and weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TINY = {"atol": 1e-5, "rtol": 1e-5}
 
 
 def plain(case: Case, actions: th.Tensor) -> Outcome:
-    """The plain loop on the case's own batch, with given actions."""
+    """Runs the plain loop on the case's batch, with given actions."""
     latent = case.latent()
     return plain_heads(case.policy, case.contract, case.activations, latent, case.masks, lambda h, _: actions[:, h])
 
@@ -56,7 +56,7 @@ def test_probabilities_of_all_legal_joint_actions_sum_to_one_and_the_others_have
 
 
 def is_legal(contract: Contract, masks: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Which joint actions ``(batch, heads)`` mask and rules allow, by the contract's own head-by-head masks."""
+    """Returns which joint actions ``(batch, heads)`` are legal, by the contract's head-by-head masks."""
     rows, legal = np.arange(len(actions)), np.ones(len(actions), bool)
     for head in range(contract.num_heads):
         legal &= contract.conditional_mask(masks, actions[:, :head])[rows, actions[:, head]]
@@ -114,7 +114,7 @@ def test_acting_and_evaluating_give_the_same_log_probability(case: Case, learnin
 @settings(max_examples=60, deadline=None)
 @given(case=CASES)
 def test_deterministic_actions_are_those_of_a_greedy_loop(case: Case) -> None:
-    """Also behind every other face of the policy, with masks from the observation."""
+    """The same holds for all other methods of the policy, with masks from the observation."""
     loop = plain_heads(
         case.policy, case.contract, case.activations, case.latent(), case.masks, lambda _, p: p.argmax(1)
     )
@@ -141,7 +141,7 @@ def chain_contract() -> Contract:
 
 
 def random_policy(contract: Contract, seed: int, batch: int, **arguments: Any) -> Case:
-    """A policy with hidden layers in trunk and heads, with random weights, and a batch for it."""
+    """Returns a random policy with hidden layers in trunk and heads, and a batch for it."""
     generator = th.Generator().manual_seed(seed)
     defaults: dict[str, Any] = {"net_arch": [8], "head_arch": [8]}
     policy = make_policy(contract, observation_space(contract), **(defaults | arguments))
@@ -302,7 +302,7 @@ def test_dropout_is_live_in_learning_only() -> None:
 
 
 def test_acting_follows_every_change_of_weights_and_statistics() -> None:
-    """Acting keeps tables of them, which must never be stale."""
+    """Acting caches tables of weights, which must never be stale."""
     case = random_policy(NH, seed=11, batch=512)
     state = random_policy(NH, seed=12, batch=1).policy.state_dict()
 

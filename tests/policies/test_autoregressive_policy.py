@@ -21,7 +21,7 @@ from tests.policies.guessing_game import NH, SPACE, GuessingGame
 
 @pytest.fixture(scope="module")
 def model() -> MaskablePPO:
-    """A model that has learnt a little on an environment that raises on illegal actions."""
+    """Returns a briefly trained model; its environment raises on illegal actions."""
     env = DummyVecEnv([GuessingGame] * 8)
     model = MaskablePPO(AutoregressivePolicy, env, n_steps=128, batch_size=256, n_epochs=4, learning_rate=1e-3, seed=0)
     return model.learn(8192)
@@ -98,7 +98,7 @@ def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
         (np.zeros(5, np.float32), np.ones(NH.num_flat_actions, bool), "does not fit"),
         (np.zeros(NH.num_observations, np.float32), np.ones(44), r"shape \(1, 45\) or \(45,\), got \(44,\)"),
         (np.zeros(NH.num_observations, np.float32), np.ones((2, 45)), r"shape \(1, 45\) or \(45,\), got \(2, 45\)"),
-        (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing at all"),
+        (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing: at least one"),
         (np.eye(NH.num_observations)[0] * np.nan, np.ones(NH.num_flat_actions), "is NaN"),
         (GuessingGame().reset(), None, "pass the first"),
     ],
@@ -154,7 +154,7 @@ def test_the_contract_is_found_by_the_spaces_or_as_a_file() -> None:
 
 
 def test_networks_have_the_shapes_of_the_reference_network() -> None:
-    """The numbers of training.md §3.12, obtained there by building it."""
+    """The parameter counts of training.md §3.12."""
     core = {"net_arch": [512, 512], "head_arch": [128, 128]}
     policy = AutoregressivePolicy(SPACE, NH.action_space, lambda _: 0.0, **core)  # type: ignore[arg-type]
     widths = [policy.heads.layers(head)[0][0].shape[1] for head in range(NH.num_heads)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp.policies.heads import FORBIDDEN
-from sb3_pvp.policies.kernels import draw, normalize, observe
+from sb3_pvp.policies.kernels import normalize, observe, sample_entries
 from sb3_pvp.policies.networks import RunningNormalizer
 
 LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), min_size=1, max_size=6)
@@ -19,7 +19,7 @@ LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), m
 @given(logits=LOGITS.filter(lambda logits: max(logits) > FORBIDDEN), number=st.floats(0, 1, exclude_max=True, width=32))
 def test_an_entry_is_drawn_where_its_probabilities_add_up_to_the_number(logits: list[float], number: float) -> None:
     rows = np.array([logits], np.float32)
-    ((chosen,), (log_prob,)) = draw(rows, np.array([number], np.float32))
+    ((chosen,), (log_prob,)) = sample_entries(rows, np.array([number], np.float32))
     expected = th.tensor(logits, dtype=th.float64).log_softmax(0)
     assert log_prob == pytest.approx(float(expected[chosen]), abs=1e-5)
     until = expected.exp().cumsum(0)[chosen]
@@ -31,14 +31,14 @@ def test_an_entry_is_drawn_where_its_probabilities_add_up_to_the_number(logits: 
 @given(logits=LOGITS)
 def test_a_negative_number_takes_the_most_likely_entry(logits: list[float]) -> None:
     rows = np.array([logits], np.float32)
-    chosen, log_probs = draw(rows, np.full(1, -1.0, np.float32))
+    chosen, log_probs = sample_entries(rows, np.full(1, -1.0, np.float32))
     assert chosen[0] == rows[0].argmax() and log_probs[0] <= 0
 
 
 def test_entries_are_drawn_as_often_as_they_are_likely() -> None:
     logits = np.array([0.5, FORBIDDEN, -1.0, 2.0], np.float32)
     numbers = np.random.default_rng(0).random(100_000, np.float32)
-    chosen, _ = draw(np.tile(logits, (len(numbers), 1)), numbers)
+    chosen, _ = sample_entries(np.tile(logits, (len(numbers), 1)), numbers)
     shares = np.bincount(chosen, minlength=4) / len(numbers)
     assert shares == pytest.approx(th.from_numpy(logits).softmax(0).numpy(), abs=0.005)
 

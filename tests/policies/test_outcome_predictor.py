@@ -1,4 +1,4 @@
-"""A classifier that learns, and goes on after a break as if there had been none."""
+"""The outcome predictor learns, and resumes exactly."""
 
 import pickle
 from typing import Any
@@ -14,7 +14,7 @@ SHAPE = (2, 3)
 
 
 def fights(number: int, seed: int = 0) -> tuple[Any, Any]:
-    """Observations whose first feature, on a scale of its own, tells who will win; the others are noise."""
+    """Returns observations whose first feature, on a large scale, decides who wins; the others are noise."""
     rng = np.random.default_rng(seed)
     won = rng.random(number) < 0.5
     observations = rng.normal(0, 1, (number, *SHAPE)).astype(np.float32)
@@ -58,7 +58,7 @@ def test_probabilities_have_the_shape_of_the_batch() -> None:
         predictor.predict(np.zeros(5))
 
 
-def test_a_copy_goes_on_exactly() -> None:
+def test_a_copy_resumes_exactly() -> None:
     straight = taught(4)
     copied = taught(2, pickle.loads(pickle.dumps(taught(2))))
     np.testing.assert_array_equal(weights(straight), weights(copied))

@@ -1,4 +1,4 @@
-"""Copies of a policy are whole and on their own: acting follows their weights, however those were changed."""
+"""Copies of a policy are complete and independent: acting follows their weights, however those were changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics belong to the policy: gathered while acting, taken over after learning (training.md §3.8, §4, §5)."""
+"""Statistics belong to the policy: collected while acting, applied after learning (training.md §3.8, §4, §5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_model(algorithm: Algorithm = MaskablePPO, **arguments: Any) -> Maskable
 
 
 class Witness(BaseCallback):
-    """Keeps, for every rollout, what was acted on and what acting and learning would say about it at its end."""
+    """Records for each rollout its observations, and what acting and learning compute for them at its end."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The policy with the weights of a model of the original system says what that system said about 50 situations.
+"""With weights of the original system, the policy gives the same outputs in 50 situations.
 
 ``tests/data/reference_policy.npz`` holds three things from one small model that the original system trained for three
 rollouts against its own world: ``weights/*`` (its names), ``statistics/*`` of observations, and ``outputs/*``, what it
@@ -103,7 +103,7 @@ def test_log_probabilities_entropies_and_probabilities_of_every_entry(
 
 
 def probabilities(policy: AutoregressivePolicy, observations: Arrays, actions: th.Tensor) -> th.Tensor:
-    """The probability of every entry ``(batch, A)``, given the actions of earlier heads."""
+    """Returns the probability of each entry ``(batch, A)``, given the actions of earlier heads."""
     columns = []
     for head, size in enumerate(NH.head_sizes):
         for entry in range(size):
@@ -127,7 +127,7 @@ def test_greedy_actions(policy: AutoregressivePolicy, reference: Arrays, observa
 def test_samples_are_as_likely_as_the_original_says(
     policy: AutoregressivePolicy, reference: Arrays, observations: Arrays
 ) -> None:
-    """The first head's frequencies in many draws, for every situation."""
+    """Returns the first head's frequencies in many samples, for each situation."""
     th.manual_seed(0)
     many = {key: part.repeat_interleave(1000, 0) for key, part in observations.items()}
     first = policy.get_distribution(many).sample()[:, 0].reshape(-1, 1000)

@@ -1,4 +1,4 @@
-"""Tiny games for PvpPPO: a vectorised guessing game whose moment can be kept, and what is built around it."""
+"""Tiny games for PvpPPO: a vectorised guessing game with get_state() and set_state(), and helpers for it."""
 
 from __future__ import annotations
 

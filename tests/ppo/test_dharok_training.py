@@ -1,4 +1,4 @@
-"""The learner on the second game, whatever makes its environments; its models in the hands of stock MaskablePPO."""
+"""Training on the second game in any kind of environment; stock MaskablePPO loads its models."""
 
 from __future__ import annotations
 

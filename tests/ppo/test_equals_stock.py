@@ -46,7 +46,7 @@ def test_same_weights_bit_for_bit(options: dict[str, Any]) -> None:
 
 
 def test_same_weights_with_truncations_up_to_rounding() -> None:
-    # Stock SB3 asks the critic about one cut-off episode at a time, and we about all of a step.
+    # Stock SB3 evaluates truncated episodes one by one, we evaluate all of a step in one batch.
     ours = weights(PvpPPO, "MultiInputPolicy", GuessingGame())
     stock = weights(MaskablePPO, "MultiInputPolicy", GuessingGame())
     assert_equal(ours, stock, rtol=1e-3, atol=1e-5)
@@ -70,5 +70,5 @@ def test_same_metrics() -> None:
         logged.append(dict(model.logger.name_to_value))
     ours, stock = logged
     assert stock
-    for tag in stock.keys() - {"train/loss", "time/fps"}:  # we tell the mean loss, and SB3 the last one
+    for tag in stock.keys() - {"train/loss", "time/fps"}:  # we log the mean loss, SB3 the last one
         np.testing.assert_allclose(ours[tag], stock[tag], rtol=1e-5, err_msg=tag)

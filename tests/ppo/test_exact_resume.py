@@ -63,14 +63,14 @@ def wrapped(seed: int = 0) -> PvpPPO:
 
 
 def fights(seed: int = 0) -> PvpPPO:
-    """The real thing: fights against the bot, in gear that is drawn by chance, with a policy that has statistics."""
+    """Real fights against the bot, in random gear, with a policy that has statistics."""
     env = NhVecEnv(4, seed=seed, reset_params={"randomizeGear": True}, frame_ages=(0, 1))
     return new_model(env, policy=AutoregressivePolicy)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of runs that were saved after two rollouts, or in the third, and were continued in another process."""
+    """Returns files of runs saved after two rollouts, or in the third, and continued in another process."""
     folder = tmp_path_factory.mktemp("runs")
     for make in (bare, wrapped, fights):
         callback = CheckpointCallback(2 * 16 + 5, str(folder), name_prefix=make.__name__)
@@ -144,8 +144,8 @@ def test_a_copy_of_a_copy_continues_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (GuessingGame(num_envs=3), "there were 4 environments, and now there are 3"),
-        (VecMonitor(GuessingGame()), "wrapped in another way"),
+        (GuessingGame(num_envs=3), "had 4 environments, now there are 3"),
+        (VecMonitor(GuessingGame()), "has other wrappers"),
     ],
 )
 def test_warns_once_where_it_cannot_continue_exactly(tmp_path: Path, env: Any, message: str) -> None:

@@ -72,7 +72,7 @@ def test_numbers_of_a_short_run() -> None:
     model = PvpPPO(AutoregressivePolicy, env, n_steps=128, batch_size=64, n_epochs=1, device="cpu")
     before = parameters(model).clone()
     model.learn(1280)
-    assert th.equal(parameters(model), before), "the first rollout only gathers statistics"
+    assert th.equal(parameters(model), before), "the first rollout only collects statistics"
     assert (model.trained_rollouts, model.num_updates) == (1, 0)
     assert model.policy.has_statistics
     model.learn(1280, reset_num_timesteps=False)
@@ -81,7 +81,7 @@ def test_numbers_of_a_short_run() -> None:
 
 
 class Watch(BaseCallback):
-    """Notes whether each step's actions were the most likely ones, and attributes at the start of each rollout."""
+    """Records whether each step's actions were greedy, and attributes at the start of each rollout."""
 
     def __init__(self, *names: str) -> None:
         super().__init__()

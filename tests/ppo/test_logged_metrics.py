@@ -1,4 +1,4 @@
-"""What is logged is what the table of metrics explains."""
+"""The logged tags are those of the table of metrics."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from sb3_pvp.ppo import METRICS
 
 
 class Memory(KVWriter):
-    """Keeps everything that is logged."""
+    """Records everything that is logged."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -26,7 +26,7 @@ class Memory(KVWriter):
 
 
 def logged(policy: Any = AutoregressivePolicy, rollouts: int = 3, **kwargs: Any) -> list[dict[str, Any]]:
-    """The rows that a run logs, one for each rollout, with the learning phase before it."""
+    """Returns the rows that a run logs: one per rollout, with the learning phase before it."""
     memory = Memory()
     settings = {"n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 0, "device": "cpu"} | kwargs
     model = PvpPPO(policy, GuessingGame(), **settings)
@@ -46,7 +46,7 @@ def test_only_what_there_is_is_logged() -> None:
     first, second, third = logged()
     switched = {"train/clip_range_vf", *(tag for tag in METRICS if "running_" in tag or "clip_count" in tag)}
     assert not switched & third.keys()
-    # The row after the phase that only gathered statistics tells nothing measured in mini-batches.
+    # After the phase that only collects statistics, the row has no metrics of mini-batches.
     assert not any(tag.startswith("train/") for tag in first)
     assert second["train/epochs"] == second["train/num_updates"] == 0
     assert not {"train/loss", "train/kl", "train/approx_kl", "train/grad_norm", "train/explained_variance"} & set(
@@ -56,7 +56,7 @@ def test_only_what_there_is_is_logged() -> None:
     assert not any(tag.startswith("train/entropy_loss/") for tag in logged("MultiInputPolicy")[-1])
 
 
-def test_figures_agree_with_each_other() -> None:
+def test_metrics_agree_with_each_other() -> None:
     rows = logged(ent_coef=0.3, vf_coef=0.7)
     row = rows[-1]
     assert row["train/entropy_loss"] == pytest.approx(row["train/entropy_loss/0"] + row["train/entropy_loss/1"])
@@ -72,7 +72,7 @@ def test_figures_agree_with_each_other() -> None:
     assert rows[0]["rollout/num_episode_starts"] >= rows[0]["rollout/num_episodes"]
 
 
-def test_rewards_are_told_raw() -> None:
+def test_logged_rewards_are_raw() -> None:
     plain, normalized = (logged("MultiInputPolicy", 1, n_epochs=0, normalize_reward=on)[0] for on in (False, True))
     for tag in METRICS:
         if tag.startswith("rollout/reward/") or tag in ("rollout/step_reward_mean", "rollout/ep_rew_mean"):

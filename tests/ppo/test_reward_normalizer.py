@@ -56,7 +56,7 @@ def test_divides_by_the_spread_and_clips_but_does_not_centre() -> None:
 
 
 class LastRollout(GuessingGame):
-    """Remembers what happened, as it was."""
+    """Records all steps since the last reset, with raw rewards."""
 
     def reset(self) -> dict[str, np.ndarray]:
         self.steps: list[tuple] = []

@@ -1,4 +1,4 @@
-"""Made-up matches, and hypothesis' strategies for them."""
+"""Invented matches, and hypothesis strategies for them."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def matches(draw: st.DrawFn) -> MatchRecord:
 
 
 def rollouts(max_size: int = 6) -> st.SearchStrategy[list[list[MatchRecord]]]:
-    """What several calls of ``MatchLog.append`` get; keys may come twice."""
+    """Returns records for several calls of ``MatchLog.append``; keys may occur twice."""
     return st.lists(st.lists(matches(), max_size=25), max_size=max_size)

@@ -26,7 +26,7 @@ def games(*results: tuple[Player, Player, tuple[int, int, int]]) -> Payoff:
 def simulate(
     rng: np.random.Generator, truth: NDArray[np.float64], num_games: int, tie_rate: float = 0
 ) -> tuple[list[Player], Payoff]:
-    """A round robin; ties take as many wins as losses away, so that scores stay what the model expects."""
+    """Returns a round robin; ties replace as many wins as losses, so that scores match the model."""
     players = [Player("p", number) for number in range(len(truth))]
     payoff = Payoff()
     for i in range(len(truth)):
@@ -163,7 +163,7 @@ class TestInformativePairs:
 
 
 def uncertainty_after(fit: BradleyTerry, pairs: list[tuple[Player, ...]], num_games: int = 5) -> float:
-    """Sum of logarithms of variances when these pairs have fought, by inverting the whole information matrix."""
+    """Returns the sum of log variances after these pairs have played, by inverting the information matrix."""
     information = np.linalg.pinv(fit.covariance / SCALE**2)
     for a, b in pairs:
         lead = np.array([(player == a) - (player == b) for player in fit.players], float)

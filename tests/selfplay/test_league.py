@@ -79,14 +79,14 @@ def test_players_whose_model_is_gone_leave_when_they_are_chosen(tmp_path: Path) 
     assert chosen == {BOT, SNAPSHOTS[2]} == set(league.match_maker.players)  # type: ignore[union-attr]
 
 
-def test_the_match_maker_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+def test_the_match_maker_resumes_from_its_saved_state(tmp_path: Path) -> None:
     league = filled(tmp_path)
     league.match_maker.record(SNAPSHOTS[0], "won")  # type: ignore[union-attr]
     league.save()
     maker = Prioritised()
     assert League(tmp_path, maker).choose(np.random.default_rng(0)) in SNAPSHOTS
     assert maker.get_state() == league.match_maker.get_state()  # type: ignore[union-attr]
-    League(tmp_path, anchors={BOT: 1500})  # somebody else opens it, and leaves what was learned alone
+    League(tmp_path, anchors={BOT: 1500})  # opened without a match maker: its state must not change
     again = Prioritised()
     assert League(tmp_path, again).anchors == {BOT: 1500}
     assert again.get_state() == maker.get_state()

@@ -87,7 +87,7 @@ def test_the_file_refuses_to_forget(log: MatchLog) -> None:
     [
         ({"outcome": "victory"}, "unknown outcome 'victory'"),
         ({"outcome": "timeout"}, "counted=False"),
-        ({"player_b": A}, "itself"),
+        ({"player_b": A}, "two different players"),
         ({"seed": 2**63}, "seed"),
         ({"seed": -1}, "seed"),
         ({"key": ""}, "key"),
@@ -107,7 +107,7 @@ def test_files_that_are_no_log_are_left_alone(tmp_path: Path) -> None:
     MatchLog(newer)
     with sqlite3.connect(newer) as connection:
         connection.execute("PRAGMA user_version = 2")
-    for path, words in ((text, "not a match log"), (other, "file of its own"), (newer, "version 2")):
+    for path, words in ((text, "not a match log"), (other, "choose another file"), (newer, "version 2")):
         before = path.read_bytes()
         with pytest.raises(ValueError, match=words) as error:
             MatchLog(path)

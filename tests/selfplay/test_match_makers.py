@@ -60,12 +60,12 @@ def test_choices_follow_the_probabilities(kind: str) -> None:
 def test_an_empty_league_is_one_clear_error(kind: str) -> None:
     maker = match_maker(kind)
     assert maker.probabilities() == {}
-    with pytest.raises(ValueError, match="nobody to fight"):
+    with pytest.raises(ValueError, match="no players to choose from"):
         maker.choose(np.random.default_rng(0))
 
 
 @KINDS
-def test_whoever_is_removed_is_not_chosen_and_known_players_stay_as_they_are(kind: str) -> None:
+def test_a_removed_player_is_not_chosen_and_known_players_stay_as_they_are(kind: str) -> None:
     maker = with_players(match_maker(kind), A, B)
     maker.record(A, "won")
     state = maker.get_state()
@@ -74,7 +74,7 @@ def test_whoever_is_removed_is_not_chosen_and_known_players_stay_as_they_are(kin
     maker.remove(A)
     maker.remove(A)
     assert maker.probabilities() == {B: 1}
-    maker.record(A, "won")  # a fight that was still going on
+    maker.record(A, "won")  # a fight that had not ended yet
     assert maker.players == (B,)
 
 

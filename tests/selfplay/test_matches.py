@@ -28,7 +28,7 @@ SETTINGS = FightSettings()
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A league's folder with two models, of which one sees two frames."""
+    """Returns the folder of a league with two models, one of which sees two frames."""
     league = League(tmp_path_factory.mktemp("league"))
     for player, frames in ((ONE_FRAME, 1), (TWO_FRAMES, 2)):
         env = NhVecEnv(1, frame_ages=frames)
@@ -66,7 +66,7 @@ def test_the_worlds_bot_sits_in_the_second_seat(league: League, pair: tuple[Play
     assert [(record.player_a, record.player_b) for record in records] == [(SCRIPTED, BOT)] * 6
 
 
-def test_whoever_does_nothing_loses_in_either_seat(league: League) -> None:
+def test_a_player_that_does_nothing_loses_in_either_seat(league: League) -> None:
     records = play_matches(league, {(NOOP, SCRIPTED): 10}, 0, SETTINGS)
     assert Counter(record.outcome for record in records) == {"lost": 5, "won": 5}
     assert Payoff(records).counts(SCRIPTED, NOOP).win_rate == 1
@@ -118,7 +118,7 @@ def test_rating_ends_when_all_are_known_well_enough(league: League) -> None:
     assert last.half_widths[BOT] == 0
 
 
-def test_nobody_waits_for_who_is_out_of_reach(league: League) -> None:
+def test_players_out_of_reach_do_not_hold_up_the_others(league: League) -> None:
     *_, last = rate(league, [NOOP, SCRIPTED], 60, SETTINGS, fights_per_round=64)
     assert NOOP in last.out_of_reach and last.half_widths[NOOP] > 60
     assert ONE_SIDED <= last.num_fights < ONE_SIDED + 64
@@ -193,7 +193,7 @@ def test_matches_on_a_server(league: League) -> None:
         assert logged_in(port) == []
 
 
-def test_whoever_is_done_does_not_stop_a_synchronous_world(league: League) -> None:
+def test_a_finished_pair_does_not_stop_a_synchronous_world(league: League) -> None:
     with handler_server(SynchronousServer(LivingWorld).handle) as port:
         settings = FightSettings(world=f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5")
         records = play_matches(league, {(NOOP, SCRIPTED): 4, (NOOP, BOT): 3}, 0, settings, parallel_fights=3)

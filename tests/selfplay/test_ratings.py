@@ -160,12 +160,12 @@ def test_recompute_equals_incremental(tmp_path: Path, story: list[list[MatchReco
     incremental = Ratings(anchors)
     for number, records in enumerate(story):
         log.append(records)
-        if number in stops:  # goes on in another process, from JSON
+        if number in stops:  # resumes in another process, from JSON
             incremental.update(log)
             state = json.loads(json.dumps(incremental.get_state()))
             incremental = Ratings(anchors)
             incremental.set_state(state)
-            assert incremental.are_of(log)
+            assert incremental.is_prefix_of(log)
     incremental.update(log)
     again = Ratings(anchors)
     again.update(log)
@@ -214,6 +214,6 @@ def test_ratings_of_another_log_or_with_other_anchors_are_not_taken(tmp_path: Pa
         log.append([match(A, B, key=log.path.name)])
     ratings = Ratings()
     ratings.update(logs[0])
-    assert ratings.are_of(logs[0]) and not ratings.are_of(logs[1])
+    assert ratings.is_prefix_of(logs[0]) and not ratings.is_prefix_of(logs[1])
     with pytest.raises(ValueError, match="anchors"):
         Ratings({BOT: 1500}).set_state(ratings.get_state())
