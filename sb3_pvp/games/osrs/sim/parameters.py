@@ -1,4 +1,4 @@
-"""Reset parameters in the names of the wire (protocol.md §3.1), checked and turned into numbers for the kernels."""
+"""Reset parameters by their names on the wire (protocol.md §3.1), validated and turned into numbers for kernels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sb3_pvp.games.osrs.sim.java_random import java_string_hash
 from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES, choose_build
 from sb3_pvp.games.osrs.sim.state import AGENT, BASELINE
 
-#: `RESET["fight_type"]` when the loadout, or chance, decides.
+#: Values of `RESET["fight_type"]` that leave the choice to the loadout or to chance.
 BY_LOADOUT, BY_CHANCE = -1, -2
 MAX_BUILD_OPTIONS = 32
+_WORD = (1 << 64) - 1
 
 _SEAT_RESET = np.dtype(
     [
@@ -33,7 +34,7 @@ _SEAT_RESET = np.dtype(
     align=True,
 )
 
-#: What the reset kernel needs to know about one fight.
+#: The options of one fight for the reset kernel.
 RESET = np.dtype(
     [
         ("seed", "u8"),
@@ -64,7 +65,7 @@ BOT_NAMES = {None: AGENT, "baseline": BASELINE}
 
 
 def unknown(what: str, value: object, known: Iterable[object]) -> ValueError:
-    """One clear error for a name that does not exist, with the nearest one that does."""
+    """Returns the error for an unknown name, with the nearest known one."""
     names = [str(name) for name in known]
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -104,7 +105,7 @@ def _anything(name: str, value: Any) -> Any:
     return value
 
 
-#: Every reset parameter: how it is checked, and its default (protocol.md §3.1). ``fightType`` has no effect there.
+#: Reset parameter: (validator, default) (protocol.md §3.1). The server ignores ``fightType``, and so do we.
 _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "accountBuild": (_build, "PURE"),
     "onlySwitchPrayerWhenAboutToAttack": (_boolean, True),
@@ -122,14 +123,14 @@ _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "target": (_text, ""),
 }
 RESET_PARAMETER_NAMES = tuple(_PARAMETERS)
-#: What the Dharok game takes; none of these has an effect on it (protocol.md §3.2).
+#: The reset parameters of the Dharok game, which ignores their values (protocol.md §3.2).
 DHAROK_RESET_PARAMETER_NAMES = ("episodeId", "agent", "target")
 
 
 def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """All reset parameters with their defaults, checked; builds become numbers.
+    """Returns all reset parameters, validated and with defaults; builds become numbers.
 
-    Raises `ValueError`, also for a name that is not among the ``known`` ones of the game.
+    Raises `ValueError` for a wrong value, and for a name that is not in ``known``.
     """
     if not isinstance(reset_params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {reset_params!r}.")
@@ -140,11 +141,11 @@ def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str
 
 
 def _fill_seat(seat: np.void, values: Mapping[str, Any]) -> None:
-    names = bool(values["agent"] or values["target"])
+    has_names = bool(values["agent"] or values["target"])
     seat["build"] = values["accountBuild"]
     if values["randomizeBuild"]:
         options = values["randomBuildOptions"]
-        seat["build"] = choose_build(values["agent"], values["target"], options) if names else -1
+        seat["build"] = choose_build(values["agent"], values["target"], options) if has_names else -1
     seat["randomize_gear"] = values["randomizeGear"]
     seat["gear_seed_known"] = bool(values["episodeId"])
     seat["gear_seed"] = java_string_hash(values["episodeId"])
@@ -160,16 +161,18 @@ def _flag(options: Mapping[str, Any], name: str) -> int:
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as a non-negative integer; anything else (floats, NaN, negative numbers) is refused."""
+    """Returns a seed as an int below 2**64; raises `ValueError` for negative numbers, floats and other types."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"the seed must be a non-negative integer, not {seed!r}.")
-    return int(seed) & 0xFFFFFFFFFFFFFFFF
+    return int(seed) & _WORD  # larger seeds lose their upper bits
 
 
 def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], known: Collection[str]) -> np.void:
-    """One `RESET` record from the options of `SimWorld.reset`; ``default_params`` fill in missing ``reset_params``.
+    """Returns a `RESET` record for the options of `SimWorld.reset`.
 
-    ``known`` are the names of the game's reset parameters.
+    :param default_params: used if the options have no ``reset_params``.
+    :param known: names of the game's reset parameters.
+    :raises ValueError: for an unknown option, parameter or bot, or a wrong value.
     """
     for name in options:
         if name not in OPTION_KEYS:
@@ -186,6 +189,7 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], know
             raise unknown("bot", bots[k], BOT_NAMES)
         _fill_seat(reset["seats"][k], values[k])
         reset["seats"][k]["driver"] = BOT_NAMES[bots[k]]
+    # Fight type and builds to draw from are those of seat 0: a fight has only one of each.
     reset["fight_type"] = BY_CHANCE if values[0]["randomizeFightType"] else BY_LOADOUT
     builds = values[0]["randomBuildOptions"]
     reset["num_build_options"] = len(builds)
