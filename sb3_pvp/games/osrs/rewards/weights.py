@@ -115,7 +115,8 @@ class RewardWeights:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check = _flag if isinstance(field.default, bool) else _weight  # by default, since `field.type` is a string here
+            # By the default: `field.type` is a string in this module.
+            check = _flag if isinstance(field.default, bool) else _weight
             object.__setattr__(self, field.name, check(field.name, getattr(self, field.name)))
 
 

@@ -80,13 +80,13 @@ def melee_range(me: Seat, foe: Seat) -> bool:
 
 @rule
 def can_melee(me: Seat, foe: Seat) -> bool:
-    """CAN-MELEE: next to the target already, or able to get there."""
+    """CAN-MELEE: next to the target, or able to walk there."""
     return melee_range(me, foe) or mobile(me)
 
 
 @rule
 def hands_free(me: Seat, stock: int, gear_set: int) -> bool:
-    """Whether a gear set can be worn: TWOHAND, which only a set with a two-handed weapon needs."""
+    """TWOHAND: a gear set can be worn; a two-handed weapon needs a free slot if a shield is worn."""
     return me.set_two_handed[gear_set] == 0 or count(stock, FREE_SLOTS) > 0 or me.worn[SHIELD] == NO_ITEM
 
 
@@ -124,7 +124,7 @@ def magic_special(me: Seat) -> bool:
 
 
 @rule
-def _pays(me: Seat, weapon: int) -> bool:
+def _has_energy_for(me: Seat, weapon: int) -> bool:
     return weapon != NO_ITEM and me.energy >= SPECIAL_COST[weapon]
 
 
@@ -137,7 +137,7 @@ def ranged(me: Seat, stock: int) -> bool:
 @rule
 def ranged_special(me: Seat, stock: int) -> bool:
     """RANGED_SPEC: the special attack of the ranged set's weapon."""
-    return ranged(me, stock) and _pays(me, me.ranged_spec)
+    return ranged(me, stock) and _has_energy_for(me, me.ranged_spec)
 
 
 @rule
@@ -150,7 +150,7 @@ def melee(me: Seat, foe: Seat, stock: int) -> bool:
 def melee_special(me: Seat, foe: Seat, stock: int) -> bool:
     """MELEE_SPEC: the special attack of the special set; a granite maul does not wait for the attack timer."""
     in_time = gear_ok(me) or me.melee_spec == items.GRANITE_MAUL
-    return in_time and can_melee(me, foe) and hands_free(me, stock, SPEC_SET) and _pays(me, me.melee_spec)
+    return in_time and can_melee(me, foe) and hands_free(me, stock, SPEC_SET) and _has_energy_for(me, me.melee_spec)
 
 
 @rule

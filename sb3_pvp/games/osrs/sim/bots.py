@@ -78,7 +78,7 @@ def _eat_something(seat: Seat) -> None:
 
 @rule
 def eat_if_low(seat: Seat, hitpoints: int) -> None:
-    """Eats when these hitpoints are at most 65 % of the maximum (A.3)."""
+    """Eats if these hitpoints are at most 65 % of the base level (A.3)."""
     if 0 < hitpoints <= EAT_BELOW * seat.base[HITPOINTS]:
         _eat_something(seat)
 

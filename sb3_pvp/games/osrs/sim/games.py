@@ -37,4 +37,4 @@ def game_of(contract: str) -> Game:
 
         names = parameters.DHAROK_RESET_PARAMETER_NAMES
         return Game(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
-    raise parameters.unknown("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))
+    raise parameters.unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))

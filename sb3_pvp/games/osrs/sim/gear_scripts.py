@@ -41,7 +41,7 @@ _POTIONS = {"SUPER_COMBAT": items.COMBAT, "RANGING_POTION": items.RANGING}
 _WORDS = {"karambwans": KARAMBWANS, "brews": BREWS, "LMS brews": LMS_BREWS, "lunar": LUNAR, "no mage": NO_MAGE}
 
 
-def _statement(text: str) -> list[_Row]:
+def _parse_statement(text: str) -> list[_Row]:
     """Returns the rows of one statement; raises `ValueError` if the head of the data file does not explain it."""
     if text in _WORDS:
         return [[_WORDS[text]]]
@@ -60,7 +60,7 @@ def _statement(text: str) -> list[_Row]:
     raise ValueError(f"unknown statement {text!r} in gear_randomisation.txt: its first lines list the known ones")
 
 
-def _chain(branches: list[list[str]]) -> list[_Row]:
+def _parse_chain(branches: list[list[str]]) -> list[_Row]:
     """Returns the rows of a chain of branches, each a line with its chance and the "and" lines below it."""
     if not branches:
         return []
@@ -69,16 +69,16 @@ def _chain(branches: list[list[str]]) -> list[_Row]:
     hits, bound = (int(number) for number in chance.split("/"))
     # A single chance succeeds with a draw of 1, not of 0: the server compares so (nh-actions.md §B.3).
     lowest, highest = (1, 1) if hits == 1 else (0, hits - 1)
-    body = [row for statement in statements.split("; ") for row in _statement(statement)]
+    body = [row for statement in statements.split("; ") for row in _parse_statement(statement)]
     if and_lines:
-        body += _chain([and_lines])
-    rest = _chain(later)
+        body += _parse_chain([and_lines])
+    rest = _parse_chain(later)
     if rest:
         body.append([JUMP, len(rest)])  # a branch that succeeded skips those after it
     return [[CHANCE, bound, lowest, highest, len(body)], *body, *rest]
 
 
-def _script(lines: list[str]) -> list[_Row]:
+def _parse_script(lines: list[str]) -> list[_Row]:
     """Returns the rows of the lines of one build."""
     chains: list[list[list[str]]] = []
     for line in lines:
@@ -88,7 +88,7 @@ def _script(lines: list[str]) -> list[_Row]:
             chains[-1][-1].append(line.removeprefix("  and "))
         else:
             chains.append([[line]])
-    return [row for chain in chains for row in _chain(chain)] + [[END]]
+    return [row for chain in chains for row in _parse_chain(chain)] + [[END]]
 
 
 def compile_scripts(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -107,7 +107,7 @@ def compile_scripts(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     starts = []
     for build in scripts.values():
         starts.append(len(rows))
-        rows += _script(build)
+        rows += _parse_script(build)
     padded = [row + [0] * (_ROW_SIZE - len(row)) for row in rows]
     return np.array(padded, np.int64), np.array(starts, np.int64)
 

@@ -40,7 +40,7 @@ BLEED_PERIOD, BLEED_DAMAGE = 3, 5  # Morrigan's javelin: ticks between two numbe
 POISON_CHANCES, POISON_BOUND = 6, 21
 POISON_PERIOD, POISON_WEAKENS_EVERY = 30, 5
 POISON_DAGGER, POISON_TENTACLE = 6, 12  # damage of the first time
-BLOOD_FURY_CHANCES, BLOOD_FURY_BOUND = 20, 101  # 20 chances in 101: the server draws from 0 to 100 (mechanics.md §5)
+BLOOD_FURY_CHANCES, BLOOD_FURY_BOUND = 20, 101  # 20 chances in 101 (mechanics.md §5)
 BLOOD_FURY_HEAL = 0.30  # of the damage
 RECOIL_DIVISOR = 10  # a ring of recoil returns a tenth of the damage, and 1 (mechanics.md §12)
 

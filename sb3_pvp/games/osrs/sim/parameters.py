@@ -64,7 +64,7 @@ OPTION_KEYS = (
 BOT_NAMES = {None: AGENT, "baseline": BASELINE}
 
 
-def unknown(what: str, value: object, known: Iterable[object]) -> ValueError:
+def unknown_name(what: str, value: object, known: Iterable[object]) -> ValueError:
     """Returns the error for an unknown name, with the nearest known one."""
     names = [str(name) for name in known]
     close = difflib.get_close_matches(str(value), names, n=1)
@@ -82,7 +82,7 @@ def _boolean(name: str, value: Any) -> int:
 
 def _build(name: str, value: Any) -> int:
     if value not in BUILD_NAMES:
-        raise unknown(f"build in {name!r}:", value, BUILD_NAMES)
+        raise unknown_name(f"build in {name!r}:", value, BUILD_NAMES)
     return BUILD_NAMES.index(value)
 
 
@@ -101,7 +101,7 @@ def _builds(name: str, value: Any) -> list[int]:
     return builds
 
 
-def _anything(name: str, value: Any) -> Any:
+def _unvalidated(name: str, value: Any) -> Any:
     return value
 
 
@@ -117,7 +117,7 @@ _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "randomizeBuild": (_boolean, False),
     "randomBuildOptions": (_builds, DEFAULT_BUILD_OPTIONS),
     "randomizeFightType": (_boolean, False),
-    "fightType": (_anything, None),
+    "fightType": (_unvalidated, None),
     "episodeId": (_text, ""),
     "agent": (_text, ""),
     "target": (_text, ""),
@@ -127,7 +127,7 @@ RESET_PARAMETER_NAMES = tuple(_PARAMETERS)
 DHAROK_RESET_PARAMETER_NAMES = ("episodeId", "agent", "target")
 
 
-def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def validated_params(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Returns all reset parameters, validated and with defaults; builds become numbers.
 
     Raises `ValueError` for a wrong value, and for a name that is not in ``known``.
@@ -136,7 +136,7 @@ def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str
         raise ValueError(f"reset_params must be a mapping of names to values, not {reset_params!r}.")
     for name in reset_params:
         if name not in known:
-            raise unknown("reset parameter", name, known)
+            raise unknown_name("reset parameter", name, known)
     return {name: check(name, reset_params.get(name, default)) for name, (check, default) in _PARAMETERS.items()}
 
 
@@ -160,7 +160,7 @@ def _flag(options: Mapping[str, Any], name: str) -> int:
     return _boolean(name, options.get(name, True))
 
 
-def checked_seed(seed: Any) -> int:
+def validated_seed(seed: Any) -> int:
     """Returns a seed as an int below 2**64; raises `ValueError` for negative numbers, floats and other types."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"the seed must be a non-negative integer, not {seed!r}.")
@@ -176,17 +176,17 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], know
     """
     for name in options:
         if name not in OPTION_KEYS:
-            raise unknown("reset option", name, OPTION_KEYS)
+            raise unknown_name("reset option", name, OPTION_KEYS)
     reset: Any = np.zeros((), RESET)[()]
     if options.get("seed") is not None:
-        reset["seed"], reset["seed_known"] = checked_seed(options["seed"]), 1
+        reset["seed"], reset["seed_known"] = validated_seed(options["seed"]), 1
     shared = options.get("reset_params", default_params)
     per_seat = options.get("seat_reset_params") or (shared, shared)
-    values = [checked(params, known) for params in per_seat]
+    values = [validated_params(params, known) for params in per_seat]
     bots = options.get("bots", (None, None))
     for k in range(2):
         if bots[k] not in BOT_NAMES:
-            raise unknown("bot", bots[k], BOT_NAMES)
+            raise unknown_name("bot", bots[k], BOT_NAMES)
         _fill_seat(reset["seats"][k], values[k])
         reset["seats"][k]["driver"] = BOT_NAMES[bots[k]]
     # Fight type and builds to draw from are those of seat 0: a fight has only one of each.

@@ -72,7 +72,7 @@ def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
 
 
 @rule
-def make_fresh(seat: Seat) -> None:
+def finish_seat(seat: Seat) -> None:
     """Completes a seat that has its loadout: bonuses, energy, timers and empty memories."""
     sum_bonuses(seat)
     seat.attack_counter = NEVER_ATTACKED
@@ -94,7 +94,7 @@ def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bo
     seat.lms_refill = 1 if fight.fight_type == LMS and refills else 0
     log_in(fight, seat, options)
     load(seat, options.build, options.randomize_gear != 0, gear_seed, options.driver == BASELINE)
-    make_fresh(seat)
+    finish_seat(seat)
 
 
 @rule
@@ -114,19 +114,20 @@ def _choose_tiles(fight: Fight, first: Seat, second: Seat, training: int) -> Non
 
 
 @rule
-def _meet_bot(agent: Seat, bot: Seat) -> None:
-    """A bot joins one tick after the agent's reset, so the agent's clock is one tick ahead (protocol.md §5.3)."""
+def _set_clock_against_bot(agent: Seat, bot: Seat) -> None:
+    """Sets the clock of an agent one tick ahead of its bot, which joins a tick after the reset (protocol.md §5.3)."""
     if bot.driver == BASELINE and agent.driver != BASELINE:
         agent.ticks = 1
         agent.timer[STAT_TIMER] -= 1
 
 
 @rule
-def meet(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+def place_fighters(fight: Fight, first: Seat, second: Seat, training: int) -> None:
     """Places both fighters and lets them see each other."""
     _choose_tiles(fight, first, second, training)
-    _meet_bot(first, second)
-    _meet_bot(second, first)
+    _set_clock_against_bot(first, second)
+    _set_clock_against_bot(second, first)
+    # Hitsplats of earlier fights that logins bring along show in the first observation (contract.md §4.3 c).
     refresh_hitsplats(first, second)
     refresh_hitsplats(second, first)
 
@@ -148,4 +149,4 @@ def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     maintained = reset.maintain_target_environment != 0
     _enter(fight, first, seats[0], gear_seed, maintained or seats[0].driver != BASELINE)
     _enter(fight, second, seats[1], other_gear_seed, maintained or seats[1].driver != BASELINE)
-    meet(fight, first, second, reset.training)
+    place_fighters(fight, first, second, reset.training)

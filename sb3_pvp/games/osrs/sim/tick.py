@@ -53,7 +53,7 @@ def draw_pid(fight: Fight, seat: Seat) -> None:
 
 @rule
 def _tasks(me: Seat, foe: Seat) -> None:
-    """Phase A for one seat: the processes that need no order."""
+    """Phase A for one seat: tasks such as prayer drain, poison and regeneration."""
     if me.dying:
         me.targeting = 0
     else:

@@ -16,7 +16,7 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim.games import game_of
 from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, requirements, scrambled
-from sb3_pvp.games.osrs.sim.parameters import RESET, checked, checked_seed, to_reset
+from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_params, validated_seed
 from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
 
 Options = Mapping[str, Any]
@@ -56,7 +56,7 @@ class SimWorld:
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
         self.default_reset_params: dict[str, Any] = dict(reset_params or {})
-        checked(self.default_reset_params, self._game.reset_parameters)
+        validated_params(self.default_reset_params, self._game.reset_parameters)
         self._default_reset = self._to_reset({})
         self._head_sizes = np.array(self.contract.head_sizes, np.int64)
         self._requirements = requirements(self.contract)
@@ -80,7 +80,7 @@ class SimWorld:
 
     def seed(self, seed: int) -> None:
         """Seeds fight ``i`` with ``seed + i``."""
-        seeds = np.uint64(checked_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
+        seeds = np.uint64(validated_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
         self.fights["rng"] = scrambled(seeds)
         self._choices[:] = scrambled(~seeds)  # a separate stream: random actions take no draws from the fights
 
@@ -100,8 +100,8 @@ class SimWorld:
         :raises ValueError: for an unknown or impossible option; no fight is changed then.
         """
         which = fight_numbers(fights, self.num_fights)
-        resets = self._resets(len(which), options)
-        logins = [self._logins(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
+        resets = self._reset_records(len(which), options)
+        logins = [self._login_of(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
         self._words[which] = 0  # the records as words: NumPy would clear records field by field
         for number, login in enumerate(logins):
             if login is not None:
@@ -109,9 +109,9 @@ class SimWorld:
                 resets[k]["seats"][seat]["login_known"] = 1
                 for name in LOGIN.names or ():
                     self.state[which[k], seat][name] = login[name]
-        self._run(self._game.reset_fights, which, resets)
+        self._run_kernel(self._game.reset_fights, which, resets)
 
-    def _resets(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
+    def _reset_records(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
         if options is None:
             return np.repeat(self._default_reset, count)
         if not isinstance(options, Mapping):
@@ -126,7 +126,7 @@ class SimWorld:
         return to_reset(options, self.default_reset_params, self._game.reset_parameters)
 
     @staticmethod
-    def _logins(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
+    def _login_of(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
         if options is None:
             return None
         mapping = options if isinstance(options, Mapping) else options[fight]
@@ -148,7 +148,7 @@ class SimWorld:
         :raises ValueError: for a wrong shape or dtype, or a sub-action that does not exist.
         """
         which = fight_numbers(fights, self.num_fights)
-        self._run(self._game.step_fights, which, joint_actions(actions, len(which), self.contract))
+        self._run_kernel(self._game.step_fights, which, joint_actions(actions, len(which), self.contract))
 
     def random_actions(self) -> NDArray[np.int64]:
         """Samples a legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""
@@ -178,7 +178,7 @@ class SimWorld:
         names = {"contract": self.contract.name, "num_fights": self.num_fights}
         return {"kind": "SimWorld", "version": STATE_VERSION, **names}
 
-    def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
+    def _run_kernel(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
         arrays: tuple[Any, ...] = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
         # Too few fights to share: handing them over to threads costs more than it saves.
         if self._threads is None or len(which) < 2 * self._num_threads:
