@@ -1,4 +1,4 @@
-"""Wearing and taking off (mechanics.md §15, nh-actions.md §5.8)."""
+"""Putting on and taking off equipment (mechanics.md §15, nh-actions.md §5.8)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from sb3_pvp.games.osrs.sim.state import MAGE_SET, NO_ITEM, SET_SIZE, SHIELD, Se
 # Bounds of the draws for supplies: 0 to 3 karambwans, 0 to 8 brews; LMS builds: 0 to 2 brews, 0 or 1 more restore.
 KARAMBWAN_BOUND, BREW_BOUND, LMS_BREW_BOUND, LMS_RESTORE_BOUND = 4, 9, 3, 2
 LEAST_RESTORES = 2
-#: Items of a bag that are no gear, NO_ITEM where there is none, ``(builds.SUPPLIES_SIZE,)``.
+#: The items of an inventory besides gear, with NO_ITEM in gaps, ``(builds.SUPPLIES_SIZE,)``.
 Supplies = NDArray[np.int64]
 
 
@@ -62,7 +62,7 @@ def _replace(seat: Seat, first: int, last: int, old: int, new: int) -> None:
 
 @rule
 def _set_count(supplies: Supplies, item: int, wanted: int) -> None:
-    """Leaves ``wanted`` pieces of a supply; missing ones go to the end."""
+    """Sets the number of pieces of a supply; missing pieces are appended."""
     end = 0
     for i in range(len(supplies)):
         if supplies[i] == item:

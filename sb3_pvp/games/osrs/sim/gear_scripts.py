@@ -57,7 +57,7 @@ def _parse_statement(text: str) -> list[_Row]:
         return [[FEWER_DOSES, _POTIONS[match[1]]]]
     if match := re.fullmatch(r"fill with (\w+)", text):
         return [[FILL, items.item_named(match[1])]]
-    raise ValueError(f"unknown statement {text!r} in gear_randomisation.txt: its first lines list the known ones")
+    raise ValueError(f"unknown statement {text!r} in gear_randomisation.txt: its first lines list all kinds")
 
 
 def _parse_chain(branches: list[list[str]]) -> list[_Row]:

@@ -55,7 +55,7 @@ _classes = _rows("weapon_classes.csv")
 CLASS_NAMES = tuple(row["name"] for row in _classes)
 #: The class of empty hands.
 UNARMED = CLASS_NAMES.index("UNARMED")
-#: MELEE, RANGED or MAGIC: what an onlooker sees (contract.md §4.1). A staff is MAGIC though it can only hit.
+#: MELEE, RANGED or MAGIC as others see it (contract.md §4.1); a staff is MAGIC although without a spell it bashes.
 CLASS_STYLE = _integers(_STYLES[row["style"]] for row in _classes)
 #: Ticks between two attacks of the accurate and longrange options.
 CLASS_CYCLE = _integers(row["cycle"] for row in _classes)
@@ -80,9 +80,9 @@ _SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "
 _BAG_ORDERS = {"gear": 0, "other": 0, "food": 8, "potion": 9, "pouch": 10}
 
 _items = _rows("items.csv")
-#: Ids of the game, ascending.
+#: Item ids of the game, ascending.
 ITEM_IDS = _integers(row["item_id"] for row in _items)
-#: Names in capitals; most are those of the wire's documentation.
+#: Names in capitals, which data files and rules use.
 ITEM_NAMES = tuple(row["name"] for row in _items)
 NUM_ITEMS = len(ITEM_NAMES)
 #: Equipment slot (state.py), NO_ITEM for items that cannot be worn.
@@ -104,7 +104,7 @@ _INDEX_BY_NAME = {name: index for index, name in enumerate(ITEM_NAMES)}
 def item_named(name: str) -> int:
     """Returns the item index of a name of `ITEM_NAMES`; raises `ValueError` for an unknown name."""
     if name not in _INDEX_BY_NAME:
-        raise ValueError(f"unknown item {name!r}: the names are those of sim/data/items.csv")
+        raise ValueError(f"unknown item {name!r}: data/items.csv lists the known ones")
     return _INDEX_BY_NAME[name]
 
 

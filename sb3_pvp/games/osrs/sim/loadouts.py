@@ -1,4 +1,4 @@
-"""Giving a seat its loadout for an episode: gear sets, worn items, inventory and levels (nh-actions.md §B.0)."""
+"""The loadout of a seat for an episode: gear sets, worn items, inventory and levels (nh-actions.md §B.0)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sb3_pvp.games.osrs.sim.state import (
 
 __all__ = ["BUILD_FIGHT_TYPE", "BUILD_NAMES", "choose_build", "load"]
 
-#: How many of its super restores the baseline bot keeps.
+#: Super restores that the baseline bot keeps (scripted-bots.md A.0).
 _BASELINE_RESTORES = 2
 
 
@@ -50,7 +50,7 @@ _BASELINE_RESTORES = 2
 def load(seat: Seat, build: int, randomize_gear: bool, gear_seed: int, baseline_bot: bool) -> None:
     """Fills in the build, the loadout, the levels, what is worn and the inventory of a seat.
 
-    ``gear_seed`` is the `java_string_hash` of the episode id; it matters only with ``randomize_gear``. A baseline bot
+    ``gear_seed`` is the `java_string_hash` of the episode id, which only ``randomize_gear`` uses. A baseline bot
     gets anglerfish for its brews and for all but two restores, in the same inventory slots.
     """
     # The order matters: randomising changes the sets, from which all the rest follows.

@@ -36,7 +36,7 @@ from sb3_pvp.games.osrs.sim.statistics import visible_bonus
 obs = load_contract("NhEnv").observation_numbers
 
 NOT_SHOWN = -1
-#: Items whose presence in a set is an entry of its own; the nightmare staff has two (`is_mage_spec_weapon_loadout`).
+#: Items whose presence in a set has an entry; the nightmare staff has a second one (`is_mage_spec_weapon_loadout`).
 _SHOWN_IN_SET = {
     MAGE_SET: {
         items.VOLATILE_NIGHTMARE_STAFF: obs.is_mage_spec_weapon_nightmare_staff,

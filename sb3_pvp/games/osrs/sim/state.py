@@ -51,7 +51,7 @@ NO_SPELL_SELECTED = 0
 NORMAL, LMS, PVP_ARENA = 0, 1, 2
 NUM_FIGHT_TYPES = 3
 
-# Builds, in the order of `loadouts.BUILDS`.
+# Builds, in the order of `builds.BUILD_NAMES`.
 PURE, ZERKER, MED, MAXED, LMS_PURE, LMS_ZERKER, LMS_MED = range(7)
 NUM_BUILDS = 7
 

@@ -29,7 +29,7 @@ def _items(names: list[str]) -> NDArray[np.int64]:
 _SETS = [_items(_data[name]) for name in ("worn", "whip", "axe", "maul")]
 _GEAR = np.concatenate(_SETS)
 _STARTS = np.cumsum([0, *map(len, _SETS)])
-#: (28,): item indices, slot by slot. Stacks of runes are one item.
+#: (28,): item indices, slot by slot; a stack of runes is one item.
 _INVENTORY = _items([name for name, count in _data["inventory"].items() for _ in range(count)])
 
 
