@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.rng import below
 from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, NO_SPELL_SELECTED, Fight, Seat
@@ -10,6 +12,12 @@ from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, NO_SPELL_SELECTED, Fight,
 MAX_FOLLOW = 15
 MELEE_REACH = 1
 _FAR = 1 << 30  # more than any distance
+# Offsets of neighbour tiles. The order decides ties when following, and which tile a random draw picks when walking.
+_SOUTH_NORTH_WEST_EAST = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)], np.int64)
+_CARDINAL_OR_DIAGONAL = np.array(
+    [[(-1, 0), (1, 0), (0, -1), (0, 1)], [(-1, -1), (1, -1), (-1, 1), (1, 1)]],
+    np.int64,
+)
 #: Ticks of running: 100 points, and 2 that come back while a fight lasts (disagreements.md §4).
 FULL_RUN_ENERGY = 102
 
@@ -77,9 +85,8 @@ def walk_to(seat: Seat, x: int, y: int) -> None:
 def queue_beside(me: Seat, foe: Seat) -> None:
     """Queues a path to the best of the four cardinal neighbours of the target (mechanics.md §13.2)."""
     best, best_x, best_y = _FAR, me.x, me.y
-    for k in range(4):  # south, north, west, east: the order decides ties
-        x = foe.x + (0 if k < 2 else 2 * k - 5)
-        y = foe.y + (2 * k - 1 if k < 2 else 0)
+    for k in range(len(_SOUTH_NORTH_WEST_EAST)):
+        x, y = foe.x + _SOUTH_NORTH_WEST_EAST[k, 0], foe.y + _SOUTH_NORTH_WEST_EAST[k, 1]
         away = max(abs(me.x - x), abs(me.y - y))
         aligned = x == me.x or y == me.y
         if away < best or (away == best and aligned):
@@ -150,11 +157,9 @@ def walk_to_nearest_on_ring(fight: Fight, me: Seat, radius: int) -> None:
 def walk_beside(fight: Fight, me: Seat, diagonal: bool) -> None:
     """Walks to the nearest cardinal or diagonal neighbour of the target's last seen tile, ties at random."""
     best, ties, goal_x, goal_y = _FAR, 0, me.x, me.y
-    for k in range(4):
-        first, second = 2 * (k & 1) - 1, 2 * (k >> 1) - 1
-        dx = first if diagonal else (first if k < 2 else 0)
-        dy = second if diagonal else (0 if k < 2 else first)
-        x, y = me.last_x + dx, me.last_y + dy
+    offsets = _CARDINAL_OR_DIAGONAL[1 if diagonal else 0]
+    for k in range(len(offsets)):
+        x, y = me.last_x + offsets[k, 0], me.last_y + offsets[k, 1]
         away = max(abs(me.x - x), abs(me.y - y))
         ties = ties + 1 if away == best else 1 if away < best else ties
         if away < best or (away == best and below(fight, ties) == 0):
