@@ -71,7 +71,7 @@ class OsrsRewards:
     def compute(self, transition: Transition, weights: _Plan) -> NDArray[np.float32]:
         """Returns the terms of a tick, float32 ``(len(COMPONENTS), N)``.
 
-        In a fight that broke (`Outcome.TARGET_LOST`, `Outcome.DESYNC`) all terms of the tick are 0 (rewards.md §5).
+        In a fight that broke off (`Outcome.TARGET_LOST`, `Outcome.DESYNC`) all terms of the tick are 0 (rewards.md §5).
         Raises `ValueError` if the value of a schedule is not a finite number.
         """
         facts = Facts(transition, weights.weights.reward_on_damage_generated)

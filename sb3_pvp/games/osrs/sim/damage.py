@@ -10,7 +10,7 @@ HITSPLATS_PER_TICK = 2  # a primary and a secondary one; four-number hits (drago
 
 @rule
 def heal(seat: Seat, amount: int) -> None:
-    """The heal of spells, effects and redemption: never above the base level; ``playerHealedScale`` counts it."""
+    """Heals for spells, effects and redemption: never above the base level; ``playerHealedScale`` counts it."""
     if seat.dying:
         return
     gained = min(amount, max(seat.base[HITPOINTS] - seat.level[HITPOINTS], 0))
@@ -37,7 +37,7 @@ def queue_extra_damage(dealer: Seat, victim: Seat, amount: int) -> None:
 
 @rule
 def pending_damage(seat: Seat) -> int:
-    """All damage on its way to a seat: rolled totals of hits, and numbers that wait for a hitsplat."""
+    """Returns all damage on its way to a seat: totals of hits, and numbers that wait for a hitsplat."""
     total = 0
     for hit in range(seat.num_hits):
         total += seat.hit_total[hit]

@@ -171,7 +171,7 @@ def remove_hit(seat: Seat, place: int) -> None:
 
 @rule
 def tick_poison(seat: Seat) -> None:
-    """The poison task: every 30 ticks, one less every fifth time (mechanics.md §11.4)."""
+    """Runs the poison task: damage every 30 ticks, one less every fifth time (mechanics.md §11.4)."""
     if seat.poison == 0:
         return
     seat.poison_countdown -= 1
@@ -188,7 +188,7 @@ def tick_poison(seat: Seat) -> None:
 
 @rule
 def tick_lasting_effects(attacker: Seat, victim: Seat) -> None:
-    """The tasks of the ancient godsword's mark and of bleeding (mechanics.md §6.2, §6.5)."""
+    """Runs the tasks of the ancient godsword's mark and of bleeding (mechanics.md §6.2, §6.5)."""
     over = attacker.dying or victim.dying
     far = max(abs(attacker.x - victim.x), abs(attacker.y - victim.y)) >= MARK_RANGE
     for k in range(MAX_LASTING_EFFECTS):

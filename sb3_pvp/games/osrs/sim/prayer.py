@@ -129,7 +129,7 @@ for _build, _prayers in enumerate((_LOW, _LOW, _HIGH, _HIGH, _LOW, _LOW, _HIGH))
 
 @rule
 def multiplied(seat: Seat, level: int, column: int) -> int:
-    """A level under the prayer that counts for this column, floor(float32 product) (mechanics.md §3.1, §3.7)."""
+    """Returns a level multiplied by the active prayer of a column: floor(float32 product) (mechanics.md §3.1)."""
     active = seat.prayers & _COLUMN_BITS[column]
     if active == 0:
         return level
@@ -141,7 +141,7 @@ def multiplied(seat: Seat, level: int, column: int) -> int:
 
 @rule
 def protection(seat: Seat) -> int:
-    """The style this seat protects against: the first of magic, ranged, melee, else NO_STYLE (contract.md §4.2)."""
+    """Returns the style that is prayed against, the first of magic, ranged, melee, or NO_STYLE (contract.md §4.2)."""
     for style in (MAGIC, RANGED, MELEE):
         if seat.prayers & PROTECT_BIT[style]:
             return style
@@ -159,8 +159,8 @@ def activate(seat: Seat, prayer: int) -> None:
 
 @rule
 def activate_style(seat: Seat, style: int) -> None:
-    """Switches on the build's stat prayers for a style."""
-    for k in range(3):
+    """Switches on the build's stat prayers for a style (loadouts.md §1)."""
+    for k in range(STYLE_PRAYERS.shape[2]):
         prayer = STYLE_PRAYERS[seat.build, style, k]
         if prayer >= 0:
             activate(seat, prayer)

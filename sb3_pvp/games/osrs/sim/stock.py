@@ -19,7 +19,7 @@ _COUNTER_BITS, _COUNTER_MASK = 8, 0xFF
 
 
 def _weights() -> NDArray[np.int64]:
-    """What an inventory slot adds to a stock, by the item in it; `NO_ITEM`, which is -1, has the last entry."""
+    """Returns what an item in a slot adds to a stock, by item; `NO_ITEM`, which is -1, has the last entry."""
     weights = np.zeros(len(items.ITEM_IDS) + 1, np.int64)
     for kind, potions in enumerate(items.POTION_DOSES):
         for doses, potion in enumerate(potions, start=1):
@@ -50,7 +50,7 @@ def count(stock: int, counter: int) -> int:
 
 @rule
 def primary_food(stock: int) -> int:
-    """The item eaten as primary food: shark before anglerfish, `NO_ITEM` if none is left (nh-actions.md §5.5)."""
+    """Returns the item eaten as primary food: shark before anglerfish, `NO_ITEM` without food (nh-actions.md §5.5)."""
     if count(stock, SHARKS) > 0:
         return items.SHARK
     return items.ANGLERFISH if count(stock, ANGLERFISH) > 0 else NO_ITEM
