@@ -241,10 +241,7 @@ def smite(me: Seat, fight: Fight) -> bool:
 
 @rule
 def ticks_to_hit(seat: Seat) -> int:
-    """Returns the ticks until damage shows on a seat (contract.md §4.4, entry 47).
-
-    0 if some waits for a hitsplat, else the delay of the oldest hit, which need not be the next to land, else -1.
-    """
+    """Returns 0 if damage waits for a hitsplat, else the ticks until the oldest hit lands, else -1 (entry 47)."""
     if seat.num_damage > 0:
         return 0
     if seat.num_hits > 0:

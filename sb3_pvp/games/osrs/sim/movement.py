@@ -14,10 +14,7 @@ MELEE_REACH = 1
 _FAR = 1 << 30  # more than any distance
 # Offsets of neighbour tiles. The order decides ties when following, and which tile a random draw picks when walking.
 _SOUTH_NORTH_WEST_EAST = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)], np.int64)
-_CARDINAL_OR_DIAGONAL = np.array(
-    [[(-1, 0), (1, 0), (0, -1), (0, 1)], [(-1, -1), (1, -1), (-1, 1), (1, 1)]],
-    np.int64,
-)
+_CARDINAL_OR_DIAGONAL = np.array([[(-1, 0), (1, 0), (0, -1), (0, 1)], [(-1, -1), (1, -1), (-1, 1), (1, 1)]], np.int64)
 #: Ticks of running: 100 points, and 2 that come back while a fight lasts (disagreements.md §4).
 FULL_RUN_ENERGY = 102
 

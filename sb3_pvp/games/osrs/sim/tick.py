@@ -168,13 +168,9 @@ def end_tick(fight: Fight, first: Seat, second: Seat) -> None:
 
 
 def make_play(think: Think, apply: Apply) -> Play:
-    """Returns the rule that plays one tick of a game.
+    """Returns the rule that plays one tick of a game: ``think`` is its bot, ``apply`` carries out an agent's orders.
 
-    It takes the fight, both seats and their choices, ints ``(2, heads)``; the row of a seat that the world drives is
-    ignored.
-
-    :param think: the brain of the game's bot.
-    :param apply: carries out the orders of an agent.
+    The rule takes the fight, both seats and their choices, ints ``(2, heads)``; the row of a bot is ignored.
     """
 
     @rule
