@@ -22,7 +22,7 @@ from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
 Options = Mapping[str, Any]
 
 STATE_VERSION = 1
-#: The attributes of a snapshot: what the future of a world depends on, and what it shows now.
+#: The attributes of a snapshot: the state that future ticks depend on, and the current results.
 _STATE = ("state", "fights", "obs", "masks", "meta", "outcome", "_choices")
 
 
