@@ -41,7 +41,7 @@ ROWS = [
     ("3, 4", {}, tick(ROLLED), DAMAGE),
     ("3, 4 landed", {}, tick({"damage_dealt": 0.5, "damage_received": 0.5}), {}),
     (
-        "3, 4 landed and asked for",
+        "3, 4 landed and wanted",
         {"reward_on_damage_generated": False},
         tick({"damage_dealt": 1.0, "damage_received": 0.5, **ROLLED}),
         {"damage_dealt": 0.25, "damage_received": -0.125},

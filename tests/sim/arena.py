@@ -1,4 +1,4 @@
-"""An arena: N equal fights that differ in nothing but their luck, ordered about by the names of the contract.
+"""An arena: N equal fights that differ only in their random numbers, with orders by the names of the contract.
 
 State is edited in place: ``arena.a`` and ``arena.b`` are the records ``(N,)`` of seats 0 and 1, so
 ``arena.b["level"][:, PRAYER] = 10`` leaves every seat 1 with ten prayer points.
@@ -50,7 +50,7 @@ def action(sub_actions: Iterable[str], contract: Contract = CONTRACT) -> NDArray
 
 
 class Arena:
-    """N fights on open ground: A one tile west of B, A first in every tick, nobody redraws a PID."""
+    """N fights on open ground: A one tile west of B, A first in every tick, PIDs are never redrawn."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Arena:
             orders = np.zeros_like(orders)
 
     def pid(self, first: int) -> None:
-        """Seat ``first`` is processed first, until further notice."""
+        """Lets seat ``first`` be processed first, from now on."""
         self.world.state["pid"] = [0.25, 0.75] if first == 0 else [0.75, 0.25]
         self.world.state["pid_countdown"] = NEVER
 
     def place(self, dx: int, dy: int = 0) -> None:
-        """B stands this far east and north of A; both stand still and know where the other one is."""
+        """Places B this far east and north of A; both stand still and know the tile of the other."""
         self.put(self.a, 3060, 3540)
         self.put(self.b, 3060 + dx, 3540 + dy)
         for me, foe in ((self.a, self.b), (self.b, self.a)):
@@ -93,20 +93,20 @@ class Arena:
 
     @staticmethod
     def put(seat: Any, x: int, y: int) -> None:
-        """Stands still on a tile."""
+        """Places a seat on a tile, standing still."""
         seat["x"] = seat["goal_x"] = x
         seat["y"] = seat["goal_y"] = y
         seat["walking"] = seat["moving"] = 0
 
     def wear(self, seat: Any, *names: str) -> None:
-        """Wears exactly these items; the inventory stays as it is."""
+        """Lets a seat wear exactly these items; its inventory stays as it is."""
         seat["worn"] = NO_ITEM
         for name in names:
             seat["worn"][:, items.SLOT[item_named(name)]] = item_named(name)
         sum_bonuses(seat)
 
     def strike(self, special: bool = False, spell: int = 0) -> None:
-        """A attacks B in this tick with what it wields, without any order."""
+        """Lets A attack B in this tick with its wielded weapon, without any order."""
         self.a["targeting"] = 1
         self.a["special_on"] = int(special)
         self.a["spell"] = spell
@@ -171,10 +171,10 @@ def pending(seat: Any, count: int) -> NDArray[np.int64]:
 
 
 def worn_names(seat: Any) -> set[str]:
-    """What the only fight's seat wears."""
+    """The items that the only fight's seat wears."""
     return {items.ITEM_NAMES[item] for item in seat["worn"][0] if item != NO_ITEM}
 
 
 def carried_names(seat: Any) -> list[str]:
-    """What the only fight's seat carries, in the order of the slots."""
+    """The items that the only fight's seat carries, in the order of the slots."""
     return [items.ITEM_NAMES[item] for item in seat["inventory"][0] if item != NO_ITEM]

@@ -16,7 +16,7 @@ DHAROK = load_contract("DharokEnv")
 
 
 class DharokArena(Arena):
-    """N fights; A one tile west of B, A first in every tick, nobody redraws a PID."""
+    """N fights; A one tile west of B, A first in every tick, PIDs are never redrawn."""
 
     def __init__(self, num_fights: int = 1, bots: tuple[str | None, str | None] = (None, None), **options: Any) -> None:
         self.enter(SimWorld(num_fights, contract="DharokEnv"), bots=bots, **options)

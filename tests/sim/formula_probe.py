@@ -37,7 +37,7 @@ def _rolls(seats: Any, accuracy: float, strength: float, spell: int) -> Rolls:
         formulas.magic_attack_roll(me, 1.0),
         formulas.magic_defence_roll(foe),
         formulas.magic_max_hit(me, spell),
-        prayer.defence_level(foe),
+        formulas.defence_level(foe),
     )
 
 

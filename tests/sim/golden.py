@@ -59,7 +59,7 @@ def _actions(digits: list[str]) -> np.ndarray:
 
 
 def replay(name: str, orders: list[list[str]] | None = None) -> dict[str, Any]:
-    """Plays a golden fight by these orders, or by random legal ones, and tells about it."""
+    """Plays a golden fight by these orders, or by random legal ones, and returns its record."""
     contract, seed, reset_params, bots = FIGHTS[name]
     world = SimWorld(1, seed, reset_params, contract)
     world.reset(options={"bots": bots})

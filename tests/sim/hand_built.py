@@ -1,4 +1,4 @@
-"""Fights built by hand: two fighters with a small loadout, and what they would be told."""
+"""Fights built by hand: two fighters with a small loadout, and the replies they would get."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GEAR = {
 
 
 class HandBuiltFight:
-    """``me`` and ``target`` are views of the seats; change them, then ask for `obs`, `masks` or `meta`."""
+    """``me`` and ``target`` are views of the seats; change them, then read `obs`, `masks` or `meta`."""
 
     def __init__(self) -> None:
         self.seats = np.zeros(2, SEAT)

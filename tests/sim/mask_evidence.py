@@ -1,4 +1,4 @@
-"""What an observation proves about the masks that come with it, written a second time, in plain Python.
+"""The masks that an observation proves, written a second time, in plain Python.
 
 Free inventory slots are not on the wire, so attacks with two-handed weapons are proven only when impossible.
 """

@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass
 class Episode:
-    """What one agent was told from a reset to the end; ``params`` are the reset parameters it sent."""
+    """The replies to one agent from a reset to the end; ``params`` are the reset parameters it sent."""
 
     source: str
     agent: str
@@ -57,13 +57,13 @@ def _lines(path: Path) -> Iterator[Json]:
 def _read_transcript(path: Path, lines: Iterator[Json]) -> list[Episode]:
     episodes: list[Episode] = []
     running: dict[str, Episode] = {}
-    asked: dict[str, list[Json]] = {}
+    requests: dict[str, list[Json]] = {}
     for entry in lines:
         connection = str(entry["conn"])
         if entry["dir"] == ">":
-            asked.setdefault(connection, []).append(json.loads(entry["line"]))
+            requests.setdefault(connection, []).append(json.loads(entry["line"]))
             continue
-        request = asked[connection].pop(0)
+        request = requests[connection].pop(0)
         answer = json.loads(entry["line"])
         if request["action"] not in ("reset", "step") or "body" not in answer:
             continue

@@ -1,4 +1,4 @@
-"""What users hear of the compiler."""
+"""The message before a cold compile."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_vengeance_can_take_the_killer_along() -> None:
 
 
 def test_the_prayers_of_the_dead_cost_nothing() -> None:
-    """As recorded in the reply after the end; the winner goes on paying."""
+    """As recorded in the reply after the end; the prayers of the winner keep draining."""
     arena = arena_with((5, 5))
     for seat in (arena.a, arena.b):
         seat["prayers"], seat["prayer_drain_running"], seat["level"][:, PRAYER] = 1 << PIETY, 1, 50

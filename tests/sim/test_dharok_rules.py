@@ -1,4 +1,4 @@
-"""What orders do in the Dharok game, and what its weapons and armour are worth (contract.md §6.3, mechanics.md)."""
+"""The effects of orders, weapons and armour in the Dharok game (contract.md §6.3, mechanics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switching gear (mechanics.md §15, nh-actions.md §5.8) and what drops the combat target (§7)."""
+"""Switching gear (mechanics.md §15, nh-actions.md §5.8) and what clears the combat target (§7)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ORDERS = {
 
 
 def far_apart(build: str = "MED", free_slots: int = 1) -> Arena:
-    """Nobody reaches anybody; A has eaten some of its food."""
+    """A and B are out of reach of each other; A has eaten some of its food."""
     arena = Arena(build=build)
     arena.place(30)
     if free_slots:

@@ -1,4 +1,4 @@
-"""What no fight may ever break, over builds, fight types, rolled gear, bots, and legal or wild play."""
+"""Invariants of every fight, over builds, fight types, rolled gear, bots, and legal or arbitrary actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIZES = np.array(CONTRACT.head_sizes)
 FOOD = np.isin(np.arange(items.NUM_ITEMS), [items.SHARK, items.ANGLERFISH, items.KARAMBWAN])
 DOSES = np.zeros(items.NUM_ITEMS, np.int64)
 DOSES[items.POTION_DOSES] = [1, 2, 3, 4]
-#: A random weight for each lasting item and one for all bottles, full or empty: what somebody owns is their sum.
+#: A random weight for each lasting item and one for all bottles, full or empty: their sum stands for what a seat owns.
 WEIGHTS = np.random.default_rng(0).integers(1 << 40, size=items.NUM_ITEMS)
 WEIGHTS[(DOSES > 0) | (np.arange(items.NUM_ITEMS) == items.VIAL)] = WEIGHTS[items.VIAL]
 WEIGHTS[FOOD] = 0
@@ -96,7 +96,7 @@ def check_gear(state: Any) -> None:
 
 
 def check_change(before: Any, after: Any) -> None:
-    """What one tick may do to what was there."""
+    """The changes that one tick may make."""
     assert (owned(before, WEIGHTS) == owned(after, WEIGHTS)).all()
     assert (owned(before, DOSES) >= owned(after, DOSES)).all()
     assert (owned(before, FOOD.astype(int)) >= owned(after, FOOD.astype(int))).all()

@@ -86,7 +86,7 @@ def test_attacks_repeat_with_the_period_of_the_weapon(weapon: str, period: int) 
 
 
 def test_damage_and_protection_are_decided_when_the_attack_is_made() -> None:
-    """mechanics.md §1: the prayer counts at the roll, also when it goes on in the same tick."""
+    """mechanics.md §1: the prayer counts at the roll, even if it is switched on in the same tick."""
     arena = Arena(3000)
     arena.wear(arena.a, "ELDER_MAUL")
     arena.wear(arena.b)

@@ -12,7 +12,7 @@ from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.games.osrs.sim.spells import ICE_BARRAGE
 from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER
 
-#: Where A stands, seen from B: every tile up to six away, one fight for each.
+#: Offsets of A from B: every tile up to six away, one fight for each.
 OFFSETS = np.array([(dx, dy) for dx in range(-6, 7) for dy in range(-6, 7)])
 REACHES = {
     "ABYSSAL_WHIP": 1, "ELDER_MAUL": 1, "KODAI_WAND": 1, "DRAGON_KNIFE": 4, "MORRIGANS_JAVELIN": 5,

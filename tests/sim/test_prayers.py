@@ -204,7 +204,7 @@ def struck(prayers_of_a: int = 0, prayers_of_b: int = 0, weapon: str = "ELDER_MA
 
 def test_smite_takes_a_quarter_of_the_hit() -> None:
     arena = struck(prayers_of_a=prayer.SMITE_BIT)
-    arena.b["level"][:, HITPOINTS] = 2  # the whole hit counts, not what it could take
+    arena.b["level"][:, HITPOINTS] = 2  # the whole hit counts, not only the hitpoints that are left
     totals = pending(arena.b, 1)[:, 0]
     arena.tick()
     assert (99 - arena.b["level"][:, PRAYER] == totals // 4).all()

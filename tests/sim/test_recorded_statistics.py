@@ -25,7 +25,7 @@ STATISTICS = slice(
     CONTRACT.observation_index("recent_target_correct_pray_percent") + 1,
 )
 DAMAGE = [CONTRACT.observation_index(name) for name in ("damage_on_player_tick", "damage_on_target_tick")]
-#: One order can make two hits, and the wire tells only the last one; more are not possible in a tick.
+#: One order can make two hits, and the wire only has the last; more than two are not possible in a tick.
 HITS_PER_TICK = (1, 2)
 MOST_HYPOTHESES = 64
 

@@ -1,4 +1,4 @@
-"""What goes on by itself: levels, special energy, poison (mechanics.md §11), and who hits back (§12)."""
+"""Processes without orders: levels, special energy, poison (mechanics.md §11), recoil and vengeance (§12)."""
 
 from __future__ import annotations
 

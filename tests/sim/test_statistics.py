@@ -1,4 +1,4 @@
-"""What the two sides remember of hits and hitsplats, against contract.md §4.2 and §4.3."""
+"""The memory of hits and hitsplats on both sides, against contract.md §4.2 and §4.3."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_target_health_is_shown_one_tick_late(fight: HandBuiltFight) -> None:
     obs = fight.obs
     assert obs["target_health_percent"] == pytest.approx(0.9)
     assert obs["damage_on_target_tick"] == 0
-    show(fight.target, 0, 0)  # a hit of zero tells the health too
+    show(fight.target, 0, 0)  # a hit of zero shows the health too
     refresh_hitsplats(fight.seats)
     refresh_hitsplats(fight.seats)
     assert fight.obs["target_health_percent"] == pytest.approx(86 / 90)

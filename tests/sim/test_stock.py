@@ -16,8 +16,8 @@ from sb3_pvp.games.osrs.sim.state import INVENTORY_SIZE, NO_ITEM, SEAT
 
 @numba.njit
 def counters(seats: Any) -> Any:
-    bag = stock.take_stock(seats[0])
-    return [stock.count(bag, counter) for counter in range(8)], stock.food_in_hand(bag)
+    bag = stock.count_inventory(seats[0])
+    return [stock.count(bag, counter) for counter in range(8)], stock.primary_food(bag)
 
 
 @settings(max_examples=200, deadline=None)

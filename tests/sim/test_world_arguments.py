@@ -1,4 +1,4 @@
-"""What worlds refuse before anything has changed."""
+"""Wrong arguments of worlds are refused before anything changes."""
 
 from __future__ import annotations
 

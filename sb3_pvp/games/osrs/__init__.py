@@ -1,7 +1,6 @@
 """The fights of Old School RuneScape: the games NhEnv and DharokEnv.
 
-What they need (compiled rules, sockets, pictures) is imported when it is first asked for: who only loads a model needs
-no more than the contract.
+Compiled rules, sockets and pictures are imported on first use: to load a model takes no more than the contract.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ __all__ = ["DHAROK", "NH", "SimWorld"]
 
 
 class OsrsGame(Game):
-    """A fight of two players, of which there are several kinds.
+    """A fight of two players, with the rules of one of the contracts.
 
     Args:
-        name: of the game and of its contract; the wire calls it the type of agent.
+        name: name of the game and of its contract; the wire calls it the type of agent.
     """
 
     build_param = "accountBuild"
@@ -39,58 +38,58 @@ class OsrsGame(Game):
         return self.name
 
     def __reduce__(self) -> Any:
-        return find_game, (self.name,)  # other processes have their own
+        return find_game, (self.name,)  # a game is looked up where it is unpickled: caches and classes stay behind
 
     @cached_property
     def contract(self) -> Contract:  # type: ignore[override]
-        """What is seen and may be done."""
+        """The observations and actions (contract.md)."""
         return read_contract(Path(__file__).parent / "contracts" / f"{self.name}.json")
 
     @cached_property
     def params(self) -> type[BaseModel]:  # type: ignore[override]
-        """How fights start (protocol.md §3)."""
+        """The settings of how fights start (protocol.md §3)."""
         from sb3_pvp.games.osrs.params import DharokParams, NhParams
 
         return DharokParams if self.name == "DharokEnv" else NhParams
 
     @cached_property
     def rewards(self) -> Rewards:  # type: ignore[override]
-        """Those of rewards.md §4."""
+        """The rewards of rewards.md §4."""
         from sb3_pvp.games.osrs.rewards import OsrsRewards
 
         return OsrsRewards()
 
     @cached_property
     def metrics(self) -> Metrics:  # type: ignore[override]
-        """Those of self-play.md §11.6."""
+        """The metrics of self-play.md §11.6."""
         from sb3_pvp.games.osrs.metrics.table import OSRS_METRICS
 
         return OSRS_METRICS
 
     @cached_property
     def viewer(self) -> Viewer:  # type: ignore[override]
-        """Fighters, what they have left, and what they chose."""
+        """The pictures of a fight: fighters, their supplies and their choices."""
         from sb3_pvp.games.osrs.rendering.viewer import OsrsViewer
 
         return OsrsViewer()
 
     @cached_property
     def scripts(self) -> Mapping[str, Callable[[Turn], None]]:  # type: ignore[override]
-        """The fighters of scripted-bots.md, part B."""
+        """The scripted fighters of scripted-bots.md, part B."""
         from sb3_pvp.games.osrs.scripted import SCRIPTS
 
         return SCRIPTS
 
     def check_place(self, where: str) -> None:
-        """See `sb3_pvp.game.Game.check_place`."""
+        """Raises `ValueError` unless ``where`` is ``"sim"`` or the address of a server."""
         from sb3_pvp.games.osrs.worlds import check_world_name
 
         check_world_name(where)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
-        """In ``"sim"``, the embedded world, or on a server, ``"rsps://host:port"`` (`RemoteWorld`).
+        """Returns the embedded world for ``"sim"``, a `RemoteWorld` for ``"rsps://host:port"``.
 
-        ``params``: how fights start, under the names of the wire (protocol.md §3).
+        ``params`` say how fights start, by their names on the wire (protocol.md §3).
         """
         from sb3_pvp.games.osrs.worlds import make_world
 
@@ -104,6 +103,6 @@ DHAROK = OsrsGame("DharokEnv")
 def __getattr__(name: str) -> Any:
     if name != "SimWorld":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports numba
+    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports Numba
 
     return SimWorld

@@ -1,4 +1,4 @@
-"""How fights start, by the names of the wire (protocol.md §3.1); values are left to the worlds, which know builds."""
+"""The settings of how fights start, by their names on the wire (protocol.md §3.1); the worlds validate the values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 
 class DharokParams(BaseModel):
-    """What a fight of DharokEnv can be told; nothing has an effect on it (protocol.md §3.2)."""
+    """The settings of DharokEnv, which accepts but ignores them (protocol.md §3.2)."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
     episode_id: Any = ""
@@ -18,7 +18,7 @@ class DharokParams(BaseModel):
 
 
 class NhParams(DharokParams):
-    """What a fight of NhEnv can be told."""
+    """The settings of NhEnv."""
 
     account_build: Any = "PURE"
     only_switch_prayer_when_about_to_attack: Any = True

@@ -1,7 +1,6 @@
-"""What a world is: the one seam under every environment.
+"""The meta record that a world reports for each seat after a tick (protocol.md §4).
 
-A *world* runs ``num_fights`` fights with two *seats* each. The embedded world (`sb3_pvp.sim`) and the remote one
-have the same face, so environments, rewards, opponents and callbacks do not know which one they are on.
+The embedded world and the remote one fill the same record, so rewards and metrics work on both.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def _scales(*names: str) -> list[tuple[str, str]]:
     return [(name, "f4") for name in names]
 
 
-#: The fields of ``protocol.md`` §4 in snake_case. ``*_present`` says whether the fields of its group, which the wire
-#: leaves out when there is nothing to tell, hold a value. Styles and prayers are `Style` numbers.
+#: The fields of protocol.md §4 in snake_case. A ``*_present`` flag says whether the fields of its group, which the wire
+#: leaves out if they have no value, hold one. Styles and prayers are `Style` numbers.
 META_DTYPE = np.dtype(
     [
         ("episode_ticks", "i4"),
@@ -82,10 +81,10 @@ META_DTYPE = np.dtype(
     ]
 )
 
-#: The same records as lumps of bytes: NumPy copies those ten times as fast as records, which it copies field by field.
+#: The same records as plain bytes, which NumPy copies ten times as fast as records: those it copies field by field.
 META_BYTES = np.dtype((np.void, META_DTYPE.itemsize))
 
-#: The fields of `META_DTYPE` that hold nothing, and are left out on the wire, unless the flag of their group is set.
+#: flag: the fields of its group, which hold no value and are left out on the wire unless the flag is set.
 OPTIONAL_FIELDS = {
     "hit_present": (
         "attack_type_hit",
@@ -107,7 +106,7 @@ OPTIONAL_FIELDS = {
     "wasted_brew_present": ("wasted_brew_scale",),
 }
 
-#: Fields that hold a `Style`. On the wire only the current prayers say that there is none, with the string "null".
+#: Fields that hold a `Style`. If there is none, current prayers are the string "null" on the wire; others are left out.
 STYLE_FIELDS = {
     *("attack_type_hit", "attack_type_received", "target_prayer_type", "player_prayer_type"),
     *("player_attack_style_type", "target_attack_style_type"),
@@ -117,6 +116,6 @@ STYLE_NAMES = {style.value: style.name for style in Style} | {Style.NONE.value: 
 
 
 def camel_case(name: str) -> str:
-    """The wire's name of a snake_case field."""
+    """Returns the wire's name of a snake_case field."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))

@@ -1,4 +1,4 @@
-"""Scripted fighters (scripted-bots.md, part B)."""
+"""Scripted fighters (scripted-bots.md, part B), with true masks: they choose only what is possible."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ import numpy as np
 
 from sb3_pvp.contract.actions import Turn
 
+HUNGRY, STARVING = 0.6, 0.4  # health below which it eats, and below which a karambwan too
+# (potion, observation, value below which it is drunk); 0.95 of a full boost.
+_POTIONS = (
+    ("use_restore_potion", "prayer_points", 0.6),
+    ("use_ranged_potion", "ranged_level", 0.95),
+    ("use_combat_potion", "strength_level", 0.95),
+)
+_ATTACKS = (  # (style, kind, the prayer that protects against it)
+    ("mage_attack", "use_ice_spell", "target_magic_prayer"),
+    ("ranged_attack", "basic_ranged_attack", "target_ranged_prayer"),
+    ("melee_attack", "basic_melee_attack", "target_melee_prayer"),
+)
+_RANGED = 1  # its column in `_ATTACKS`
+
 
 def _stayalive(turn: Turn) -> None:
     """Shoots, and eats below 60 % of its health (B.2)."""
     shoot = turn.can("ranged_attack") & turn.can("basic_ranged_attack")
     turn.choose("ranged_attack", shoot)
     turn.choose("basic_ranged_attack", shoot)
-    turn.choose("eat_primary_food", (turn.see("player_health_percent") < 0.6) & turn.can("eat_primary_food"))
+    turn.choose("eat_primary_food", (turn.see("player_health_percent") < HUNGRY) & turn.can("eat_primary_food"))
 
 
 def _scripted(turn: Turn) -> None:
@@ -29,39 +43,28 @@ def _scripted(turn: Turn) -> None:
 def _eat(turn: Turn) -> None:
     health = turn.see("player_health_percent")
     primary = turn.can("eat_primary_food")
-    turn.choose("eat_primary_food", (health < 0.6) & primary)
-    hungry = (health < 0.4) | ((health < 0.6) & ~primary)
+    turn.choose("eat_primary_food", (health < HUNGRY) & primary)
+    hungry = (health < STARVING) | ((health < HUNGRY) & ~primary)
     turn.choose("eat_karambwan", hungry & turn.can("eat_karambwan"))
 
 
 def _drink(turn: Turn) -> None:
-    """The first potion that is needed and available."""
+    """Drinks the first potion that is needed and available."""
     undecided = np.ones(len(turn.chance), bool)
-    for potion, level, threshold in (
-        ("use_restore_potion", "prayer_points", 0.6),
-        ("use_ranged_potion", "ranged_level", 0.95),
-        ("use_combat_potion", "strength_level", 0.95),
-    ):
+    for potion, level, threshold in _POTIONS:
         drink = undecided & (turn.see(level) < threshold) & turn.can(potion)
         turn.choose(potion, drink)
         undecided &= ~drink
 
 
-_ATTACKS = (
-    ("mage_attack", "use_ice_spell", "target_magic_prayer"),
-    ("ranged_attack", "basic_ranged_attack", "target_ranged_prayer"),
-    ("melee_attack", "basic_melee_attack", "target_melee_prayer"),
-)
-
-
 def _attack(turn: Turn) -> None:
-    """A random style among those that are available and not protected against; ranged if that leaves none."""
+    """Attacks in a random style that is available and not protected against, or else with ranged."""
     available = np.stack([turn.can(style) & turn.can(kind) for style, kind, _ in _ATTACKS], axis=1)
     unprotected = np.stack([turn.see(prayer) == 0 for *_, prayer in _ATTACKS], axis=1)
     candidates = available & unprotected
-    candidates[:, 1] |= available[:, 1] & ~candidates.any(axis=1)
-    count = candidates.sum(axis=1)
-    wanted = np.floor(turn.chance * count) + 1
+    candidates[:, _RANGED] |= available[:, _RANGED] & ~candidates.any(axis=1)
+    # The n-th candidate of a row, n uniform: `position` counts candidates from the left.
+    wanted = np.floor(turn.chance * candidates.sum(axis=1)) + 1
     position = candidates.cumsum(axis=1)
     for column, (style, kind, _) in enumerate(_ATTACKS):
         chosen = candidates[:, column] & (position[:, column] == wanted)

@@ -1,4 +1,4 @@
-"""Where fights take place: the embedded world, and servers by their address."""
+"""The worlds where fights take place: the embedded one, and servers by their address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_world_name(world: str) -> None:
     """Raises `ValueError` unless ``world`` is the embedded one or the address of a server."""
     if world == EMBEDDED:
         return
-    from sb3_pvp.games.osrs.remote.address import is_address, parse_address  # here: the client is big
+    from sb3_pvp.games.osrs.remote.address import is_address, parse_address  # here, because the client is large
 
     if not is_address(world):
         require_known("world", world, (EMBEDDED, "rsps://host:port"))
@@ -24,12 +24,12 @@ def check_world_name(world: str) -> None:
 
 
 def make_world(world: str, **options: Any) -> World:
-    """The world of that name, with these arguments of `SimWorld` or `RemoteWorld`; `ValueError` for wrong ones."""
+    """Returns the world of that name, made with ``options``; raises `ValueError` for wrong names and options."""
     check_world_name(world)
     if world != EMBEDDED:
         from sb3_pvp.games.osrs.remote import RemoteWorld
 
         return RemoteWorld(world, **options)
-    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports numba
+    from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports Numba
 
     return SimWorld(**options)

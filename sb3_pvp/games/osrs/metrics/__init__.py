@@ -1,1 +1,1 @@
-"""What is measured in these fights (self-play.md §11.6)."""
+"""The metrics of these fights (self-play.md §11.6)."""

@@ -1,4 +1,4 @@
-"""What is measured in fights, as data: one row for each tag, with what it says (self-play.md §11.6)."""
+"""The metrics of fights as data: one row for each tag, with its meaning (self-play.md §11.6)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from sb3_pvp.simple_game import Metric, ReportMetrics, Series, Statistic
 _STYLES = {"magic": int(Style.MAGIC), "melee": int(Style.MELEE), "ranged": int(Style.RANGED)}
 _WON, _LOST = int(Outcome.WON), int(Outcome.LOST)
 
+# Damage as rolled, since worlds report no damage received when it lands.
 _DEALT, _TAKEN = "damage_generated_on_target_scale", "damage_generated_on_player_scale"
 
 
@@ -33,9 +34,9 @@ def _attack_metrics() -> Iterator[Metric]:
     hit, received = field_of("attack_type_hit"), field_of("attack_type_received")
     for name, style in _STYLES.items():
         tag, said = f"combat/attack/{name}_damage", f"{name} attacks per tick, in health bars of the victim"
-        meaning = f"Share of the own hits that were {name}."
+        meaning = f"Share of own hits that were {name}."
         yield Metric(f"combat/attack/hit_{name}", "mean", equals(hit, style), meaning)
-        # The original's spelling: this one tag says range.
+        # The original spells this single tag with "range".
         short = "range" if name == "ranged" else name
         meaning = f"Share of the opponent's hits that were {name}."
         yield Metric(f"combat/attack/received_{short}", "mean", equals(received, style), meaning)
@@ -63,7 +64,7 @@ def _eating_metrics() -> Iterator[Metric]:
     wasted = {name: field_of(f"wasted_{name}_scale") for name in ("food", "brew")}
     rows: list[tuple[str, Statistic, Series, str]] = [
         ("average_eaten_food_scale", "mean", eaten, "Nominal healing of food eaten in one tick, in health bars."),
-        ("count_food_eaten", "number", differs(eaten, 0), "How many ticks had a bite of food in them."),
+        ("count_food_eaten", "number", differs(eaten, 0), "Ticks in which food was eaten."),
         ("eat_from_average", "mean", at_food, "Health, as a share of its maximum, at which food was eaten."),
         ("eat_from_std", "std", at_food, "Standard deviation of the health at which food was eaten."),
         ("eat_to_average", "mean", to_food, "Health to which food healed."),
@@ -75,17 +76,18 @@ def _eating_metrics() -> Iterator[Metric]:
     for name, values in wasted.items():
         rows += [
             (f"average_wasted_{name}_scale", "mean", values, f"Overheal of a tick that wasted {name}, in health bars."),
-            (f"count_wasted_{name}", "number", differs(values, 0), f"How many ticks wasted {name}."),
+            (f"count_wasted_{name}", "number", differs(values, 0), f"Ticks in which {name} was wasted."),
             (f"total_wasted_{name}_scale", "sum", values, f"All overheal by {name} of the rollout, in health bars."),
         ]
-        for who, field, outcome, death in (
-            ("player", f"remaining_{name}_scale", _LOST, "the learner had left when it died"),
-            ("target", f"target_remaining_{name}_scale", _WON, "the opponent had left when it died"),
+        for who, field, outcome, loser in (
+            ("player", f"remaining_{name}_scale", _LOST, "the learner"),
+            ("target", f"target_remaining_{name}_scale", _WON, "the opponent"),
         ):
             left, tag = at_outcome(outcome, field), f"{who}_{name}_on_death_scale"
-            rows.append((f"mean_{tag}", "mean", left, f"Healing in {name} that {death}, in health bars."))
-            number = f"In how many deaths there was {name} that {death}."
-            rows.append((f"times_{who}_has_{name}_on_death", "number", differs(left, 0), number))
+            meaning = f"Healing in {name} that {loser} had left when it died, in health bars."
+            rows.append((f"mean_{tag}", "mean", left, meaning))
+            meaning = f"Deaths of {loser} with {name} left."
+            rows.append((f"times_{who}_has_{name}_on_death", "number", differs(left, 0), meaning))
     for tag, statistic, series, meaning in rows:
         yield Metric(f"combat/eating/{tag}", statistic, series, meaning)
 
@@ -95,15 +97,15 @@ def _prayer_metrics() -> Iterator[Metric]:
     dealt, taken = with_smite(_DEALT, "hit_with_smite"), with_smite(_TAKEN, "target_attacked_with_smite")
     own, of_opponent = prayed("player_prayer_type"), prayed("target_prayer_type")
     rows = [
-        ("hit_off_prayer", off, "Share of the own hits that the opponent's prayer did not protect against."),
-        ("hit_on_prayer", negated(off), "Share of the own hits that the opponent's prayer protected against."),
+        ("hit_off_prayer", off, "Share of own hits that the opponent's prayer did not protect against."),
+        ("hit_on_prayer", negated(off), "Share of own hits that the opponent's prayer protected against."),
         ("hit_off_prior_prayer", hit_off_prior_prayer, "The same as hit_off_prayer for its prayer one tick earlier."),
         (
             "hit_on_prior_prayer",
             negated(hit_off_prior_prayer),
             "The same as hit_on_prayer for its prayer a tick before.",
         ),
-        ("hit_with_smite", field_of("hit_with_smite"), "Share of the own hits with the prayer Smite."),
+        ("hit_with_smite", field_of("hit_with_smite"), "Share of own hits with the prayer Smite."),
         (
             "target_attacked_with_smite",
             field_of("target_attacked_with_smite"),
@@ -132,7 +134,7 @@ def _prayer_metrics() -> Iterator[Metric]:
         meaning = f"that met a prayer where it was the one against {name}."
         rows += [
             (f"player_pray_{name}", equals(own, style), f"Share of the opponent's hits {meaning}"),
-            (f"target_pray_{name}", equals(of_opponent, style), f"Share of the own hits {meaning}"),
+            (f"target_pray_{name}", equals(of_opponent, style), f"Share of own hits {meaning}"),
         ]
     for tag, series, meaning in rows:
         yield Metric(f"combat/prayer/{tag}", "mean", series, meaning)
@@ -172,11 +174,10 @@ METRICS = (
     *_time_metrics(),
 )
 
-#: What is measured in these fights, besides what is measured in all.
+#: The metrics of these fights, besides those of all games.
 OSRS_METRICS = ReportMetrics(
     METRICS,
-    # The prayer and the style of the opponent, which an attack is seen against.
-    # Styles and prayers are names.
+    # Styles and prayers are names on the wire, so they have no mean.
     values=tuple(name for name in META_DTYPE.names or () if name not in STYLE_FIELDS),
     optional=OPTIONAL_FIELDS,
 )

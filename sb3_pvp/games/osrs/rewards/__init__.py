@@ -1,7 +1,7 @@
-"""What a fighter is rewarded for (rewards.md §4): named components, computed for a whole batch of fights at once.
+"""The rewards of these fights (rewards.md §4): named components, computed for a whole batch of fights at once.
 
-`COMPONENTS` says what counts, `RewardWeights` how much, and `OsrsRewards` multiplies. A new component is an entry in
-`COMPONENTS` and, if it needs one, a weight.
+`COMPONENTS` are the events that count, `RewardWeights` their weights, and `OsrsRewards` multiplies them. To add a
+component, add an entry to `COMPONENTS` and, if it needs one, a weight.
 """
 
 from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component

@@ -1,4 +1,4 @@
-"""The table of rewards (rewards.md §4): what is worth something, and which weights say how much."""
+"""The table of rewards (rewards.md §4): events, their amounts, and the weights that multiply them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Component:
         description: one sentence.
         weights: names of `RewardWeights`; a flag counts as 1 or 0.
         amount: numbers ``(N,)``, 0 in fights in which the event did not happen.
-        variables: what the schedules of the weights may use besides ``t``.
+        variables: the variables of the weights' schedules, besides ``t``.
     """
 
     description: str
@@ -38,6 +38,7 @@ def _level(name: str) -> dict[str, Variable]:
     return {"level": Variable(lambda facts: facts.meta[f"{name}_level_scale"])}
 
 
+# Variables of schedules (rewards.md §1): food and brews share theirs, so that one weight can rise with their sum.
 _EATEN = {"eat_at_food_scale": Variable(lambda facts: facts.meta["eat_at_food_scale"])}
 _WASTED = {"scale": Variable(lambda facts: facts.wasted_food + facts.wasted_brew)}
 _LEFT = {"scale": Variable(lambda facts: facts.meta["remaining_food_scale"] + facts.meta["remaining_brew_scale"])}
@@ -51,9 +52,9 @@ _TARGET_LEFT = {
 COMPONENTS: dict[str, Component] = {
     "default_step_reward": Component("Every tick.", ("default",), _always),
     "custom_reward_fn": Component(
-        "What the custom function makes of the tick.", ("custom_reward_fn",), _always, ALL_VARIABLES
+        "The value of the custom function for the tick.", ("custom_reward_fn",), _always, ALL_VARIABLES
     ),
-    "damage_dealt": Component("Damage of the own attacks.", ("damage_dealt",), lambda facts: facts.damage_dealt),
+    "damage_dealt": Component("Damage of own attacks.", ("damage_dealt",), lambda facts: facts.damage_dealt),
     "damage_received": Component(
         "Damage of the opponent's attacks.", ("damage_received",), lambda facts: facts.damage_received
     ),
@@ -80,17 +81,17 @@ COMPONENTS: dict[str, Component] = {
     "player_healed": Component(
         "Hitpoints gained without food and brews, as damage undone.",
         ("reward_heals", "damage_received"),
-        lambda facts: -facts.meta["player_healed_scale"],
+        lambda facts: -facts.meta["player_healed_scale"],  # negative damage received
     ),
     "target_healed": Component(
         "Hitpoints that the opponent gained without food and brews, if it is an agent, as damage undone.",
         ("penalize_target_heals", "damage_dealt"),
-        lambda facts: -facts.meta["target_healed_scale"],
+        lambda facts: -facts.meta["target_healed_scale"],  # 0 for bots: worlds only report the healing of agents
     ),
     "safe_penalty": Component(
-        "Eating, at the hitpoints where it was done.",
+        "Eating; the weight may depend on the hitpoints at which it happens.",
         ("safe_penalty",),
-        lambda facts: -1.0 * facts.meta["eat_food_present"],
+        lambda facts: -1.0 * facts.meta["eat_food_present"],  # so that a positive weight is a penalty
         _EATEN,
     ),
     "no_prayer": Component(
@@ -99,50 +100,50 @@ COMPONENTS: dict[str, Component] = {
     "protected_correct_prayer": Component(
         "Being attacked with the right protection prayer up.",
         ("protected_correct_prayer",),
-        lambda facts: facts.foreign_attack * facts.meta["protected_prayer"],
+        lambda facts: facts.opponent_attack * facts.meta["protected_prayer"],
     ),
     "protected_wrong_prayer": Component(
         "Being attacked with a wrong protection prayer or none.",
         ("protected_wrong_prayer",),
-        lambda facts: facts.foreign_attack * ~facts.meta["protected_prayer"],
+        lambda facts: facts.opponent_attack * ~facts.meta["protected_prayer"],  # 0 without an attack, whatever the flag
     ),
     "hit_off_prayer": Component(
-        "Attacking in a style against which the opponent does not pray.",
+        "Attacking in a style that the opponent does not pray against.",
         ("attacked_correct_prayer",),
         lambda facts: facts.own_attack * facts.meta["hit_off_prayer"],
     ),
     "hit_on_prayer": Component(
-        "Attacking in the style against which the opponent prays.",
+        "Attacking in the style that the opponent prays against.",
         ("attacked_wrong_prayer",),
         lambda facts: facts.own_attack * ~facts.meta["hit_off_prayer"],
     ),
     "hit_off_prior_prayer": Component(
-        "Attacking in a style against which the opponent did not pray one tick ago.",
+        "Attacking in a style that the opponent did not pray against one tick ago.",
         ("attacked_previous_correct_prayer",),
-        lambda facts: facts.own_attack_after_a_tick * facts.hit_off_prior_prayer,
+        lambda facts: facts.own_attack_with_previous * facts.hit_off_prior_prayer,
     ),
     "hit_on_prior_prayer": Component(
-        "Attacking in the style against which the opponent prayed one tick ago.",
+        "Attacking in the style that the opponent prayed against one tick ago.",
         ("attacked_previous_wrong_prayer",),
-        lambda facts: facts.own_attack_after_a_tick * ~facts.hit_off_prior_prayer,
+        lambda facts: facts.own_attack_with_previous * ~facts.hit_off_prior_prayer,
     ),
     "protected_correct_prior_prayer": Component(
-        "Being attacked with the prayer up that fits what the opponent wielded one tick ago.",
+        "Being attacked with the prayer up against what the opponent wielded one tick ago.",
         ("protected_previous_correct_prayer",),
-        lambda facts: facts.foreign_attack_on_prayer * facts.protected_prior,
+        lambda facts: facts.opponent_attack_on_prayer * facts.protected_prior,
     ),
     "protected_wrong_prior_prayer": Component(
         "Being attacked with another prayer up.",
         ("protected_previous_wrong_prayer",),
-        lambda facts: facts.foreign_attack_on_prayer * ~facts.protected_prior,
+        lambda facts: facts.opponent_attack_on_prayer * ~facts.protected_prior,
     ),
     "player_frozen": Component(
-        "Ticks for which this fighter was frozen anew.",
+        "Ticks by which this fighter's freeze timer went up.",
         ("player_frozen_tick",),
         lambda facts: facts.frozen("player_frozen_ticks"),
     ),
     "target_frozen": Component(
-        "Ticks for which the opponent was frozen anew.",
+        "Ticks by which the opponent's freeze timer went up.",
         ("target_frozen_tick",),
         lambda facts: facts.frozen("target_frozen_ticks"),
     ),
@@ -180,47 +181,47 @@ COMPONENTS: dict[str, Component] = {
         _level("magic"),
     ),
     "wasted_food": Component(
-        "Hitpoints that eating healed above the maximum, as damage received.",
+        "Healing by food above the maximum, as damage received.",
         ("penalize_wasted_food", "damage_received", "player_wasted_food_multiplier"),
         lambda facts: facts.wasted_food,
         _WASTED,
     ),
     "wasted_brews": Component(
-        "Hitpoints above the maximum at which a brew was drunk.",
+        "Hitpoints above the maximum when a brew was drunk, as damage received.",
         ("penalize_wasted_food", "damage_received", "player_wasted_food_multiplier"),
         lambda facts: facts.wasted_brew,
         _WASTED,
     ),
     "win": Component("A fight won.", ("win",), lambda facts: facts.ended(Outcome.WON)),
     "target_food_on_death": Component(
-        "Food that the beaten opponent did not eat.",
+        "Food left to the beaten opponent.",
         ("reward_target_food_on_death", "damage_dealt", "player_died_with_food_multiplier"),
         lambda facts: facts.meta["target_remaining_food_scale"] * facts.ended(Outcome.WON),
         _TARGET_LEFT,
     ),
     "target_brews_on_death": Component(
-        "Brews that the beaten opponent did not drink.",
+        "Brews left to the beaten opponent.",
         ("reward_target_food_on_death", "damage_dealt", "player_died_with_food_multiplier"),
         lambda facts: facts.meta["target_remaining_brew_scale"] * facts.ended(Outcome.WON),
         _TARGET_LEFT,
     ),
     "lost": Component("A fight lost.", ("lose",), lambda facts: facts.ended(Outcome.LOST)),
     "player_food_on_death": Component(
-        "Food that was not eaten before a defeat.",
+        "Food left at a defeat.",
         ("penalize_food_on_death", "damage_received", "player_died_with_food_multiplier"),
         lambda facts: facts.meta["remaining_food_scale"] * facts.ended(Outcome.LOST),
         _LEFT,
     ),
     "player_brews_on_death": Component(
-        "Brews that were not drunk before a defeat.",
+        "Brews left at a defeat.",
         ("penalize_food_on_death", "damage_received", "player_died_with_food_multiplier"),
         lambda facts: facts.meta["remaining_brew_scale"] * facts.ended(Outcome.LOST),
         _LEFT,
     ),
     "tied": Component(
-        "A fight tied, which only fights without `death_match` are.", ("tie",), lambda facts: facts.ended(Outcome.TIED)
+        "A fight tied; only fights without `death_match` can be.", ("tie",), lambda facts: facts.ended(Outcome.TIED)
     ),
 }
 
-#: What each component is for, one sentence each.
+#: One sentence for each component, for logs and pages.
 DESCRIPTIONS = {name: component.description for name, component in COMPONENTS.items()}

@@ -1,4 +1,4 @@
-"""The weights of the reward as numbers, under the names of the log (self-play.md §11.5)."""
+"""The current weights of the reward, under their tags in the log (self-play.md §11.5)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ WEIGHT_TAGS = {
 
 
 def current_weights(weights: RewardWeights, t: int) -> dict[str, float]:
-    """The weights after ``t`` rollouts by the names in `WEIGHT_TAGS`.
+    """Returns the weights after ``t`` rollouts, by the tags of `WEIGHT_TAGS`.
 
-    Schedules with variables are evaluated with their defaults; those that have none for a variable are left out.
+    Schedules with variables are evaluated with the defaults of these; without a default they are left out.
     """
     values = {tag: _value(getattr(weights, field), t) for tag, field in WEIGHT_TAGS.items()}
     return {tag: value for tag, value in values.items() if value is not None}
@@ -43,7 +43,7 @@ def _value(weight: float | Schedule, t: int) -> float | None:
     if not isinstance(weight, Schedule):
         return weight
     try:
-        # Looking at a weight must not take a random number away from the fights.
+        # Logging must not advance the random stream that the weights of the fights draw from.
         with drawing_from(np.random.default_rng(0)):
             return float(weight(t))
     except (ValueError, TypeError):

@@ -17,20 +17,20 @@ from sb3_pvp.schedules import Expression, Linear, Log, Schedule
 from sb3_pvp.schedules.expression import names_in
 
 _NAMES, _ROWS = tuple(COMPONENTS), tuple(COMPONENTS.values())
-_TARGET_LOST = int(Outcome.TARGET_LOST)  # what is not less ended without a result
-#: Schedules that have one value in a rollout; the others may draw random numbers or use variables.
+_TARGET_LOST = int(Outcome.TARGET_LOST)  # this and all higher outcomes are endings without a result
+#: Schedules with one value per rollout; all others may draw random numbers or use variables, so every tick counts.
 _STEADY = (Linear, Log)
 
 
 class _Plan(NamedTuple):
-    """What has to be done in the ticks of one rollout.
+    """The part of the computation that is the same in all ticks of a rollout.
 
     Attributes:
-        weights: how much the terms are worth.
-        t: how many rollouts are finished.
-        rows: of the components that are computed.
-        factors: float32 ``(len(COMPONENTS), 1)``, for each the product of its numbers.
-        varying: rows with weights that are evaluated in every tick.
+        weights: the weights of the terms.
+        t: number of finished rollouts.
+        rows: indices of the components whose weights are not 0.
+        factors: float32 ``(len(COMPONENTS), 1)``, the product of the constant weights of each component.
+        varying: (index of a component, its weights that are evaluated in every tick).
     """
 
     weights: RewardWeights
@@ -41,21 +41,21 @@ class _Plan(NamedTuple):
 
 
 class OsrsRewards:
-    """The rewards of `sb3_pvp.game.Rewards` for these fights."""
+    """The rewards of these fights, see `sb3_pvp.game.Rewards`."""
 
     terms: ClassVar[Mapping[str, str]] = DESCRIPTIONS
     tags: ClassVar[Mapping[str, str]] = WEIGHT_TAGS
 
     def weights(self, changes: Mapping[str, Any] | RewardWeights | None = None) -> RewardWeights:
-        """See `reward_weights`."""
+        """Returns the default weights with these changes, see `reward_weights`."""
         return reward_weights(changes)
 
     def figures(self, weights: RewardWeights, trained_rollouts: int) -> dict[str, float]:
-        """See `current_weights`."""
+        """Returns the current weights by their tags, see `current_weights`."""
         return current_weights(weights, trained_rollouts)
 
     def at(self, weights: RewardWeights, trained_rollouts: int) -> _Plan:
-        """The plan of the next rollout."""
+        """Returns the plan of the next rollout, with which `compute` is called."""
         factors = np.ones((len(_ROWS), 1), np.float32)
         rows, varying = [], []
         for row, component in enumerate(_ROWS):
@@ -63,25 +63,25 @@ class OsrsRewards:
             schedules = tuple(each for each in given if isinstance(each, Schedule) and not isinstance(each, _STEADY))
             numbers = [each for each in given if each not in schedules]
             factors[row] = np.prod([each(trained_rollouts) if isinstance(each, _STEADY) else each for each in numbers])
-            if factors[row]:
+            if factors[row]:  # a constant factor of 0 saves the component in all ticks
                 rows.append(row)
                 varying.extend([(row, schedules)] if schedules else [])
         return _Plan(weights, trained_rollouts, tuple(rows), factors, tuple(varying))
 
     def compute(self, transition: Transition, weights: _Plan) -> NDArray[np.float32]:
-        """The terms of a tick, float32 ``(len(COMPONENTS), N)``.
+        """Returns the terms of a tick, float32 ``(len(COMPONENTS), N)``.
 
-        A fight that broke (`Outcome.TARGET_LOST`, `Outcome.DESYNC`) is worth nothing, whatever happened in that tick
-        (rewards.md §5). Raises `ValueError` if a schedule has no finite number as its value.
+        In a fight that broke off (`Outcome.TARGET_LOST`, `Outcome.DESYNC`) all terms of the tick are 0 (rewards.md §5).
+        Raises `ValueError` if the value of a schedule is not a finite number.
         """
         facts = Facts(transition, weights.weights.reward_on_damage_generated)
-        parts = np.zeros((len(_ROWS), len(transition.outcome)), np.float32)
+        parts = np.zeros((len(_ROWS), len(transition.outcome)), np.float32)  # also the rows that are not computed
         for row in weights.rows:
             parts[row] = _ROWS[row].amount(facts)
         parts *= weights.factors
         broken = transition.outcome >= _TARGET_LOST
         if broken.any():
-            parts[:, broken] = 0.0
+            parts[:, broken] = 0.0  # before the schedules, which are only evaluated where a row is not 0
         for row, schedules in weights.varying:
             _multiply(parts[row], row, schedules, facts, weights.t)
         parts += 0.0  # -0.0 becomes 0.0
@@ -89,7 +89,7 @@ class OsrsRewards:
 
 
 def _multiply(part: NDArray[np.float32], row: int, schedules: tuple[Schedule, ...], facts: Facts, t: int) -> None:
-    """Multiplies one row where it is not zero; elsewhere the event of the component did not happen."""
+    """Multiplies one row by its schedules, only where it is not 0: elsewhere the event did not happen."""
     fights = np.flatnonzero(part)
     if not fights.size:
         return
@@ -105,5 +105,5 @@ def _variables(schedule: Schedule, component: Component, facts: Facts, fights: N
         return {}
     used = component.variables.keys() & names_in(schedule.expression)
     variables = {name: component.variables[name].values(facts, schedule.defaults.get(name))[fights] for name in used}
-    # The formula does not use this one: its shape tells `random` and `normal` to draw anew for each fight.
+    # Not used by the formula: from its shape, `random` and `normal` know to draw a number for each fight.
     return {**variables, "": fights}

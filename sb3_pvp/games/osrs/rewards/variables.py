@@ -1,4 +1,4 @@
-"""The variables that the schedule of a weight may use: fields of the meta record and what follows from them."""
+"""The variables of the schedules of weights: fields of the meta record and quantities derived from them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _NAMES_OF_STYLES = np.array([STYLE_NAMES[number] for number in sorted(STYLE_NAME
 
 @dataclass(frozen=True)
 class Variable:
-    """A quantity that every fight has a value of, or none.
+    """A quantity with a value in every fight, or only in some.
 
     Attributes:
-        read: the values ``(N,)``: numbers, booleans, or strings for styles.
-        present: bool ``(N,)``, where there is a value; ``None``: always.
+        read: returns the values ``(N,)``: numbers, booleans, or strings for styles.
+        present: returns where there is a value, bool ``(N,)``; ``None``: everywhere.
     """
 
     read: Callable[[Facts], Array]
     present: Callable[[Facts], Array] | None = None
 
     def values(self, facts: Facts, default: Any = None) -> Array:
-        """The values, with ``default`` where there is none; without a default that is 0, false or "null"."""
+        """Returns the values, with ``default``, else 0, false or "null", where there is none."""
         values = self.read(facts)
         if self.present is None:
             return values
         if default is None:
             default = STYLE_NAMES[Style.NONE.value] if values.dtype.kind == "U" else values.dtype.type(0)
         elif isinstance(default, str) != (values.dtype.kind == "U"):
-            values = values.astype(object)  # else NumPy would make strings of numbers
+            values = values.astype(object)  # else `np.where` would turn the numbers into strings
         return np.where(self.present(facts), values, default)
 
 
@@ -52,7 +52,7 @@ def _style_reader(name: str) -> Callable[[Facts], Array]:
 def _presence(name: str, flag: str) -> Callable[[Facts], Array]:
     if name not in STYLE_FIELDS:
         return lambda facts: facts.meta[flag]
-    # The wire does not have the prayer at a hit either if there was none.
+    # The wire also leaves out the prayer at a hit if there was none (protocol.md §4).
     return lambda facts: facts.meta[flag] & (facts.meta[name] != Style.NONE.value)
 
 
@@ -83,6 +83,6 @@ def _all_variables() -> dict[str, Variable]:
     }
 
 
-#: What `custom_reward_fn` may use: all fields of the meta record, in snake_case and under the names of the wire, and
+#: The variables of `custom_reward_fn`: all fields of the meta record, in snake_case and by their names on the wire, and
 #: the derived ones of rewards.md §4.
 ALL_VARIABLES = _all_variables()

@@ -1,4 +1,4 @@
-"""How much each event is worth: numbers, or schedules of the number of finished rollouts."""
+"""The weights of the rewards: numbers, or schedules of the number of finished rollouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sb3_pvp.games.osrs.rewards.components import COMPONENTS
 from sb3_pvp.games.osrs.rewards.facts import Facts
 from sb3_pvp.schedules import Constant, Schedule, parse_schedule
 
-#: A number, or a schedule; `RewardWeights` also takes what `sb3_pvp.schedules.parse_schedule` makes one of.
+#: A number or a schedule; `RewardWeights` also takes whatever `sb3_pvp.schedules.parse_schedule` can parse.
 Weight = float | Schedule
 
 
@@ -23,59 +23,58 @@ Weight = float | Schedule
 class RewardWeights:
     """The options of the reward (rewards.md §1), each a number or a schedule, the flags ``True`` or ``False``.
 
-    They are called as in the original system, without the ``_reward`` or ``_reward_scale`` at the end of a name
-    (``win_reward``, ``damage_dealt_reward_scale``, ``attack_level_scale_reward``). Damage and healing are counted in
-    health bars, fractions of the maximum hitpoints of whom they happen to. A fight deals several health bars of damage
-    because both fighters eat, so a quarter of a win for each keeps the damage terms near the size of the win itself;
-    in the original the scales of damage are 0 unless a preset sets them.
+    Their names are those of the original system without ``_reward`` or ``_reward_scale`` at the end. Damage and healing
+    are counted in health bars, fractions of the maximum hitpoints of the fighter that gets them. A fight deals several
+    health bars of damage because both fighters eat, so a weight of 0.25 keeps the damage terms near the size of a win;
+    in the original these weights are 0 unless a preset sets them.
 
     Attributes:
         win: for a fight won.
         lose: for a fight lost.
         tie: for a tie; only fights without ``death_match`` have one.
         default: for every tick.
-        damage_dealt: for a health bar of damage dealt, and the scale of all that the opponent heals or leaves uneaten.
-        damage_received: for a health bar of damage received, normally negative, and the scale of own healing, of food
-            wasted and left.
-        reward_on_damage_generated: count damage when it is rolled; false: when it lands. (The original's world never
-            reports damage received that lands, and neither does the embedded one.)
-        reward_heals: own healing by other means than food and brews undoes damage received.
-        penalize_target_heals: the opponent's undoes damage dealt.
+        damage_dealt: for a health bar of damage dealt; also scales what the opponent heals or leaves uneaten.
+        damage_received: for a health bar of damage received, normally negative; also scales own healing and food that
+            is wasted or left.
+        reward_on_damage_generated: count damage when it is rolled; false: when it lands. (Neither the original's world
+            nor the embedded one reports damage received when it lands.)
+        reward_heals: own healing, except by food and brews, undoes damage received.
+        penalize_target_heals: such healing of the opponent undoes damage dealt.
         penalize_food_on_death: food and brews left at death count as damage received.
-        reward_target_food_on_death: those of the beaten opponent count as damage dealt.
-        penalize_wasted_food: what food and brews heal above the maximum counts as damage received.
+        reward_target_food_on_death: food and brews left to the beaten opponent count as damage dealt.
+        penalize_wasted_food: healing by food and brews above the maximum counts as damage received.
         player_died_with_food_multiplier: for food and brews left; a schedule may use their sum, ``scale``.
         player_wasted_food_multiplier: for food and brews wasted; a schedule may use their sum, ``scale``.
         smite_damage_dealt_reward_multiplier: on top of ``damage_dealt``, for attacks with smite up.
         smite_damage_received_reward_multiplier: on top of ``damage_received``.
-        safe_penalty: taken off when food is eaten; a schedule may use the own health at that, ``eat_at_food_scale``.
+        safe_penalty: subtracted when food is eaten; a schedule may use the health at that time, ``eat_at_food_scale``.
         no_prayer_tick: for a tick without prayer points.
         target_frozen_tick: for each tick by which the opponent's freeze timer goes up.
-        player_frozen_tick: for each tick by which the own one does.
+        player_frozen_tick: for each tick by which the own freeze timer goes up.
         protected_correct_prayer: for an attack against which the right protection prayer was up. This and the next
-            seven are for attacks at a speed of 5 ticks, and in proportion for others.
-        protected_wrong_prayer: for an attack against which it was not.
+            seven are for attacks at a speed of 5 ticks, and proportional for others.
+        protected_wrong_prayer: for an attack against which it was not up.
         attacked_correct_prayer: for an own attack against which the opponent did not pray.
         attacked_wrong_prayer: for an own attack against which the opponent prayed.
-        protected_previous_correct_prayer: for a prayer, at an attack, that fits what the attacker wielded a tick ago.
-        protected_previous_wrong_prayer: for another prayer; nothing for none.
+        protected_previous_correct_prayer: for a prayer, when attacked, against what the attacker wielded a tick ago.
+        protected_previous_wrong_prayer: for any other prayer when attacked; nothing without one.
         attacked_previous_correct_prayer: for an own attack against which the opponent did not pray a tick ago.
         attacked_previous_wrong_prayer: for an own attack against which the opponent prayed a tick ago.
-        attack_level_scale: in each tick, for what the level is above its base, as a share of the base; so are the next.
+        attack_level_scale: in each tick, for how far the level is above its base, as a share of the base.
         strength_level_scale: the same for strength.
         defense_level_scale: the same for defence.
         ranged_level_scale: the same for ranged.
         magic_level_scale: the same for magic.
-        reward_on_hit_with_boost_scale: for what the level is above its base, in ticks with an attack that uses it
-            (strength, ranged, magic); a schedule may use the level over its base, ``level``.
+        reward_on_hit_with_boost_scale: for how far a level is above its base, in ticks with an attack that uses it
+            (strength, ranged, magic); a schedule may use the ratio of the two, ``level``.
         custom_reward_fn: added in every tick; a schedule may use all of `variables.ALL_VARIABLES`: the fields of
             `sb3_pvp.games.osrs.report.META_DTYPE`, also under the names of the wire (protocol.md §4), and
             ``{melee,ranged,mage}_damage_{dealt,received}`` (``meleeDamageDealt`` ...), ``smite_damage`` and
-            ``smite_damage_received``. Styles are ``'MELEE'``, ``'RANGED'``, ``'MAGIC'`` and ``'null'``. A field that
-            holds nothing has its value of the expression's ``defaults``, or else 0, false or ``'null'``.
+            ``smite_damage_received``. Styles are ``'MELEE'``, ``'RANGED'``, ``'MAGIC'`` and ``'null'``. A field
+            without a value has that of the expression's ``defaults``, or else 0, false or ``'null'``.
 
     Raises:
-        ValueError: for a weight without a finite number as its value, and a flag that is none.
+        ValueError: for a weight whose value is not a finite number, or a flag that is not a boolean.
     """
 
     win: Weight = 1.0
@@ -116,12 +115,13 @@ class RewardWeights:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            # By the default: `field.type` is a string in this module.
             check = _flag if isinstance(field.default, bool) else _weight
             object.__setattr__(self, field.name, check(field.name, getattr(self, field.name)))
 
 
 def reward_weights(weights: Mapping[str, Any] | RewardWeights | None = None) -> RewardWeights:
-    """The default weights with ``weights`` in place of some; raises `ValueError` for unknown names and odd values."""
+    """Returns the default weights, updated with ``weights``; raises `ValueError` for unknown names and wrong values."""
     if isinstance(weights, RewardWeights):
         return weights
     if weights is not None and not isinstance(weights, Mapping):
@@ -133,7 +133,7 @@ def reward_weights(weights: Mapping[str, Any] | RewardWeights | None = None) -> 
 
 
 def is_finite(value: Any) -> bool:
-    """Whether the value of a weight is a number, or an array of numbers, without NaN and infinities."""
+    """Whether a value is a number or an array of numbers, all finite."""
     array = np.asarray(value)
     return array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
 
@@ -151,16 +151,16 @@ def _weight(name: str, value: Any) -> Weight:
     except ValueError as error:
         raise ValueError(f"the reward {name!r}: {error}") from error
     at_start = schedule(0, **variables)
-    # An array comes from made-up variables; whether it is finite shows when there are true ones.
+    # An array was computed from sample variables; whether it is finite is only known with those of a fight.
     is_number = is_finite(at_start) or (isinstance(at_start, np.ndarray) and at_start.dtype.kind == "f")
     if isinstance(at_start, bool) or np.size(at_start) != 1 or not is_number:
         raise ValueError(f"the reward {name!r} must be a finite number or a schedule of such numbers, got {value!r}")
-    return float(at_start) if isinstance(schedule, Constant) else schedule  # numbers need not be called
+    return float(at_start) if isinstance(schedule, Constant) else schedule  # a number costs no call per tick
 
 
 def _sample_variables(name: str) -> dict[str, Any]:
-    """What the schedule of this weight may use, in a tick in which everything happens and every number is 1."""
-    ones = np.ones(1, META_DTYPE)
+    """Returns the variables of this weight's schedule in a made-up tick with all events, where every number is 1."""
+    ones = np.ones(1, META_DTYPE)  # of every field, flags too
     facts = Facts(Transition(ones, ones, np.ones(1, bool), np.zeros(1, np.uint8)))
     components = [component for component in COMPONENTS.values() if name in component.weights]
     return {key: variable.values(facts) for each in components for key, variable in each.variables.items()}

@@ -10,7 +10,7 @@ from sb3_pvp.games.osrs.sim import availability as available
 from sb3_pvp.games.osrs.sim.availability import mobile, ready
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.state import Fight, Seat
-from sb3_pvp.games.osrs.sim.stock import take_stock
+from sb3_pvp.games.osrs.sim.stock import count_inventory
 
 flat = load_contract("NhEnv").flat_numbers
 
@@ -19,9 +19,9 @@ flat = load_contract("NhEnv").flat_numbers
 def write_masks(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.bool_]) -> None:
     """Writes the flat mask of ``me`` into ``out`` (45,), True = allowed.
 
-    Call it after `observe.observe` of the same tick, which notes the target's tile.
+    Call it after `observe.observe` of the same tick, which records the target's tile.
     """
-    bag = take_stock(me)
+    bag = count_inventory(me)
     _write_attacks(me, foe, bag, out)
     _write_consumables(me, bag, out)
     _write_movement(me, foe, out)
@@ -37,7 +37,7 @@ def _write_attacks(me: Seat, foe: Seat, bag: int, out: NDArray[np.bool_]) -> Non
     ice, blood, magic_special = available.ice(me), available.blood(me), available.magic_special(me)
     ranged, ranged_special = available.ranged(me, bag), available.ranged_special(me, bag)
     melee, melee_special = available.melee(me, foe, bag), available.melee_special(me, foe, bag)
-    out[flat.no_op_attack] = not ready(me)
+    out[flat.no_op_attack] = not ready(me)  # a fighter that can attack has to
     out[flat.mage_attack] = ice or blood or magic_special
     out[flat.ranged_attack] = ranged or ranged_special
     out[flat.melee_attack] = melee or melee_special
@@ -73,7 +73,7 @@ def _write_movement(me: Seat, foe: Seat, out: NDArray[np.bool_]) -> None:
     out[flat.dont_move] = True
     out[flat.move_next_to_target] = moves and available.not_next_to_last_tile(me)
     out[flat.move_under_target] = moves and not mobile(foe) and not under
-    # The own tile has one distance only, so on open ground some other distance of 2 to 6 is always open.
+    # The own tile has only one distance from the target, so on open ground another one of 2 to 6 is always open.
     out[flat.move_to_farcast_tile] = moves
     out[flat.move_diagonal_to_target] = moves and available.not_diagonal_to_last_tile(me)
     out[flat.no_op_farcast] = True
@@ -89,7 +89,7 @@ def _write_movement(me: Seat, foe: Seat, out: NDArray[np.bool_]) -> None:
 def _write_prayers(me: Seat, foe: Seat, fight: Fight, bag: int, out: NDArray[np.bool_]) -> None:
     prays = available.prays(me, foe)
     melee_threat = mobile(me) or mobile(foe) or available.melee_range(me, foe)
-    out[flat.no_op_prayer] = False
+    out[flat.no_op_prayer] = False  # if all are masked, sampling falls back to this entry (contract.md §2.3)
     out[flat.mage_prayer] = prays and me.target_lunar == 0
     out[flat.ranged_prayer] = prays
     out[flat.melee_prayer] = prays and melee_threat

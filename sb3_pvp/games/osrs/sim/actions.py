@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim import items, vengeance
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.equipment import equip_set
 from sb3_pvp.games.osrs.sim.movement import walk_beside, walk_to, walk_to_nearest_on_ring
-from sb3_pvp.games.osrs.sim.orders import cast_vengeance, drink_potion, eat_karambwan, eat_primary_food
+from sb3_pvp.games.osrs.sim.orders import drink_potion, eat_karambwan, eat_primary_food
 from sb3_pvp.games.osrs.sim.prayer import (
     PROTECT_FROM_MAGIC,
     PROTECT_FROM_MELEE,
@@ -20,7 +20,7 @@ from sb3_pvp.games.osrs.sim.prayer import (
     activate,
     activate_style,
 )
-from sb3_pvp.games.osrs.sim.specials import press
+from sb3_pvp.games.osrs.sim.specials import MAUL_COST, press
 from sb3_pvp.games.osrs.sim.spells import BLOOD_BARRAGE, ICE_BARRAGE, strongest
 from sb3_pvp.games.osrs.sim.state import (
     MAGE_SET,
@@ -65,7 +65,7 @@ def _consume(seat: Seat, food: int, potion: int, karambwan: int) -> None:
 
 
 @rule
-def _special_on(seat: Seat) -> None:
+def _switch_special_on(seat: Seat) -> None:
     if not seat.special_on:
         press(seat)
 
@@ -82,7 +82,7 @@ def _mage_attack(seat: Seat, kind: int) -> bool:
         seat.special_on = 0
     elif kind == action.use_magic_spec:
         seat.spell = NO_SPELL_SELECTED
-        _special_on(seat)
+        _switch_special_on(seat)
     return bool(kind != action.no_mage_attack)
 
 
@@ -92,7 +92,7 @@ def _ranged_attack(seat: Seat, kind: int) -> bool:
     seat.spell = NO_SPELL_SELECTED
     activate_style(seat, RANGED)
     if kind == action.ranged_special_attack:
-        _special_on(seat)
+        _switch_special_on(seat)
     elif kind == action.basic_ranged_attack:
         seat.special_on = 0
     return bool(kind != action.no_ranged_attack)
@@ -100,7 +100,7 @@ def _ranged_attack(seat: Seat, kind: int) -> bool:
 
 @rule
 def _melee_attack(seat: Seat, kind: int) -> bool:
-    activate_style(seat, MELEE)
+    activate_style(seat, MELEE)  # before the gear, unlike the other styles (nh-actions.md §5.9)
     seat.spell = NO_SPELL_SELECTED
     if kind == action.basic_melee_attack:
         equip_set(seat, MELEE_SET)
@@ -108,10 +108,10 @@ def _melee_attack(seat: Seat, kind: int) -> bool:
     elif kind == action.melee_special_attack:
         equip_set(seat, SPEC_SET)
         if seat.melee_spec == items.GRANITE_MAUL:
-            for _ in range(seat.energy // 50):
+            for _ in range(seat.energy // MAUL_COST):  # each press queues a hit (mechanics.md §6.3)
                 press(seat)
         else:
-            _special_on(seat)
+            _switch_special_on(seat)
     return bool(kind != action.no_melee_attack)
 
 
@@ -139,14 +139,14 @@ def _move(fight: Fight, seat: Seat, movement: int, farcast: int) -> None:
     elif movement == action.move_under_target:
         walk_to(seat, seat.last_x, seat.last_y)
     elif movement == action.move_to_farcast_tile:
-        walk_to_nearest_on_ring(fight, seat, farcast + 1)
+        walk_to_nearest_on_ring(fight, seat, farcast + 1)  # sub-action 1 is farcast_2_tiles
 
 
 @rule
 def apply(fight: Fight, seat: Seat, choice: NDArray[np.int64]) -> None:
-    """Carries out one action: an index per head (12,), in the fixed order of nh-actions.md §3, ignoring masks.
+    """Carries out one action, an index per head ``(12,)``, in the fixed order of nh-actions.md §3, ignoring masks.
 
-    Sub types of styles that were not chosen do nothing. A style without its sub type changes gear and prayers only.
+    Sub-types of styles that were not chosen do nothing. A style without its sub-type changes gear and prayers only.
     """
     if choice[head.prayer] != action.no_op_prayer:
         activate(seat, _OVERHEADS[choice[head.prayer]])
@@ -155,6 +155,7 @@ def apply(fight: Fight, seat: Seat, choice: NDArray[np.int64]) -> None:
         equip_set(seat, TANK_SET)
         activate_style(seat, MAGIC)
     if choice[head.veng] == action.use_veng:
-        cast_vengeance(seat)
+        vengeance.cast(seat)
     _attack(seat, choice)
+    # Last: a walk drops the target, so moving in the tick of an attack order cancels the attack.
     _move(fight, seat, choice[head.movement], choice[head.farcast_distance])

@@ -1,7 +1,7 @@
 """What a fighter could do with its next action: the predicates of nh-actions.md §4.
 
 Masks and observations show the same predicates. They take the seat they are about (``me``), its opponent (``foe``)
-and, where supplies or free slots matter, the `stock` of ``me``.
+and, where supplies or free slots matter, the `stock` of ``me``. Names in capitals are those of the specification.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from sb3_pvp.games.osrs.sim.stock import (
     RANGING_DOSES,
     RESTORE_DOSES,
     count,
-    food_in_hand,
+    primary_food,
 )
 
 
 @rule
 def remaining(seat: Seat, timer: int) -> int:
-    """Ticks of a countdown as the seat's next action sees it: 0 means usable (contract.md §4.1, "rem")."""
-    return int(max(seat.timer[timer] - 1, 0))
+    """Returns the ticks of a countdown as the seat's next action sees it: 0 is usable (contract.md §4.1, "rem")."""
+    return int(max(seat.timer[timer] - 1, 0))  # 1 less: timers count down before the action of a tick
 
 
 @rule
@@ -74,19 +74,19 @@ def mobile(seat: Seat) -> bool:
 
 @rule
 def melee_range(me: Seat, foe: Seat) -> bool:
-    """MELEE-RANGE: orthogonally adjacent."""
+    """MELEE-RANGE: the seats are orthogonally adjacent."""
     return bool(abs(me.x - foe.x) + abs(me.y - foe.y) == 1)
 
 
 @rule
 def can_melee(me: Seat, foe: Seat) -> bool:
-    """CAN-MELEE: next to the target already, or able to get there."""
+    """CAN-MELEE: next to the target, or able to walk there."""
     return melee_range(me, foe) or mobile(me)
 
 
 @rule
 def hands_free(me: Seat, stock: int, gear_set: int) -> bool:
-    """Whether a gear set can be worn: TWOHAND, which only a set with a two-handed weapon needs."""
+    """TWOHAND: a gear set can be worn; a two-handed weapon needs a free slot if a shield is worn."""
     return me.set_two_handed[gear_set] == 0 or count(stock, FREE_SLOTS) > 0 or me.worn[SHIELD] == NO_ITEM
 
 
@@ -124,20 +124,20 @@ def magic_special(me: Seat) -> bool:
 
 
 @rule
-def _pays(me: Seat, weapon: int) -> bool:
+def _has_energy_for(me: Seat, weapon: int) -> bool:
     return weapon != NO_ITEM and me.energy >= SPECIAL_COST[weapon]
 
 
 @rule
 def ranged(me: Seat, stock: int) -> bool:
-    """RANGED: a basic ranged attack; ammunition is not looked at."""
+    """RANGED: a basic ranged attack, whatever the ammunition."""
     return gear_ok(me) and hands_free(me, stock, RANGED_SET)
 
 
 @rule
 def ranged_special(me: Seat, stock: int) -> bool:
     """RANGED_SPEC: the special attack of the ranged set's weapon."""
-    return ranged(me, stock) and _pays(me, me.ranged_spec)
+    return ranged(me, stock) and _has_energy_for(me, me.ranged_spec)
 
 
 @rule
@@ -150,12 +150,12 @@ def melee(me: Seat, foe: Seat, stock: int) -> bool:
 def melee_special(me: Seat, foe: Seat, stock: int) -> bool:
     """MELEE_SPEC: the special attack of the special set; a granite maul does not wait for the attack timer."""
     in_time = gear_ok(me) or me.melee_spec == items.GRANITE_MAUL
-    return in_time and can_melee(me, foe) and hands_free(me, stock, SPEC_SET) and _pays(me, me.melee_spec)
+    return in_time and can_melee(me, foe) and hands_free(me, stock, SPEC_SET) and _has_energy_for(me, me.melee_spec)
 
 
 @rule
 def hurt(me: Seat) -> bool:
-    """Below the base hitpoints level."""
+    """Whether hitpoints are below their base level."""
     return bool(me.level[HITPOINTS] < me.base[HITPOINTS])
 
 
@@ -167,7 +167,7 @@ def drinks(me: Seat, stock: int, doses: int) -> bool:
 
 @rule
 def brew(me: Seat, stock: int) -> bool:
-    """A brew can be drunk and would raise defence or hitpoints."""
+    """A brew can be drunk and would raise defence by two or more, or hitpoints."""
     base = me.base[DEFENCE]
     raises_defence = me.level[DEFENCE] < base + brew_defence_boost(base) - 1
     return drinks(me, stock, BREW_DOSES) and (raises_defence or me.level[HITPOINTS] <= me.base[HITPOINTS])
@@ -209,7 +209,7 @@ def ranging_potion(me: Seat, stock: int) -> bool:
 @rule
 def food(me: Seat, stock: int) -> bool:
     """The primary food can be eaten; anglerfish also at full hitpoints."""
-    item = food_in_hand(stock)
+    item = primary_food(stock)
     useful = hurt(me) or (item == items.ANGLERFISH and me.level[HITPOINTS] == me.base[HITPOINTS])
     return item != NO_ITEM and useful and remaining(me, FOOD_TIMER) == 0
 
@@ -222,7 +222,7 @@ def karambwan(me: Seat, stock: int) -> bool:
 
 @rule
 def vengeance(me: Seat) -> bool:
-    """Vengeance is off cooldown on the lunar spellbook."""
+    """Vengeance is off cooldown on the lunar spellbook; the levels for `vengeance.cast` are not checked."""
     return me.lunar != 0 and remaining(me, VENGEANCE_TIMER) == 0
 
 
@@ -235,13 +235,13 @@ def prays(me: Seat, foe: Seat) -> bool:
 
 @rule
 def smite(me: Seat, fight: Fight) -> bool:
-    """Smite may be switched on; its prayer level is not looked at."""
+    """Smite may be switched on; whether the prayer level suffices is not checked."""
     return me.allow_smite != 0 and fight.fight_type != LMS and ready(me) and me.level[PRAYER] > 0
 
 
 @rule
 def ticks_to_hit(seat: Seat) -> int:
-    """Ticks until damage shows on a seat: 0 if some waits, else the delay of its oldest hit, else -1 (entry 47)."""
+    """Returns 0 if damage waits for a hitsplat, else the ticks until the oldest hit lands, else -1 (entry 47)."""
     if seat.num_damage > 0:
         return 0
     if seat.num_hits > 0:
@@ -251,7 +251,7 @@ def ticks_to_hit(seat: Seat) -> int:
 
 @rule
 def redemption(me: Seat, foe: Seat, fight: Fight, stock: int) -> bool:
-    """Redemption may be switched on: no supplies but sharks are left and a hit is coming or possible."""
+    """Redemption may be switched on: no supplies except sharks are left, and a hit is coming or possible."""
     pieces = count(stock, ANGLERFISH) + count(stock, KARAMBWANS) + count(stock, BREW_DOSES)
     threatened = ticks_to_hit(me) >= 0 or ready(foe)
     allowed = me.allow_redemption != 0 and fight.fight_type != LMS
@@ -266,20 +266,20 @@ def moves(me: Seat) -> bool:
 
 @rule
 def farcasts(me: Seat, tiles: int) -> bool:
-    """FAR(d): the best tile at that distance of LASTTILE is another one than the own tile.
+    """FAR(d): the nearest tile at that distance of LASTTILE is not the own tile.
 
-    The ground is open, so such a tile exists always, and the own tile is the best one as soon as it is one of them.
+    The ground is open, so there always is such a tile, and the own tile is the nearest if it is one of them.
     """
     return bool(max(abs(me.x - me.last_x), abs(me.y - me.last_y)) != tiles)
 
 
 @rule
 def not_next_to_last_tile(me: Seat) -> bool:
-    """The best tile orthogonally next to LASTTILE is another one than the own tile."""
+    """The nearest tile orthogonally next to LASTTILE is not the own tile."""
     return bool(abs(me.x - me.last_x) + abs(me.y - me.last_y) != 1)
 
 
 @rule
 def not_diagonal_to_last_tile(me: Seat) -> bool:
-    """The best tile diagonal to LASTTILE is another one than the own tile."""
+    """The nearest tile diagonal to LASTTILE is not the own tile."""
     return bool(abs(me.x - me.last_x) != 1 or abs(me.y - me.last_y) != 1)

@@ -1,4 +1,4 @@
-"""The server's own bot, "baseline" (scripted-bots.md A): a brain that is not limited to an agent's actions."""
+"""The server's own bot, "baseline" (scripted-bots.md A): a brain that is not limited to the actions of an agent."""
 
 from __future__ import annotations
 
@@ -48,18 +48,27 @@ from sb3_pvp.games.osrs.sim.state import (
 
 #: A bot counts as attacked for this long after a hit landed: 6 s of nominal ticks (scripted-bots.md A.1).
 ATTACKED_TICKS = 10
-EAT_BELOW = 0.65
-EMERGENCY_HP = 30
+EAT_BELOW = 0.65  # of the base hitpoints, when a hit lands (A.3)
+EMERGENCY_HP = 30  # the brain eats below this, whatever happens (A.1, step 5)
+# Special attack and melee only against a foe with at most these effective hitpoints (A.2, rows 2 and 6).
 SPECIAL_BELOW, MELEE_BELOW = 59, 45
-SPECIAL_ENERGY = 50
-RESTORE_BELOW = 50
+SPECIAL_ENERGY = 50  # for every weapon, also those whose special attack is cheaper
+RESTORE_BELOW = 50  # prayer points
+SOON_TICKS = 2  # a hit whose delay is below this counts as done in the effective hitpoints
+PRAY_BOUND, PRAY_DRAW = 5, 2  # a protection prayer once in five ticks (A.2, row 1)
+STEP_AWAY_TILES, STEP_AWAY_TICKS = 3, 2  # how far, and the least attack timer to do it (A.2, row 3)
+# The estimate of a style (A.2, below the table): an attack roll that always wins, and damages with and without prayer.
+ESTIMATED_ATTACK = 9999999
+PROTECTED_WEIGHT, OPEN_WEIGHT = 84.0, 120.0
+# Idle walking (A.0): once in about 30 ticks, to a tile that is up to 6 away from the spawn tile.
+WANDER_SHORTEST, WANDER_LONGEST, WANDER_CHANCES, WANDER_REACH = 40, 80, 2.0, 6
 
 Think = Callable[[Fight, Seat, Seat], None]
 
 
 @rule
 def _eat_something(seat: Seat) -> None:
-    """The first of shark, karambwan, anglerfish, and a karambwan on top of another food (A.3)."""
+    """Eats the first of shark, karambwan, anglerfish, and a karambwan on top of another food (A.3)."""
     if find_item(seat, items.SHARK) >= 0:
         eat(seat, items.SHARK)
     elif find_item(seat, items.KARAMBWAN) < 0:
@@ -69,14 +78,14 @@ def _eat_something(seat: Seat) -> None:
 
 @rule
 def eat_if_low(seat: Seat, hitpoints: int) -> None:
-    """Eats when these hitpoints are at most 65 % of the maximum (A.3)."""
+    """Eats if these hitpoints are at most 65 % of the base level (A.3)."""
     if 0 < hitpoints <= EAT_BELOW * seat.base[HITPOINTS]:
         _eat_something(seat)
 
 
 @rule
 def after_landing(seat: Seat, total: int) -> None:
-    """What a bot does when a hit lands on it, before the damage is subtracted (A.3, A.5)."""
+    """Reacts to a hit that lands on the bot, before the damage is subtracted (A.3, A.5)."""
     if not seat.targeting and not seat.moving:
         seat.retaliate = 1
     seat.attacked_ticks = ATTACKED_TICKS
@@ -85,10 +94,10 @@ def after_landing(seat: Seat, total: int) -> None:
 
 @rule
 def _effective_hitpoints(foe: Seat) -> int:
-    """HP less what is about to be subtracted (A.2, row 2)."""
+    """Returns hitpoints less what is about to be subtracted (A.2, row 2)."""
     left = foe.level[HITPOINTS]
     for k in range(foe.num_hits):
-        if foe.hit_delay[k] < 2:
+        if foe.hit_delay[k] < SOON_TICKS:
             left -= foe.hit_total[k]
     for k in range(foe.num_damage):
         left -= foe.damage[k]
@@ -97,6 +106,7 @@ def _effective_hitpoints(foe: Seat) -> int:
 
 @rule
 def _ready_next(me: Seat) -> bool:
+    # 1 and not 0: the brain runs before the timers of its tick are counted down.
     return bool(me.timer[ATTACK_TIMER] <= 1)
 
 
@@ -112,7 +122,7 @@ def _can_freeze(me: Seat) -> bool:
 
 @rule
 def _pray_overhead(fight: Fight, me: Seat, foe: Seat) -> None:
-    if below(fight, 5) != 2:
+    if below(fight, PRAY_BOUND) != PRAY_DRAW:
         return
     style = style_of(foe, method_of(foe))
     if style == MELEE and _reaches(foe, me):
@@ -135,8 +145,9 @@ def _melee_special(me: Seat) -> None:
 
 @rule
 def _step_away(fight: Fight, me: Seat) -> None:
-    side = below(fight, 3)
-    queue_path(me, me.x + (-3 if side == 0 else 3 if side == 1 else 0), me.y + (3 if side == 2 else 0))
+    side = below(fight, 3)  # west, east, north
+    dx = -STEP_AWAY_TILES if side == 0 else STEP_AWAY_TILES if side == 1 else 0
+    queue_path(me, me.x + dx, me.y + (STEP_AWAY_TILES if side == 2 else 0))
 
 
 @rule
@@ -149,14 +160,14 @@ def _freeze(me: Seat) -> None:
 
 @rule
 def _score(foe: Seat, style: int, roll: int) -> float:
-    attack = np.float32(9999999)
+    attack = np.float32(ESTIMATED_ATTACK)  # float32 as on the server: ties between styles depend on it
     chance = np.float32(1) - np.float32(roll + 2) / (np.float32(2) * (attack + np.float32(1)))
-    return float(chance * np.float32(84.0 if protects(foe, style) else 120.0))
+    return float(chance * np.float32(PROTECTED_WEIGHT if protects(foe, style) else OPEN_WEIGHT))
 
 
 @rule
 def _best_style(me: Seat, foe: Seat) -> int:
-    """The style with the best estimate; ties go to magic, then ranged (A.2, row 6)."""
+    """Returns the style with the best estimate; ties go to magic, then ranged (A.2, row 6)."""
     best, best_score = NO_STYLE, -1.0
     if _can_freeze(me):
         best, best_score = MAGIC, _score(foe, MAGIC, magic_defence_roll(foe))
@@ -192,7 +203,7 @@ def _wants_special(me: Seat, foe: Seat) -> bool:
 @rule
 def _wants_to_step_away(me: Seat, foe: Seat) -> bool:
     pinned = is_frozen(foe) and distance(me, foe) == 1 and _reaches(foe, me)
-    return me.timer[ATTACK_TIMER] > 2 and not me.walking and pinned
+    return me.timer[ATTACK_TIMER] > STEP_AWAY_TICKS and not me.walking and pinned
 
 
 @rule
@@ -203,7 +214,7 @@ def _wants_to_freeze(me: Seat, foe: Seat) -> bool:
 
 @rule
 def _fight(fight: Fight, me: Seat, foe: Seat) -> None:
-    """The list of A.2: the overhead, then the first action whose condition holds."""
+    """Works through the list of A.2: the overhead, then the first action whose condition holds."""
     _pray_overhead(fight, me, foe)
     if _wants_special(me, foe):
         _melee_special(me)
@@ -219,7 +230,8 @@ def _fight(fight: Fight, me: Seat, foe: Seat) -> None:
 
 @rule
 def _pot_up(me: Seat) -> None:
-    """The first boost that applies (A.4); a bot wastes its anglerfish here whenever it is at most at full HP."""
+    """Takes the first boost that applies (A.4)."""
+    # Also at full hitpoints, so a bot wastes its anglerfish here, as the server's does.
     if me.level[HITPOINTS] <= me.base[HITPOINTS] and find_item(me, items.ANGLERFISH) >= 0:
         eat(me, items.ANGLERFISH)
     elif me.level[RANGED_LEVEL] <= me.base[RANGED_LEVEL] and find_potion(me, items.RANGING, False) >= 0:
@@ -229,9 +241,9 @@ def _pot_up(me: Seat) -> None:
 
 
 def make_brain(act: Think) -> Think:
-    """The brain of a bot (A.1), as a rule; ``act`` is its list of actions against a known enemy.
+    """Returns the brain of a bot (A.1), a rule; ``act`` is its list of actions against a known enemy.
 
-    It runs at the start of the bot's input phase, before its timers tick.
+    Call it at the start of the bot's input phase, before its timers count down.
     """
 
     @rule
@@ -262,9 +274,9 @@ think = make_brain(_fight)
 
 @rule
 def wander(fight: Fight, me: Seat) -> None:
-    """Idle walking around the spawn tile, only without target and attacker (A.0)."""
+    """Walks idly around the spawn tile, only without target and attacker (A.0)."""
     if me.targeting or me.attacked_ticks > 0 or me.moving:
         return
-    if uniform(fight) < 2.0 / (between(fight, 40, 80) + 1):
-        reach = between(fight, 1, 6)
+    if uniform(fight) < WANDER_CHANCES / (between(fight, WANDER_SHORTEST, WANDER_LONGEST) + 1):
+        reach = between(fight, 1, WANDER_REACH)
         queue_path(me, me.spawn_x + between(fight, -reach, reach), me.spawn_y + between(fight, -reach, reach))

@@ -25,7 +25,7 @@ _builds: list[dict[str, Any]] = [_data[name] for name in BUILD_NAMES]
 
 
 def _padded(rows: Sequence[Sequence[str]], size: int) -> NDArray[np.int64]:
-    """Item indices of these names, ``(len(rows), size)``, NO_ITEM padded."""
+    """Returns the item indices of these names, ``(len(rows), size)``, NO_ITEM padded."""
     table = np.full((len(rows), size), state.NO_ITEM, np.int64)
     for row, names in zip(table, rows, strict=True):
         row[: len(names)] = [item_named(name) for name in names]
@@ -40,7 +40,7 @@ LEVELS = np.array([[build["levels"][skill] for skill in _SKILLS] for build in _b
 GEAR_SETS = np.stack([_padded([build["sets"][name] for name in _SETS], state.SET_SIZE) for build in _builds])
 #: (7, 4): number of items in each.
 SET_LENGTHS = (GEAR_SETS != state.NO_ITEM).sum(axis=2, dtype=np.int64)
-#: Places in a list of supplies: more than any script of `gear_randomisation` can fill.
+#: Capacity of a list of supplies: more than any script of `gear_randomisation` can fill.
 SUPPLIES_SIZE = 40
 #: (7, SUPPLIES_SIZE): what the inventory holds besides gear, NO_ITEM padded.
 SUPPLIES = _padded(
@@ -52,16 +52,17 @@ FILLERS = np.array([item_named(build["filler"]) for build in _builds], np.int64)
 
 
 def choose_build(agent: str, target: str, options: Sequence[str]) -> str:
-    """The build of a pair under ``randomizeBuild``, one of the names in ``options`` (protocol.md §3.1).
+    """Returns the build of a pair under ``randomizeBuild``, one of the names in ``options`` (protocol.md §3.1).
 
-    Both fighters get the same one. It follows the smallest number that is a name, else the smallest that is a word of
-    a name, else the Java hash of both names. `ValueError` when there are no options.
+    Both fighters get the same one. It depends on the smallest number among the names, else on the smallest among the
+    words of the names, else on the Java hash of both names. Raises `ValueError` if there are no options.
     """
     if not options:
-        raise ValueError("randomizeBuild needs at least one build in randomBuildOptions")
+        raise ValueError("randomBuildOptions is empty: randomizeBuild needs at least one build to choose from")
     names = [agent, target]
     words = [word for name in names for word in name.split(" ")]
     numbers = [int(name) for name in names if _is_number(name)] or [int(word) for word in words if _is_number(word)]
+    # Sorted, so that both fighters of a pair compute the same hash.
     key = min(numbers) if numbers else java_string_hash("".join(sorted(names)))
     return options[abs(key) % len(options)]
 

@@ -1,4 +1,4 @@
-"""The Numba decorators of this package, typed, and a compile cache that knows about all of its files."""
+"""The Numba decorators of the rules, typed, and a compile cache that depends on all files of the package."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def rule(function: Function) -> Function:
-    """Compiles a rule of the game into whatever calls it; Python cannot call it.
+    """Compiles a rule of the game for use by other rules and kernels; Python cannot call it.
 
-    It is made without the wrappers that Python and C would need, and once for all constants: Numba would compile it
-    again for every literal number it is called with. Both together halve the time of a cold compile.
+    It has none of the wrappers for Python and C, and is compiled once per argument types: Numba would compile it again
+    for every literal number in a call. Both together halve the time of a cold compile.
     """
+    # NumPy's error model: without it, every division would be compiled with a test that raises ZeroDivisionError.
     compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     resolve = compiled.get_call_template
 
@@ -40,7 +41,7 @@ def rule(function: Function) -> Function:
 
 
 def callable_rule(compiled: Function) -> Function:
-    """The same rule with a wrapper, so that a test or a notebook can call it."""
+    """Returns the rule with a wrapper, so that a test or a notebook can call it."""
     return cast(Function, _njit(error_model="numpy")(compiled.py_func))  # type: ignore[attr-defined]
 
 
@@ -60,7 +61,7 @@ def _sources_digest() -> str:
 class _SourceTreeLocator(_caching._SourceFileBackedLocatorMixin, _caching._CacheLocator):  # type: ignore[misc]
     """Keeps Numba's cache entries valid only while no file of this package has changed.
 
-    Numba looks at the file of the cached function alone, but a kernel contains the rules of every other file.
+    Numba only checks the file of the cached function, but a kernel contains the rules of many other files.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -88,24 +89,26 @@ class _SourceTreeLocator(_caching._SourceFileBackedLocatorMixin, _caching._Cache
         return None
 
 
+# First in the list, since Numba takes the first locator that accepts a function.
 _caching.CacheImpl._locator_classes.insert(0, _SourceTreeLocator)
 
 
 class Announcement(_events.Listener):  # type: ignore[misc]
-    """Says once in a process why the first fight on a machine is a long time coming; workers leave it to others."""
+    """Prints a line, once per process, before a cold compile; worker processes leave that to their parent."""
 
-    was_made = False
+    _printed = False
 
     def on_start(self, event: Any) -> None:
-        """Called by Numba before it compiles what it does not find in its cache."""
+        """Prints the line if a kernel is compiled; Numba calls this only on a miss of its cache."""
+        # Kernels contain the rules; other functions compile in a moment.
         is_long = event.data["dispatcher"].py_func.__module__.endswith(".kernels")
-        if is_long and not self.was_made and multiprocessing.parent_process() is None:
+        if is_long and not self._printed and multiprocessing.parent_process() is None:
             text = "compiling the rules of the fight for this machine, once; this takes about half a minute"
             print(f"sb3_pvp: {text}", file=sys.stderr, flush=True)
-            self.was_made = True
+            self._printed = True
 
     def on_end(self, event: Any) -> None:
-        """Nothing more to say."""
+        """Does nothing; the base class requires it."""
 
 
 _events.register("numba:compile", Announcement())

@@ -23,15 +23,21 @@ from sb3_pvp.games.osrs.sim.state import (
     Seat,
 )
 
+# Numbers of mechanics.md §10. The spec has some shares as decimals: x // 5 is floor(0.20 · x), x // 10 floor(0.10 · x).
 SHARK_HEAL, KARAMBWAN_HEAL = 20, 18
-ANGLERFISH_MAX_HEAL = 22
-FOOD_DELAY, KARAMBWAN_DELAY = 3, 2
-CONSUME_TICKS = 3
+ANGLERFISH_DIVISOR, ANGLERFISH_MAX_HEAL = 10, 22
+FOOD_DELAY, KARAMBWAN_DELAY = 3, 2  # ticks that a bite adds to the attack timer
+CONSUME_TICKS = 3  # until the next bite or dose
+BREW_DEFENCE_DIVISOR, BREW_HEAL_SHARE, BREW_EXTRA = 5, 0.15, 2
+BREW_DRAIN_DIVISOR = 10
+RESTORE_DIVISOR, RESTORE_EXTRA = 4, 8
+COMBAT_SHARE, COMBAT_EXTRA = 0.15, 5
+RANGING_DIVISOR, RANGING_EXTRA = 10, 4
 
 
 @rule
 def find_item(seat: Seat, item: int) -> int:
-    """The first inventory slot with this item, -1 if there is none."""
+    """Returns the first inventory slot with this item, -1 if there is none."""
     for slot in range(INVENTORY_SIZE):
         if seat.inventory[slot] == item:
             return slot
@@ -40,15 +46,16 @@ def find_item(seat: Seat, item: int) -> int:
 
 @rule
 def anglerfish_heal(seat: Seat) -> int:
-    """HPmax div 10 + c, c by HPmax, at most 22 (mechanics.md §10)."""
+    """Returns HPmax div 10 + c with c by HPmax, at most 22 (mechanics.md §10)."""
     full = seat.base[HITPOINTS]
+    # The extra healing has steps, as tabled in the spec.
     extra = 13 if full >= 93 else 8 if full >= 75 else 6 if full >= 50 else 4 if full >= 25 else 2
-    return int(min(ANGLERFISH_MAX_HEAL, full // 10 + extra))
+    return int(min(ANGLERFISH_MAX_HEAL, full // ANGLERFISH_DIVISOR + extra))
 
 
 @rule
 def food_heal(seat: Seat, food: int) -> int:
-    """What a piece of food restores at most."""
+    """Returns what a piece of food restores at most."""
     if food == items.ANGLERFISH:
         return anglerfish_heal(seat)
     return KARAMBWAN_HEAL if food == items.KARAMBWAN else SHARK_HEAL
@@ -56,20 +63,21 @@ def food_heal(seat: Seat, food: int) -> int:
 
 @rule
 def overheal(seat: Seat, food: int) -> int:
-    """How far above the maximum this food may lift HP."""
+    """Returns how far above the base level this food may lift hitpoints."""
     return anglerfish_heal(seat) if food == items.ANGLERFISH else 0
 
 
 @rule
 def set_attack_timer(seat: Seat, ticks: int) -> None:
-    """Registers the attack timer: the capped and the uncapped counter (mechanics.md §2)."""
+    """Starts the attack timer: the capped and the uncapped counter (mechanics.md §2)."""
     seat.timer[ATTACK_TIMER] = ticks
     seat.attack_counter = ticks
 
 
 @rule
 def delay_attack(seat: Seat, ticks: int) -> None:
-    """The attack delay of eating: the uncapped counter decides (nh-actions.md §5.6)."""
+    """Delays the next attack after a bite (nh-actions.md §5.6)."""
+    # By the uncapped counter: with a weapon that has been ready for as long as the delay, eating costs nothing.
     if seat.attack_counter + ticks > 0:
         set_attack_timer(seat, seat.attack_counter + ticks)
 
@@ -83,7 +91,7 @@ def _heal_by_food(seat: Seat, food: int) -> None:
 
 @rule
 def note_food(seat: Seat, food: int) -> None:
-    """Records an order to eat for the meta record, also when the game then refuses it (protocol.md §4)."""
+    """Records an order to eat for the meta record, even if the game then refuses it (protocol.md §4)."""
     before = seat.level[HITPOINTS]
     heal = food_heal(seat, food)
     cap = seat.base[HITPOINTS] + overheal(seat, food)
@@ -96,7 +104,7 @@ def note_food(seat: Seat, food: int) -> None:
 
 @rule
 def eat(seat: Seat, food: int) -> bool:
-    """Eats one piece of shark, anglerfish or karambwan if its timer allows; True if eaten."""
+    """Eats one piece of shark, anglerfish or karambwan if its timer allows; returns whether it did."""
     is_karambwan = food == items.KARAMBWAN
     slot = find_item(seat, food)
     if slot < 0 or seat.timer[KARAMBWAN_TIMER if is_karambwan else FOOD_TIMER] > 0 or seat.dying:
@@ -104,7 +112,7 @@ def eat(seat: Seat, food: int) -> bool:
     seat.inventory[slot] = NO_ITEM
     _heal_by_food(seat, food)
     seat.timer[FOOD_TIMER] = max(seat.timer[FOOD_TIMER], CONSUME_TICKS)
-    if is_karambwan:
+    if is_karambwan:  # the only food that blocks potions; a potion does not block it, so both fit into one tick
         seat.timer[KARAMBWAN_TIMER] = CONSUME_TICKS
         seat.timer[POTION_TIMER] = CONSUME_TICKS
     delay_attack(seat, KARAMBWAN_DELAY if is_karambwan else FOOD_DELAY)
@@ -113,9 +121,9 @@ def eat(seat: Seat, food: int) -> bool:
 
 @rule
 def find_potion(seat: Seat, kind: int, fewest_first: bool) -> int:
-    """The inventory slot of a potion of this kind: fewest doses first, or (server bot) most doses first; -1 if none."""
-    for k in range(4):
-        slot = find_item(seat, items.POTION_DOSES[kind, k if fewest_first else 3 - k])
+    """Returns the inventory slot of a potion: fewest doses first, or most first (server bot); -1 if there is none."""
+    for k in range(items.MAX_DOSES):
+        slot = find_item(seat, items.POTION_DOSES[kind, k if fewest_first else items.MAX_DOSES - 1 - k])
         if slot >= 0:
             return slot
     return -1
@@ -134,32 +142,32 @@ def _lower(seat: Seat, skill: int, amount: int) -> None:
 
 @rule
 def brew_defence_boost(base: int) -> int:
-    """floor(2 + 0.20 · base)."""
-    return 2 + base // 5
+    """Returns floor(2 + 0.20 · base)."""
+    return BREW_EXTRA + base // BREW_DEFENCE_DIVISOR
 
 
 @rule
 def brew_heal(base: int) -> int:
-    """floor(2 + 0.15 · base)."""
-    return int(np.floor(2 + 0.15 * base))
+    """Returns floor(2 + 0.15 · base)."""
+    return int(np.floor(BREW_EXTRA + BREW_HEAL_SHARE * base))
 
 
 @rule
 def combat_boost(base: int) -> int:
-    """floor(0.15 · base) + 5."""
-    return int(np.floor(0.15 * base)) + 5
+    """Returns floor(0.15 · base) + 5."""
+    return int(np.floor(COMBAT_SHARE * base)) + COMBAT_EXTRA
 
 
 @rule
 def combat_share(seat: Seat, skill: int) -> float:
-    """A level as a share of the highest that a super combat potion can make it (contract.md §4.1, "rel")."""
+    """Returns a level as a share of the highest that a super combat potion can reach (contract.md §4.1, "rel")."""
     return float(seat.level[skill] / (seat.base[skill] + combat_boost(seat.base[skill])))
 
 
 @rule
 def ranging_boost(base: int) -> int:
-    """floor(0.10 · base) + 4."""
-    return base // 10 + 4
+    """Returns floor(0.10 · base) + 4."""
+    return base // RANGING_DIVISOR + RANGING_EXTRA
 
 
 @rule
@@ -169,15 +177,16 @@ def _drink_brew(seat: Seat) -> None:
     _raise(seat, DEFENCE, defence, base[DEFENCE] + defence)
     heal = brew_heal(base[HITPOINTS])
     _raise(seat, HITPOINTS, heal, base[HITPOINTS] + heal)
-    _lower(seat, ATTACK, base[ATTACK] // 10 + 2)  # attack by its maximum, the others by what they are
+    # Attack drops by a share of its base level, the others by a share of the current one.
+    _lower(seat, ATTACK, base[ATTACK] // BREW_DRAIN_DIVISOR + BREW_EXTRA)
     for skill in (STRENGTH, MAGIC_LEVEL, RANGED_LEVEL):
-        _lower(seat, skill, seat.level[skill] // 10 + 2)
+        _lower(seat, skill, seat.level[skill] // BREW_DRAIN_DIVISOR + BREW_EXTRA)
 
 
 @rule
 def _drink_restore(seat: Seat) -> None:
     for skill in (PRAYER, ATTACK, DEFENCE, STRENGTH, RANGED_LEVEL, MAGIC_LEVEL):
-        _raise(seat, skill, 8 + seat.base[skill] // 4, seat.base[skill])
+        _raise(seat, skill, RESTORE_EXTRA + seat.base[skill] // RESTORE_DIVISOR, seat.base[skill])
 
 
 @rule
@@ -195,7 +204,7 @@ def _drink_ranging(seat: Seat) -> None:
 
 @rule
 def drink(seat: Seat, kind: int, fewest_first: bool) -> bool:
-    """Drinks one dose (BREW, RESTORE, COMBAT, RANGING) if the timer allows; drops the combat target; True if drunk."""
+    """Drinks a dose of a potion if its timer allows, which drops the combat target; returns whether it did."""
     slot = find_potion(seat, kind, fewest_first)
     if slot < 0 or seat.timer[POTION_TIMER] > 0 or seat.dying:
         return False

@@ -1,4 +1,4 @@
-"""Wearing and taking off (mechanics.md §15, nh-actions.md §5.8)."""
+"""Putting on and taking off equipment (mechanics.md §15, nh-actions.md §5.8)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def sum_bonuses(seat: Seat) -> None:
 
 @rule
 def equip(seat: Seat, item: int) -> bool:
-    """Puts on one item from the inventory; False if it is not there or cannot be worn now."""
+    """Puts on one item from the inventory; returns False if it is not there or cannot be worn now."""
     place = find_item(seat, item)
     if place < 0:
         return False
     slot = items.SLOT[item]
     if items.TWO_HANDED[item] and seat.worn[SHIELD] >= 0:
-        if seat.worn[WEAPON] >= 0:
+        if seat.worn[WEAPON] >= 0:  # both come off, but the new weapon frees only one slot
             free = find_item(seat, NO_ITEM)
             if free < 0:
                 return False
@@ -48,14 +48,14 @@ def equip(seat: Seat, item: int) -> bool:
     seat.worn[slot] = item
     if slot == WEAPON:
         seat.special_on = 0
-    if seat.worn[WEAPON] != items.GRANITE_MAUL:
+    if seat.worn[WEAPON] != items.GRANITE_MAUL:  # with a maul the target stays (mechanics.md §4.2)
         seat.targeting = 0
     return True
 
 
 @rule
 def equip_available(seat: Seat, gear_set: int) -> None:
-    """Puts on what the inventory holds of a gear set, in the order of the set; takes nothing off."""
+    """Puts on what the inventory holds of a gear set, in the order of the set, and takes nothing off."""
     changed = False
     for k in range(seat.set_length[gear_set]):
         item = seat.gear_set[gear_set, k]
@@ -67,7 +67,7 @@ def equip_available(seat: Seat, gear_set: int) -> None:
 
 @rule
 def take_off(seat: Seat, slot: int) -> bool:
-    """Moves what is worn in a slot to the first free inventory slot; False if nothing is worn or no slot is free.
+    """Moves what is worn in a slot to the first free inventory slot; returns False if there is no item or no slot.
 
     The sums of the bonuses stay as they are: call `sum_bonuses` afterwards.
     """

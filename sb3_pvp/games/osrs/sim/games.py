@@ -1,6 +1,6 @@
 """The games of the embedded world, by the names of their contracts.
 
-One engine plays all of them. A game adds its loadouts, orders, masks, observations and bot, compiled into its kernels.
+They share one engine. Each adds its loadouts, orders, masks, observations and bot, compiled into its own kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sb3_pvp.games.osrs.sim import parameters
 
 @dataclass(frozen=True)
 class Game:
-    """What a world needs to know of its game: kernels, names of builds, and reset parameters it knows."""
+    """The parts of a game that differ: kernels, names of builds and of reset parameters."""
 
     reset_fights: Callable[..., None]
     step_fights: Callable[..., None]
@@ -24,7 +24,8 @@ class Game:
 
 @cache
 def game_of(contract: str) -> Game:
-    """The game of a contract's name, imported only now; `ValueError` for another one, with those that exist."""
+    """Returns the game of a contract's name; raises `ValueError` for an unknown one."""
+    # Imported here: a process that plays one game does not load the rules of the other.
     if contract == "NhEnv":
         from sb3_pvp.games.osrs.sim import builds, kernels
 
@@ -36,4 +37,4 @@ def game_of(contract: str) -> Game:
 
         names = parameters.DHAROK_RESET_PARAMETER_NAMES
         return Game(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
-    raise parameters.unknown("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))
+    raise parameters.unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))

@@ -1,6 +1,7 @@
 """``randomizeGear``: runs the script of a build with the server's own random numbers (nh-actions.md §B.3).
 
-Which draws an operation makes is part of its meaning, since every later draw depends on it.
+The draws of an operation are part of its meaning, since every later draw depends on them: ``draw(generator, 1)`` has
+only one possible result, but advances the generator as the server does.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from sb3_pvp.games.osrs.sim import gear_scripts as script
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.gear_scripts import ROWS, STARTS
-from sb3_pvp.games.osrs.sim.items import BREW, POTION_DOSES, RESTORE, SLOT, TWO_HANDED
+from sb3_pvp.games.osrs.sim.items import BREW, FULL_POTION, MAX_DOSES, POTION_DOSES, RESTORE, SLOT, TWO_HANDED
 from sb3_pvp.games.osrs.sim.java_random import Generator, draw, seeded
 from sb3_pvp.games.osrs.sim.state import MAGE_SET, NO_ITEM, SET_SIZE, SHIELD, Seat
 
-#: Items of a bag that are no gear, NO_ITEM where there is none, ``(builds.SUPPLIES_SIZE,)``.
+# Bounds of the draws for supplies: 0 to 3 karambwans, 0 to 8 brews; LMS builds: 0 to 2 brews, 0 or 1 more restore.
+KARAMBWAN_BOUND, BREW_BOUND, LMS_BREW_BOUND, LMS_RESTORE_BOUND = 4, 9, 3, 2
+LEAST_RESTORES = 2
+#: The items of an inventory besides gear, with NO_ITEM in gaps, ``(builds.SUPPLIES_SIZE,)``.
 Supplies = NDArray[np.int64]
 
 
 @rule
 def _find_slot(seat: Seat, gear_set: int, slot: int) -> int:
-    """Position of the first item of a set that is worn in this slot, -1 if there is none."""
+    """Returns the position of the first item of a set that is worn in this slot, -1 if there is none."""
     for i in range(seat.set_length[gear_set]):
         if SLOT[seat.gear_set[gear_set, i]] == slot:
             return i
@@ -31,7 +35,7 @@ def _find_slot(seat: Seat, gear_set: int, slot: int) -> int:
 
 @rule
 def _put(seat: Seat, generator: Generator, gear_set: int, item: int) -> None:
-    """Puts an item into its slot of a set; replacing or removing another one costs a draw, adding does not."""
+    """Puts an item into its slot of a set; to replace or remove an item costs a draw, to add one does not."""
     found = _find_slot(seat, gear_set, SLOT[item])
     if found >= 0:
         draw(generator, 1)
@@ -57,8 +61,8 @@ def _replace(seat: Seat, first: int, last: int, old: int, new: int) -> None:
 
 
 @rule
-def _count(supplies: Supplies, item: int, wanted: int) -> None:
-    """Leaves ``wanted`` pieces of a supply; missing ones go to the end."""
+def _set_count(supplies: Supplies, item: int, wanted: int) -> None:
+    """Sets the number of pieces of a supply; missing pieces are appended."""
     end = 0
     for i in range(len(supplies)):
         if supplies[i] == item:
@@ -73,19 +77,19 @@ def _count(supplies: Supplies, item: int, wanted: int) -> None:
 
 @rule
 def _fewer_doses(supplies: Supplies, generator: Generator, kind: int) -> None:
-    doses = 4 - draw(generator, 4)
+    drawn = MAX_DOSES - 1 - draw(generator, MAX_DOSES)  # the server's list begins with four doses
     draw(generator, 1)
     for i in range(len(supplies)):
-        if supplies[i] == POTION_DOSES[kind, 3]:
-            supplies[i] = POTION_DOSES[kind, doses - 1]
+        if supplies[i] == FULL_POTION[kind]:
+            supplies[i] = POTION_DOSES[kind, drawn]
 
 
 @rule
 def _brews(supplies: Supplies, generator: Generator, is_lms: bool) -> None:
-    brews = draw(generator, 3 if is_lms else 9)
-    restores = (brews + 1) // 2 + draw(generator, 2) if is_lms else max(2, brews // 2 + 1)
-    _count(supplies, POTION_DOSES[BREW, 3], brews)
-    _count(supplies, POTION_DOSES[RESTORE, 3], restores)
+    brews = draw(generator, LMS_BREW_BOUND if is_lms else BREW_BOUND)
+    lms_restores = (brews + 1) // 2 + draw(generator, LMS_RESTORE_BOUND) if is_lms else 0
+    _set_count(supplies, FULL_POTION[BREW], brews)
+    _set_count(supplies, FULL_POTION[RESTORE], lms_restores if is_lms else max(LEAST_RESTORES, brews // 2 + 1))
 
 
 @rule
@@ -106,7 +110,7 @@ def randomise(seat: Seat, supplies: Supplies, filler: int, build: int, seed: int
     at = STARTS[build]
     while ROWS[at, 0] != script.END:
         operation, a, b, c, d = ROWS[at, 0], ROWS[at, 1], ROWS[at, 2], ROWS[at, 3], ROWS[at, 4]
-        at += 1
+        at += 1  # jumps count from the next row
         if operation == script.CHANCE:
             if not b <= draw(generator, a) <= c:
                 at += d
@@ -118,11 +122,11 @@ def randomise(seat: Seat, supplies: Supplies, filler: int, build: int, seed: int
             draw(generator, 1)
             _replace(seat, a, b, c, d)
         elif operation == script.COUNT:
-            _count(supplies, a, b)
+            _set_count(supplies, a, b)
         elif operation == script.FEWER_DOSES:
             _fewer_doses(supplies, generator, a)
         elif operation == script.KARAMBWANS:
-            _count(supplies, items.KARAMBWAN, draw(generator, 4))
+            _set_count(supplies, items.KARAMBWAN, draw(generator, KARAMBWAN_BOUND))
         elif operation in (script.BREWS, script.LMS_BREWS):
             _brews(supplies, generator, operation == script.LMS_BREWS)
         elif operation == script.FILL:

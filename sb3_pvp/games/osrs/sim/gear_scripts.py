@@ -1,6 +1,7 @@
 """The scripts of ``randomizeGear``: from text (``data/gear_randomisation.txt``) to rows of integers.
 
-`gear_randomisation` runs the rows. Repeats nh-actions.md §B.3, with the draws left to each operation.
+`gear_randomisation` runs the rows: compiled rules cannot parse text. The head of the data file explains its lines,
+nh-actions.md §B.3 is their source.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
 from sb3_pvp.games.osrs.sim.items import DATA
 from sb3_pvp.games.osrs.sim.state import MAGE_SET, MELEE_SET, RANGED_SET, SPEC_SET
 
-# The operations. A row is an operation and up to four operands.
+# The operations. A row is an operation and up to four operands, 0 padded.
 (
     END,
     CHANCE,  # bound, lowest and highest draw that succeeds, rows to skip after a failure
@@ -40,8 +41,8 @@ _POTIONS = {"SUPER_COMBAT": items.COMBAT, "RANGING_POTION": items.RANGING}
 _WORDS = {"karambwans": KARAMBWANS, "brews": BREWS, "LMS brews": LMS_BREWS, "lunar": LUNAR, "no mage": NO_MAGE}
 
 
-def _statement(text: str) -> list[_Row]:
-    """The rows of one statement; `ValueError` for one that the head of the data file does not explain."""
+def _parse_statement(text: str) -> list[_Row]:
+    """Returns the rows of one statement; raises `ValueError` if the head of the data file does not explain it."""
     if text in _WORDS:
         return [[_WORDS[text]]]
     if match := re.fullmatch(r"([a-z+]+) := (\w+)", text):
@@ -56,28 +57,29 @@ def _statement(text: str) -> list[_Row]:
         return [[FEWER_DOSES, _POTIONS[match[1]]]]
     if match := re.fullmatch(r"fill with (\w+)", text):
         return [[FILL, items.item_named(match[1])]]
-    raise ValueError(f"unknown statement in gear_randomisation.txt: {text!r}")
+    raise ValueError(f"unknown statement {text!r} in gear_randomisation.txt: its first lines list all kinds")
 
 
-def _chain(branches: list[list[str]]) -> list[_Row]:
-    """The rows of a chain of branches, each the line with its chance and the "and" lines below it."""
+def _parse_chain(branches: list[list[str]]) -> list[_Row]:
+    """Returns the rows of a chain of branches, each a line with its chance and the "and" lines below it."""
     if not branches:
         return []
     (line, *and_lines), *later = branches
     chance, statements = line.split(maxsplit=1)
     hits, bound = (int(number) for number in chance.split("/"))
+    # A single chance succeeds with a draw of 1, not of 0: the server compares so (nh-actions.md §B.3).
     lowest, highest = (1, 1) if hits == 1 else (0, hits - 1)
-    body = [row for statement in statements.split("; ") for row in _statement(statement)]
+    body = [row for statement in statements.split("; ") for row in _parse_statement(statement)]
     if and_lines:
-        body += _chain([and_lines])
-    rest = _chain(later)
+        body += _parse_chain([and_lines])
+    rest = _parse_chain(later)
     if rest:
-        body.append([JUMP, len(rest)])
+        body.append([JUMP, len(rest)])  # a branch that succeeded skips those after it
     return [[CHANCE, bound, lowest, highest, len(body)], *body, *rest]
 
 
-def _script(lines: list[str]) -> list[_Row]:
-    """The rows of the lines of one build."""
+def _parse_script(lines: list[str]) -> list[_Row]:
+    """Returns the rows of the lines of one build."""
     chains: list[list[list[str]]] = []
     for line in lines:
         if line.startswith("else "):
@@ -86,13 +88,13 @@ def _script(lines: list[str]) -> list[_Row]:
             chains[-1][-1].append(line.removeprefix("  and "))
         else:
             chains.append([[line]])
-    return [row for chain in chains for row in _chain(chain)] + [[END]]
+    return [row for chain in chains for row in _parse_chain(chain)] + [[END]]
 
 
 def compile_scripts(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of all builds, ``(n, 5)``, and the first row of each build, ``(7,)``.
+    """Returns the rows of all builds, int64 ``(n, 5)``, and the first row of each build, ``(7,)``.
 
-    `ValueError` names a statement or an item that nobody knows.
+    Raises `ValueError` for an unknown statement or item.
     """
     scripts: dict[str, list[str]] = {name: [] for name in BUILD_NAMES}
     lines = scripts[BUILD_NAMES[0]]
@@ -105,7 +107,7 @@ def compile_scripts(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     starts = []
     for build in scripts.values():
         starts.append(len(rows))
-        rows += _script(build)
+        rows += _parse_script(build)
     padded = [row + [0] * (_ROW_SIZE - len(row)) for row in rows]
     return np.array(padded, np.int64), np.array(starts, np.int64)
 

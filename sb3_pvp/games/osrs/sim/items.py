@@ -55,21 +55,21 @@ _classes = _rows("weapon_classes.csv")
 CLASS_NAMES = tuple(row["name"] for row in _classes)
 #: The class of empty hands.
 UNARMED = CLASS_NAMES.index("UNARMED")
-#: MELEE, RANGED or MAGIC: what an onlooker sees (contract.md §4.1). A staff is MAGIC though it can only hit.
+#: MELEE, RANGED or MAGIC as others see it (contract.md §4.1); a staff is MAGIC although without a spell it bashes.
 CLASS_STYLE = _integers(_STYLES[row["style"]] for row in _classes)
 #: Ticks between two attacks of the accurate and longrange options.
 CLASS_CYCLE = _integers(row["cycle"] for row in _classes)
-#: 1 where the default option is rapid, one tick faster: all ranged classes.
+#: 1 where the default option is "rapid", which is one tick faster: all ranged classes.
 CLASS_RAPID = (CLASS_STYLE == state.RANGED).astype(np.int64)
 #: Ticks between two attacks of the default option.
 CLASS_PERIOD = CLASS_CYCLE - CLASS_RAPID
-#: Tiles.
+#: Reach in tiles.
 CLASS_REACH = _integers(row["reach"] for row in _classes)
-#: Which bonus its attack rolls use: an index into `BONUSES`.
+#: The bonus that attack rolls use: a column of `BONUSES`.
 CLASS_ATTACK_BONUS = _integers(_BONUS_NAMES.index(row["attack_bonus"]) for row in _classes)
-#: Levels that the default option adds to attack: 3 for the accurate one of the whips, else 0.
+#: Levels that the default option adds to attack: 3 for the whips, whose default is "accurate", else 0.
 CLASS_ACCURACY_BONUS = _integers(row["accuracy_bonus"] for row in _classes)
-#: `NO_DELAY` etc.
+#: Kind of hit delay: `NO_DELAY` etc.
 CLASS_HIT_DELAY = _integers(_HIT_DELAYS.index(row["hit_delay"]) for row in _classes)
 #: 1 where the weapon is its own ammunition, so that the ammo slot does not count (mechanics.md §15).
 CLASS_THROWN = _integers(row["thrown"] for row in _classes)
@@ -80,9 +80,9 @@ _SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "
 _BAG_ORDERS = {"gear": 0, "other": 0, "food": 8, "potion": 9, "pouch": 10}
 
 _items = _rows("items.csv")
-#: Ids of the game, ascending.
+#: Item ids of the game, ascending.
 ITEM_IDS = _integers(row["item_id"] for row in _items)
-#: Names in capitals; most are those of the wire's documentation.
+#: Names in capitals, which data files and rules use.
 ITEM_NAMES = tuple(row["name"] for row in _items)
 NUM_ITEMS = len(ITEM_NAMES)
 #: Equipment slot (state.py), NO_ITEM for items that cannot be worn.
@@ -102,9 +102,9 @@ _INDEX_BY_NAME = {name: index for index, name in enumerate(ITEM_NAMES)}
 
 
 def item_named(name: str) -> int:
-    """The item index of a name of `ITEM_NAMES`; `ValueError` for an unknown one."""
+    """Returns the item index of a name of `ITEM_NAMES`; raises `ValueError` for an unknown name."""
     if name not in _INDEX_BY_NAME:
-        raise ValueError(f"no item called {name!r}; the known names are those of data/items.csv")
+        raise ValueError(f"unknown item {name!r}: data/items.csv lists the known ones")
     return _INDEX_BY_NAME[name]
 
 
@@ -156,8 +156,11 @@ DRAGONSTONE_DRAGON_BOLTS_E = item_named("DRAGONSTONE_DRAGON_BOLTS_E")
 #: Kinds of potion, the first index of `POTION_DOSES`.
 BREW, RESTORE, COMBAT, RANGING = range(4)
 _POTION_NAMES = ("SARADOMIN_BREW", "SUPER_RESTORE", "SUPER_COMBAT", "RANGING_POTION")
+MAX_DOSES = 4
 #: (4 kinds, 4): item index by kind and number of doses - 1.
 POTION_DOSES = np.array([[item_named(f"{name}_{dose}") for dose in (1, 2, 3, 4)] for name in _POTION_NAMES], np.int64)
+#: (4 kinds,): item index of the potion with four doses; a contiguous copy, since compiled rules index it.
+FULL_POTION = POTION_DOSES[:, -1].copy()
 #: What a potion becomes when a dose is drunk (the vial after the last one), NO_ITEM for everything else.
 AFTER_DOSE = np.full(NUM_ITEMS, NO_ITEM, np.int64)
 AFTER_DOSE[POTION_DOSES[:, 0]] = VIAL

@@ -1,4 +1,4 @@
-"""The random numbers that a Java server draws (`java.util.Random`), so that its gear rolls can be repeated exactly."""
+"""The random numbers of the Java server (`java.util.Random`), to repeat its gear rolls exactly (nh-actions.md §B.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_INT = (1 << 31) - 1
 
 
 def java_string_hash(text: str) -> int:
-    """``String.hashCode()``: a signed 32-bit integer, computed over UTF-16 code units."""
+    """Returns ``String.hashCode()``: a signed 32-bit integer, computed over UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -27,7 +27,7 @@ def java_string_hash(text: str) -> int:
 
 @rule
 def seeded(seed: int) -> Generator:
-    """A generator in the state of ``new Random(seed)``."""
+    """Returns a generator in the state of ``new Random(seed)``."""
     generator = np.empty(1, np.int64)
     generator[0] = (seed ^ _MULTIPLIER) & _MASK
     return generator
@@ -35,17 +35,17 @@ def seeded(seed: int) -> Generator:
 
 @rule
 def _next_31_bits(generator: Generator) -> int:
-    # A 64-bit product that overflows is right in its low 48 bits, and no others are kept.
+    # The 64-bit product may overflow: its low 48 bits are right, and only those are kept.
     generator[0] = (generator[0] * _MULTIPLIER + _INCREMENT) & _MASK
     return int(generator[0] >> 17)
 
 
 @rule
 def draw(generator: Generator, bound: int) -> int:
-    """``nextInt(bound)``: an integer from U{0..bound-1} for ``bound`` in 1..2**31-1 (protocol.md §3.1)."""
+    """Draws ``nextInt(bound)``, an integer from U{0..bound-1} for ``bound`` in 1..2**31-1 (protocol.md §3.1)."""
     bits = _next_31_bits(generator)
     if bound & (bound - 1) == 0:
         return (bound * bits) >> 31
-    while bits - bits % bound > _MAX_INT - (bound - 1):
+    while bits - bits % bound > _MAX_INT - (bound - 1):  # rejects the incomplete last interval, as Java does
         bits = _next_31_bits(generator)
     return bits % bound

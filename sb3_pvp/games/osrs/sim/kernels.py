@@ -1,4 +1,4 @@
-"""The compiled entry points of the NH game: everything that Python calls."""
+"""The compiled entry points of the NH game, which Python calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random legal actions: masks and dependencies hold (contract.md §2.3)."""
+"""Random legal actions, by masks and dependencies (contract.md §2.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sb3_pvp.games.osrs.sim.compile import kernel, rule
 
 
 def requirements(contract: Contract) -> NDArray[np.int64]:
-    """(flat actions, 3): the sub-actions that must all, of which one must, and none of which may be chosen, as bits."""
+    """Returns bit sets ``(flat actions, 3)``: all must, one must, and none may be among the earlier choices."""
     rows = []
     for head in contract.heads:
         for sub_action in head.actions:
@@ -34,7 +34,7 @@ def choose_legal(
     states: NDArray[np.uint64],
     actions: NDArray[np.int64],
 ) -> None:
-    """Draws a legal joint action for every seat, head by head; entry 0 where a head has none (contract.md §2.3).
+    """Samples a legal joint action for every seat, head by head; entry 0 where a head has none (contract.md §2.3).
 
     ``required`` are the `requirements` of the contract; ``states`` are one random state for each fight.
     """
@@ -46,7 +46,7 @@ def choose_legal(
                 pick, legal = 0, 0
                 for j in range(head_sizes[head]):
                     if masks[f, seat, start + j] and _is_legal(chosen, required[start + j]):
-                        legal += 1
+                        legal += 1  # the n-th legal entry replaces the pick with probability 1/n: one pass, uniform
                         states[f] += rng.GAMMA
                         if np.int64(rng.mix(states[f]) >> np.uint64(33)) % legal == 0:
                             pick = j
@@ -57,7 +57,7 @@ def choose_legal(
 
 @kernel
 def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Initial random states from consecutive seeds."""
+    """Returns initial random states for consecutive seeds."""
     out = np.empty_like(seeds)
     for k in range(seeds.size):
         out[k] = rng.mix(seeds[k])

@@ -1,4 +1,4 @@
-"""Giving a seat its loadout for an episode: gear sets, worn items, inventory and levels (nh-actions.md §B.0)."""
+"""The loadout of a seat for an episode: gear sets, worn items, inventory and levels (nh-actions.md §B.0)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sb3_pvp.games.osrs.sim.builds import (
 )
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.gear_randomisation import Supplies, randomise
-from sb3_pvp.games.osrs.sim.items import BAG_ORDER, BONUSES, POTION_DOSES, SLOT, TWO_HANDED, WEAPON_CLASS
+from sb3_pvp.games.osrs.sim.items import BAG_ORDER, BONUSES, FULL_POTION, SLOT, TWO_HANDED, WEAPON_CLASS
 from sb3_pvp.games.osrs.sim.specials import IS_MELEE_SPECIAL, SPECIAL_COST
 from sb3_pvp.games.osrs.sim.state import (
     INVENTORY_SIZE,
@@ -42,7 +42,7 @@ from sb3_pvp.games.osrs.sim.state import (
 
 __all__ = ["BUILD_FIGHT_TYPE", "BUILD_NAMES", "choose_build", "load"]
 
-#: How many of its super restores the baseline bot keeps.
+#: Super restores that the baseline bot keeps (scripted-bots.md A.0).
 _BASELINE_RESTORES = 2
 
 
@@ -50,9 +50,10 @@ _BASELINE_RESTORES = 2
 def load(seat: Seat, build: int, randomize_gear: bool, gear_seed: int, baseline_bot: bool) -> None:
     """Fills in the build, the loadout, the levels, what is worn and the inventory of a seat.
 
-    ``gear_seed`` is the `java_string_hash` of the episode id; it matters only with ``randomize_gear``. A baseline bot
+    ``gear_seed`` is the `java_string_hash` of the episode id, which only ``randomize_gear`` uses. A baseline bot
     gets anglerfish for its brews and for all but two restores, in the same inventory slots.
     """
+    # The order matters: randomising changes the sets, from which all the rest follows.
     seat.build = build
     seat.lunar = 0
     for skill in range(NUM_SKILLS):
@@ -83,7 +84,7 @@ def _copy(source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
 
 @rule
 def _weapon(seat: Seat, gear_set: int) -> int:
-    """Position of the first item of a set that has a weapon class, -1 if there is none."""
+    """Returns the position of the first item of a set that has a weapon class, -1 if there is none."""
     for i in range(seat.set_length[gear_set]):
         if WEAPON_CLASS[seat.gear_set[gear_set, i]] >= 0:
             return i
@@ -92,13 +93,13 @@ def _weapon(seat: Seat, gear_set: int) -> int:
 
 @rule
 def _defence(item: int) -> int:
-    """What the tank set compares two weapons by."""
+    """Returns the number by which the tank set compares two weapons (nh-actions.md §B.0)."""
     return int(BONUSES[item, SLASH_DEFENCE] + BONUSES[item, MAGIC_DEFENCE] + BONUSES[item, RANGED_DEFENCE])
 
 
 @rule
 def _choose_tank_set(seat: Seat) -> None:
-    """The ranged set, with the staff of the mage set when that one defends better (loadouts.md §2, "Tank set")."""
+    """Fills in the ranged set, with the staff of the mage set if it defends better (loadouts.md §2, "Tank set")."""
     _copy(seat.gear_set[RANGED_SET], seat.gear_set[TANK_SET])
     seat.set_length[TANK_SET] = seat.set_length[RANGED_SET]
     staff, weapon = _weapon(seat, MAGE_SET), _weapon(seat, RANGED_SET)
@@ -111,7 +112,7 @@ def _choose_tank_set(seat: Seat) -> None:
 
 @rule
 def _describe_sets(seat: Seat) -> None:
-    """The sums and weapons of the sets that observations and masks ask for (contract.md §4.1)."""
+    """Fills in the sums and weapons of the sets, for observations and masks (contract.md §4.1)."""
     for gear_set in range(NUM_SETS):
         for bonus in range(NUM_BONUSES):
             seat.set_bonus[gear_set, bonus] = 0
@@ -125,7 +126,7 @@ def _describe_sets(seat: Seat) -> None:
     seat.melee_weapon = seat.gear_set[MELEE_SET, _weapon(seat, MELEE_SET)]
     seat.ranged_spec = seat.ranged_weapon if SPECIAL_COST[seat.ranged_weapon] > 0 else NO_ITEM
     seat.melee_spec = NO_ITEM
-    for i in range(seat.set_length[SPEC_SET] - 1, -1, -1):
+    for i in range(seat.set_length[SPEC_SET] - 1, -1, -1):  # backwards, so that the first weapon wins
         if IS_MELEE_SPECIAL[seat.gear_set[SPEC_SET, i]]:
             seat.melee_spec = seat.gear_set[SPEC_SET, i]
 
@@ -152,9 +153,9 @@ def _is_added(seat: Seat, first_set: int, packed: int, item: int) -> bool:
 
 @rule
 def _pack(seat: Seat, first_set: int, supplies: Supplies, filler: int) -> None:
-    """Fills the inventory: gear that is not in the first set, supplies, food; then sorts it by kind of item.
+    """Fills the inventory: gear that is not in the first set, supplies, food; then sorts it (nh-actions.md §B.0).
 
-    The server refuses a loadout of more than 28 items; here the surplus is left out. Neither was ever seen.
+    The server refuses a loadout of more than 28 items; here the surplus is left out. Neither has been seen.
     """
     packed = 0
     for gear_set in range(RANGED_SET, SPEC_SET + 1):
@@ -174,7 +175,7 @@ def _pack(seat: Seat, first_set: int, supplies: Supplies, filler: int) -> None:
 
 @rule
 def _sort_inventory(seat: Seat) -> None:
-    """A stable insertion sort: the first matching slot is what eating and equipping take."""
+    """Sorts by kind of item, stably, because eating and equipping take the first matching slot."""
     for i in range(1, INVENTORY_SIZE):
         item = seat.inventory[i]
         while i > 0 and BAG_ORDER[seat.inventory[i - 1]] > BAG_ORDER[item]:
@@ -185,12 +186,10 @@ def _sort_inventory(seat: Seat) -> None:
 
 @rule
 def give_food_for_potions(seat: Seat) -> None:
-    """What a baseline bot carries instead of its brews and surplus restores (nh-actions.md §A)."""
+    """Replaces the brews and surplus restores of a baseline bot by anglerfish (scripted-bots.md A.0)."""
     restores = 0
     for i in range(INVENTORY_SIZE):
-        if seat.inventory[i] == POTION_DOSES[items.RESTORE, 3]:
-            restores += 1
-        if seat.inventory[i] == POTION_DOSES[items.BREW, 3] or (
-            seat.inventory[i] == POTION_DOSES[items.RESTORE, 3] and restores > _BASELINE_RESTORES
-        ):
+        is_restore = seat.inventory[i] == FULL_POTION[items.RESTORE]
+        restores += is_restore
+        if seat.inventory[i] == FULL_POTION[items.BREW] or (is_restore and restores > _BASELINE_RESTORES):
             seat.inventory[i] = items.ANGLERFISH

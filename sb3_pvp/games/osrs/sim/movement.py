@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.rng import below
 from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, NO_SPELL_SELECTED, Fight, Seat
@@ -9,19 +11,23 @@ from sb3_pvp.games.osrs.sim.state import FREEZE_TIMER, NO_SPELL_SELECTED, Fight,
 #: A follower gives up beyond this many tiles in x or y (mechanics.md §13.2).
 MAX_FOLLOW = 15
 MELEE_REACH = 1
-#: 100 points, and the 2 that were seen to come back on the wall clock (disagreements.md §4).
+_FAR = 1 << 30  # more than any distance
+# Offsets of neighbour tiles. The order decides ties when following, and which tile a random draw picks when walking.
+_SOUTH_NORTH_WEST_EAST = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)], np.int64)
+_CARDINAL_OR_DIAGONAL = np.array([[(-1, 0), (1, 0), (0, -1), (0, 1)], [(-1, -1), (1, -1), (-1, 1), (1, 1)]], np.int64)
+#: Ticks of running: 100 points, and 2 that come back while a fight lasts (disagreements.md §4).
 FULL_RUN_ENERGY = 102
 
 
 @rule
 def distance(me: Seat, foe: Seat) -> int:
-    """Chebyshev distance in tiles."""
+    """Returns the Chebyshev distance in tiles."""
     return int(max(abs(me.x - foe.x), abs(me.y - foe.y)))
 
 
 @rule
 def is_diagonal(me: Seat, foe: Seat) -> bool:
-    """Exactly one diagonal step apart."""
+    """Whether the seats are exactly one diagonal step apart."""
     return bool(abs(me.x - foe.x) == 1 and abs(me.y - foe.y) == 1)
 
 
@@ -33,15 +39,15 @@ def is_frozen(seat: Seat) -> bool:
 
 @rule
 def in_reach(me: Seat, foe: Seat, reach: int) -> bool:
-    """The reach test of mechanics.md §4.4; ``reach`` 1 means melee."""
+    """Runs the reach test of mechanics.md §4.4; ``reach`` 1 means melee."""
     apart = distance(me, foe)
     if apart == 0:
-        return False
+        return False  # on one tile neither side can attack
     if reach > MELEE_REACH:
         return apart <= reach
     if apart > MELEE_REACH + (1 if me.moving and foe.moving else 0):
         return False
-    return bool(foe.moving) or not is_diagonal(me, foe)
+    return bool(foe.moving) or not is_diagonal(me, foe)  # only a moving target can be hit diagonally
 
 
 @rule
@@ -55,7 +61,7 @@ def stop(seat: Seat) -> None:
 
 @rule
 def queue_path(seat: Seat, x: int, y: int) -> None:
-    """Queues the shortest path to a tile; on open ground its end says it all. Nothing is queued while frozen."""
+    """Queues the shortest path to a tile, which on open ground is given by its end; nothing while frozen."""
     if is_frozen(seat):
         return
     seat.goal_x = x
@@ -65,7 +71,7 @@ def queue_path(seat: Seat, x: int, y: int) -> None:
 
 @rule
 def walk_to(seat: Seat, x: int, y: int) -> None:
-    """A walk that is ordered: it drops the spell, the combat target and the old path (nh-actions.md §5.10)."""
+    """Walks by an order, which drops the spell, the combat target and the old path (nh-actions.md §5.10)."""
     stop(seat)
     seat.spell = NO_SPELL_SELECTED
     seat.targeting = 0
@@ -75,10 +81,9 @@ def walk_to(seat: Seat, x: int, y: int) -> None:
 @rule
 def queue_beside(me: Seat, foe: Seat) -> None:
     """Queues a path to the best of the four cardinal neighbours of the target (mechanics.md §13.2)."""
-    best, best_x, best_y = 1 << 30, me.x, me.y
-    for k in range(4):  # south, north, west, east
-        x = foe.x + (0 if k < 2 else 2 * k - 5)
-        y = foe.y + (2 * k - 1 if k < 2 else 0)
+    best, best_x, best_y = _FAR, me.x, me.y
+    for k in range(len(_SOUTH_NORTH_WEST_EAST)):
+        x, y = foe.x + _SOUTH_NORTH_WEST_EAST[k, 0], foe.y + _SOUTH_NORTH_WEST_EAST[k, 1]
         away = max(abs(me.x - x), abs(me.y - y))
         aligned = x == me.x or y == me.y
         if away < best or (away == best and aligned):
@@ -89,7 +94,7 @@ def queue_beside(me: Seat, foe: Seat) -> None:
 @rule
 def follow(me: Seat, foe: Seat, reach: int) -> None:
     """Rebuilds the path towards the combat target, unless it is within reach already (mechanics.md §13.2)."""
-    stop(me)
+    stop(me)  # first: the moving flag would lengthen the own melee reach by a tile
     if in_reach(me, foe, reach):
         return
     dx, dy = me.x - foe.x, me.y - foe.y
@@ -103,7 +108,7 @@ def follow(me: Seat, foe: Seat, reach: int) -> None:
 
 @rule
 def _step(seat: Seat) -> None:
-    """One tile: straight along the longer axis first, diagonal at the end (mechanics.md §13.3)."""
+    """Takes one step: straight along the longer axis first, diagonal at the end (mechanics.md §13.3)."""
     dx, dy = seat.goal_x - seat.x, seat.goal_y - seat.y
     if abs(dx) >= abs(dy) and dx != 0:
         seat.x += 1 if dx > 0 else -1
@@ -114,7 +119,7 @@ def _step(seat: Seat) -> None:
 
 @rule
 def advance(seat: Seat) -> None:
-    """Takes up to two queued steps (one when run energy is gone) and sets the moving flag."""
+    """Takes up to two queued steps, one without run energy, and sets the moving flag (mechanics.md §13.1)."""
     seat.moving = 0
     if not seat.walking:
         return
@@ -130,14 +135,15 @@ def advance(seat: Seat) -> None:
 
 @rule
 def walk_to_nearest_on_ring(fight: Fight, me: Seat, radius: int) -> None:
-    """Walks to the nearest tile at Chebyshev distance ``radius`` from the target's last seen tile; ties at random."""
+    """Walks to the nearest tile at distance ``radius`` from the target's last seen tile (mechanics.md §13.5)."""
     if max(abs(me.x - me.last_x), abs(me.y - me.last_y)) == radius:
         return
-    best, ties, goal_x, goal_y = 1 << 30, 0, me.x, me.y
+    best, ties, goal_x, goal_y = _FAR, 0, me.x, me.y
     for x in range(me.last_x - radius, me.last_x + radius + 1):
         on_side = abs(x - me.last_x) == radius
         for y in range(me.last_y - radius, me.last_y + radius + 1, 1 if on_side else 2 * radius):
             away = max(abs(me.x - x), abs(me.y - y))
+            # The k-th of equally near tiles replaces the choice with probability 1/k: all are equally likely.
             ties = ties + 1 if away == best else 1 if away < best else ties
             if away < best or (away == best and below(fight, ties) == 0):
                 best, goal_x, goal_y = away, x, y
@@ -146,13 +152,11 @@ def walk_to_nearest_on_ring(fight: Fight, me: Seat, radius: int) -> None:
 
 @rule
 def walk_beside(fight: Fight, me: Seat, diagonal: bool) -> None:
-    """Walks to the nearest cardinal (or diagonal) neighbour of the target's last seen tile; ties at random."""
-    best, ties, goal_x, goal_y = 1 << 30, 0, me.x, me.y
-    for k in range(4):
-        first, second = 2 * (k & 1) - 1, 2 * (k >> 1) - 1
-        dx = first if diagonal else (first if k < 2 else 0)
-        dy = second if diagonal else (0 if k < 2 else first)
-        x, y = me.last_x + dx, me.last_y + dy
+    """Walks to the nearest cardinal or diagonal neighbour of the target's last seen tile, ties at random."""
+    best, ties, goal_x, goal_y = _FAR, 0, me.x, me.y
+    offsets = _CARDINAL_OR_DIAGONAL[1 if diagonal else 0]
+    for k in range(len(offsets)):
+        x, y = me.last_x + offsets[k, 0], me.last_y + offsets[k, 1]
         away = max(abs(me.x - x), abs(me.y - y))
         ties = ties + 1 if away == best else 1 if away < best else ties
         if away < best or (away == best and below(fight, ties) == 0):

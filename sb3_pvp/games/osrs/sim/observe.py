@@ -1,6 +1,6 @@
-"""The observation of one seat at the end of a tick (contract.md §4.4): the state of the fight right now.
+"""The observation of one seat at the end of a tick (contract.md §4.4): the current state of the fight.
 
-What is remembered of the fight and what is known about the loadouts stand in `observe_memory` and `observe_loadout`.
+The entries from memory are in `observe_memory`, those about loadouts in `observe_loadout`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sb3_pvp.games.osrs.sim import items, stock
 from sb3_pvp.games.osrs.sim.availability import remaining, ticks_to_hit
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.consumables import combat_share, ranging_boost
+from sb3_pvp.games.osrs.sim.damage import pending_damage
 from sb3_pvp.games.osrs.sim.formulas import wielded_style
-from sb3_pvp.games.osrs.sim.hits import pending_damage
 from sb3_pvp.games.osrs.sim.movement import distance
 from sb3_pvp.games.osrs.sim.observe_loadout import write_base_levels, write_loadout, write_visible_gear
 from sb3_pvp.games.osrs.sim.observe_memory import write_remembered_gear, write_statistics
@@ -49,19 +49,17 @@ from sb3_pvp.games.osrs.sim.state import (
 
 obs = load_contract("NhEnv").observation_numbers
 
-#: Distances are shown up to this many tiles.
-FARTHEST = 7
-#: The delay of food: how long the attack timer must have been free for eating to cost nothing.
-FREE_EATING_TICKS = 3
+FARTHEST = 7  # tiles; larger distances are clipped to this
+FREE_EATING_TICKS = 3  # food costs no attack time once the weapon has been ready for this long
 
 
 @rule
 def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None:
-    """Writes the observation of ``me`` into ``out`` (176,) and notes where the target stands (LASTTILE).
+    """Writes the observation of ``me`` into ``out`` (176,) and records the target's tile (LASTTILE).
 
-    Call it after `statistics.refresh_hitsplats` of the tick. All values are written, so ``out`` may hold anything.
+    Call it after `statistics.refresh_hitsplats` of the tick. All values are written, whatever ``out`` held before.
     """
-    bag = stock.take_stock(me)
+    bag = stock.count_inventory(me)
     _write_own_stance(me, out)
     _write_target_stance(foe, out)
     _write_health(me, out)
@@ -77,6 +75,7 @@ def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None
     write_base_levels(me, out)
     write_loadout(me, out)
     write_visible_gear(foe, out)
+    # What movement orders of the next tick aim at, and what its masks are computed from (mechanics.md §13.5).
     me.last_x = foe.x
     me.last_y = foe.y
 
@@ -135,7 +134,7 @@ def _write_supplies(me: Seat, bag: int, out: NDArray[np.float32]) -> None:
     out[obs.food_count] = stock.count(bag, stock.ANGLERFISH)
     out[obs.karambwan_count] = stock.count(bag, stock.KARAMBWANS)
     out[obs.prayer_points] = me.level[PRAYER] / me.base[PRAYER]
-    out[obs.is_food_anglerfish] = stock.food_in_hand(bag) == items.ANGLERFISH
+    out[obs.is_food_anglerfish] = stock.primary_food(bag) == items.ANGLERFISH
 
 
 @rule
@@ -150,6 +149,7 @@ def _write_levels(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _food_attack_delay(me: Seat) -> int:
+    # The uncapped counter as the next action sees it, shifted to 0..3 (mechanics.md §18).
     return int(min(max(me.attack_counter - 1, -FREE_EATING_TICKS), 0) + FREE_EATING_TICKS)
 
 

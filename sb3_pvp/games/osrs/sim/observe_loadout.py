@@ -1,4 +1,4 @@
-"""What an observation shows of levels and gear: the own loadout, and what the target wears now (entries 96-144)."""
+"""The part of an observation about levels and gear: the own loadout and what the target wears (entries 96-144)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sb3_pvp.games.osrs.sim.statistics import visible_bonus
 obs = load_contract("NhEnv").observation_numbers
 
 NOT_SHOWN = -1
-#: Items whose presence in a set is an entry of its own; the nightmare staff has two (`is_mage_spec_weapon_loadout`).
+#: Items whose presence in a set has an entry; the nightmare staff has a second one (`is_mage_spec_weapon_loadout`).
 _SHOWN_IN_SET = {
     MAGE_SET: {
         items.VOLATILE_NIGHTMARE_STAFF: obs.is_mage_spec_weapon_nightmare_staff,
@@ -81,7 +81,7 @@ def _entry_by_item(shown: dict[int, int]) -> NDArray[np.int64]:
     return entries
 
 
-#: (set, item): the entry that says whether the set holds the item.
+#: (3 sets, items): the entry for an item in a set, `NOT_SHOWN` if it has none. The sets have the numbers 0 to 2.
 _SET_ENTRY = np.stack([_entry_by_item(_SHOWN_IN_SET[gear_set]) for gear_set in (MAGE_SET, RANGED_SET, MELEE_SET)])
 _MELEE_SPECIAL_ENTRY = _entry_by_item(_SHOWN_AS_MELEE_SPECIAL)
 
@@ -100,7 +100,7 @@ def write_base_levels(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def write_loadout(me: Seat, out: NDArray[np.float32]) -> None:
-    """Entries 103 to 141: what the gear sets of the episode hold and are worth."""
+    """Entries 103 to 141: special items and bonuses of the gear sets of the episode."""
     _write_shown_items(me, out)
     _write_attack_gear(me, out)
     _write_defence_gear(me, out)
@@ -108,7 +108,7 @@ def write_loadout(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _write_shown_items(me: Seat, out: NDArray[np.float32]) -> None:
-    out[obs.is_enchanted_dragon_bolt : obs.is_zuriel_staff + 1] = 0.0
+    out[obs.is_enchanted_dragon_bolt : obs.is_zuriel_staff + 1] = 0.0  # the flags are neighbours (contract.md §4.4)
     for gear_set in (MAGE_SET, RANGED_SET, MELEE_SET):
         for position in range(me.set_length[gear_set]):
             entry = _SET_ENTRY[gear_set, me.gear_set[gear_set, position]]
@@ -153,7 +153,7 @@ def _write_defence_gear(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def write_visible_gear(foe: Seat, out: NDArray[np.float32]) -> None:
-    """Entries 142 to 144: defences of what the target wears right now, without ring and ammunition."""
+    """Entries 142 to 144: defences of what the target wears now, without ring and ammunition."""
     out[obs.target_current_gear_ranged_defence] = visible_bonus(foe, RANGED_DEFENCE)
     out[obs.target_current_gear_mage_defence] = visible_bonus(foe, MAGIC_DEFENCE)
     out[obs.target_current_gear_melee_defence] = visible_bonus(foe, SLASH_DEFENCE)

@@ -1,4 +1,4 @@
-"""What an observation shows from memory: statistics of the fight and gear that was seen (entries 63-95 and 145-159)."""
+"""The part of an observation that comes from memory: statistics and gear seen (entries 63-95 and 145-159)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sb3_pvp.games.osrs.sim.statistics import (
 
 obs = load_contract("NhEnv").observation_numbers
 
-#: Between these the ratio of dealt to received damage is shown.
+#: Bounds of the ratio of dealt to received damage (mechanics.md §18).
 SMALLEST_DAMAGE_SCALE, LARGEST_DAMAGE_SCALE = 0.5, 2.0
 
 
 @rule
 def write_statistics(me: Seat, out: NDArray[np.float32]) -> None:
     """Entries 63 to 95 (contract.md §4.2)."""
-    scale = (me.sum_dealt + 1.0) / (me.sum_received + 1.0)
+    scale = (me.sum_dealt + 1.0) / (me.sum_received + 1.0)  # in health bars; the 1 avoids a division by zero
     out[obs.total_damage_dealt_scale] = min(max(scale, SMALLEST_DAMAGE_SCALE), LARGEST_DAMAGE_SCALE)
     _write_received(me, out)
     _write_dealt(me, out)
@@ -90,14 +90,14 @@ def _write_recent_dealt(me: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _remembered(me: Seat, style: int, gear_set: int, column: int) -> int:
-    """M(style, b) of contract.md §4.2; while it was not seen, the target is taken to wear my own set."""
+    """Returns M(style, b) of contract.md §4.2: until it is seen, the target is assumed to wear my own set."""
     seen = me.target_gear[style, column]
     return int(me.set_bonus[gear_set, REMEMBERED_BONUSES[style, column]] if seen == UNSEEN else seen)
 
 
 @rule
 def write_remembered_gear(me: Seat, out: NDArray[np.float32]) -> None:
-    """Entries 145 to 159: what the target's gear for each style is taken to be worth."""
+    """Entries 145 to 159: bonuses of the target's gear for each style, as last seen."""
     out[obs.target_magic_accuracy] = _remembered(me, MAGIC, MAGE_SET, ACCURACY_COLUMN)
     out[obs.target_magic_strength] = _remembered(me, MAGIC, MAGE_SET, STRENGTH_COLUMN)
     out[obs.target_ranged_accuracy] = _remembered(me, RANGED, RANGED_SET, ACCURACY_COLUMN)

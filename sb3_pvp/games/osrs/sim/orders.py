@@ -1,23 +1,21 @@
-"""Orders of an agent that are the same in every game: eating, drinking, vengeance (nh-actions.md §5)."""
+"""Orders of an agent that are the same in every game: eating and drinking (nh-actions.md §5.4, §5.5 and §5.7)."""
 
 from __future__ import annotations
 
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.consumables import drink, eat, find_item, find_potion, note_brew, note_food
-from sb3_pvp.games.osrs.sim.state import DEFENCE, MAGIC_LEVEL, NO_SPELL_SELECTED, VENGEANCE_TIMER, Seat
-from sb3_pvp.games.osrs.sim.stock import food_in_hand, take_stock
-
-VENGEANCE_LEVEL, VENGEANCE_DEFENCE, VENGEANCE_COOLDOWN = 94, 40, 50
+from sb3_pvp.games.osrs.sim.state import Seat
+from sb3_pvp.games.osrs.sim.stock import count_inventory, primary_food
 
 
 @rule
 def eat_primary_food(seat: Seat) -> None:
     """Eats a piece of the first food that is not a karambwan (nh-actions.md §5.5)."""
-    edible = food_in_hand(take_stock(seat))
-    if edible >= 0:
-        note_food(seat, edible)
-        eat(seat, edible)
+    food = primary_food(count_inventory(seat))
+    if food >= 0:
+        note_food(seat, food)
+        eat(seat, food)
 
 
 @rule
@@ -34,16 +32,3 @@ def eat_karambwan(seat: Seat) -> None:
     if find_item(seat, items.KARAMBWAN) >= 0:
         note_food(seat, items.KARAMBWAN)
         eat(seat, items.KARAMBWAN)
-
-
-@rule
-def cast_vengeance(seat: Seat) -> None:
-    """Vengeance; with another spellbook the attempt only drops spell and target (nh-actions.md §5.11)."""
-    if not seat.lunar:
-        seat.spell = NO_SPELL_SELECTED
-        seat.targeting = 0
-        return
-    able = seat.level[MAGIC_LEVEL] >= VENGEANCE_LEVEL and seat.base[DEFENCE] >= VENGEANCE_DEFENCE
-    if able and not seat.vengeance and seat.timer[VENGEANCE_TIMER] == 0:
-        seat.vengeance = 1
-        seat.timer[VENGEANCE_TIMER] = VENGEANCE_COOLDOWN

@@ -1,4 +1,4 @@
-"""Reset parameters in the names of the wire (protocol.md §3.1), checked and turned into numbers for the kernels."""
+"""Reset parameters by their names on the wire (protocol.md §3.1), validated and turned into numbers for kernels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sb3_pvp.games.osrs.sim.java_random import java_string_hash
 from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES, choose_build
 from sb3_pvp.games.osrs.sim.state import AGENT, BASELINE
 
-#: `RESET["fight_type"]` when the loadout, or chance, decides.
+#: Values of `RESET["fight_type"]` that leave the choice to the loadout or to chance.
 BY_LOADOUT, BY_CHANCE = -1, -2
 MAX_BUILD_OPTIONS = 32
+_WORD = (1 << 64) - 1
 
 _SEAT_RESET = np.dtype(
     [
@@ -33,7 +34,7 @@ _SEAT_RESET = np.dtype(
     align=True,
 )
 
-#: What the reset kernel needs to know about one fight.
+#: The options of one fight for the reset kernel.
 RESET = np.dtype(
     [
         ("seed", "u8"),
@@ -63,8 +64,8 @@ OPTION_KEYS = (
 BOT_NAMES = {None: AGENT, "baseline": BASELINE}
 
 
-def unknown(what: str, value: object, known: Iterable[object]) -> ValueError:
-    """One clear error for a name that does not exist, with the nearest one that does."""
+def unknown_name(what: str, value: object, known: Iterable[object]) -> ValueError:
+    """Returns the error for an unknown name, with the nearest known one."""
     names = [str(name) for name in known]
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -81,7 +82,7 @@ def _boolean(name: str, value: Any) -> int:
 
 def _build(name: str, value: Any) -> int:
     if value not in BUILD_NAMES:
-        raise unknown(f"build in {name!r}:", value, BUILD_NAMES)
+        raise unknown_name(f"build in {name!r}:", value, BUILD_NAMES)
     return BUILD_NAMES.index(value)
 
 
@@ -100,11 +101,11 @@ def _builds(name: str, value: Any) -> list[int]:
     return builds
 
 
-def _anything(name: str, value: Any) -> Any:
+def _unvalidated(name: str, value: Any) -> Any:
     return value
 
 
-#: Every reset parameter: how it is checked, and its default (protocol.md §3.1). ``fightType`` has no effect there.
+#: Reset parameter: (validator, default) (protocol.md §3.1). The server ignores ``fightType``, and so do we.
 _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "accountBuild": (_build, "PURE"),
     "onlySwitchPrayerWhenAboutToAttack": (_boolean, True),
@@ -116,35 +117,35 @@ _PARAMETERS: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
     "randomizeBuild": (_boolean, False),
     "randomBuildOptions": (_builds, DEFAULT_BUILD_OPTIONS),
     "randomizeFightType": (_boolean, False),
-    "fightType": (_anything, None),
+    "fightType": (_unvalidated, None),
     "episodeId": (_text, ""),
     "agent": (_text, ""),
     "target": (_text, ""),
 }
 RESET_PARAMETER_NAMES = tuple(_PARAMETERS)
-#: What the Dharok game takes; none of these has an effect on it (protocol.md §3.2).
+#: The reset parameters of the Dharok game, which ignores their values (protocol.md §3.2).
 DHAROK_RESET_PARAMETER_NAMES = ("episodeId", "agent", "target")
 
 
-def checked(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """All reset parameters with their defaults, checked; builds become numbers.
+def validated_params(reset_params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Returns all reset parameters, validated and with defaults; builds become numbers.
 
-    Raises `ValueError`, also for a name that is not among the ``known`` ones of the game.
+    Raises `ValueError` for a wrong value, and for a name that is not in ``known``.
     """
     if not isinstance(reset_params, Mapping):
         raise ValueError(f"reset_params must be a mapping of names to values, not {reset_params!r}.")
     for name in reset_params:
         if name not in known:
-            raise unknown("reset parameter", name, known)
+            raise unknown_name("reset parameter", name, known)
     return {name: check(name, reset_params.get(name, default)) for name, (check, default) in _PARAMETERS.items()}
 
 
 def _fill_seat(seat: np.void, values: Mapping[str, Any]) -> None:
-    names = bool(values["agent"] or values["target"])
+    has_names = bool(values["agent"] or values["target"])
     seat["build"] = values["accountBuild"]
     if values["randomizeBuild"]:
         options = values["randomBuildOptions"]
-        seat["build"] = choose_build(values["agent"], values["target"], options) if names else -1
+        seat["build"] = choose_build(values["agent"], values["target"], options) if has_names else -1
     seat["randomize_gear"] = values["randomizeGear"]
     seat["gear_seed_known"] = bool(values["episodeId"])
     seat["gear_seed"] = java_string_hash(values["episodeId"])
@@ -159,33 +160,36 @@ def _flag(options: Mapping[str, Any], name: str) -> int:
     return _boolean(name, options.get(name, True))
 
 
-def checked_seed(seed: Any) -> int:
-    """A seed as a non-negative integer; anything else (floats, NaN, negative numbers) is refused."""
+def validated_seed(seed: Any) -> int:
+    """Returns a seed as an int below 2**64; raises `ValueError` for negative numbers, floats and other types."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"the seed must be a non-negative integer, not {seed!r}.")
-    return int(seed) & 0xFFFFFFFFFFFFFFFF
+    return int(seed) & _WORD  # larger seeds lose their upper bits
 
 
 def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], known: Collection[str]) -> np.void:
-    """One `RESET` record from the options of `SimWorld.reset`; ``default_params`` fill in missing ``reset_params``.
+    """Returns a `RESET` record for the options of `SimWorld.reset`.
 
-    ``known`` are the names of the game's reset parameters.
+    :param default_params: used if the options have no ``reset_params``.
+    :param known: names of the game's reset parameters.
+    :raises ValueError: for an unknown option, parameter or bot, or a wrong value.
     """
     for name in options:
         if name not in OPTION_KEYS:
-            raise unknown("reset option", name, OPTION_KEYS)
+            raise unknown_name("reset option", name, OPTION_KEYS)
     reset: Any = np.zeros((), RESET)[()]
     if options.get("seed") is not None:
-        reset["seed"], reset["seed_known"] = checked_seed(options["seed"]), 1
+        reset["seed"], reset["seed_known"] = validated_seed(options["seed"]), 1
     shared = options.get("reset_params", default_params)
     per_seat = options.get("seat_reset_params") or (shared, shared)
-    values = [checked(params, known) for params in per_seat]
+    values = [validated_params(params, known) for params in per_seat]
     bots = options.get("bots", (None, None))
     for k in range(2):
         if bots[k] not in BOT_NAMES:
-            raise unknown("bot", bots[k], BOT_NAMES)
+            raise unknown_name("bot", bots[k], BOT_NAMES)
         _fill_seat(reset["seats"][k], values[k])
         reset["seats"][k]["driver"] = BOT_NAMES[bots[k]]
+    # Fight type and builds to draw from are those of seat 0: a fight has only one of each.
     reset["fight_type"] = BY_CHANCE if values[0]["randomizeFightType"] else BY_LOADOUT
     builds = values[0]["randomBuildOptions"]
     reset["num_build_options"] = len(builds)

@@ -1,43 +1,42 @@
-"""Prayers: what they multiply, exclude and cost (mechanics.md §3.1 and §9, nh-actions.md §5.2)."""
+"""Prayers: what they multiply, exclude, cost and do (mechanics.md §3.1, §5 and §9, nh-actions.md §5.2 and §5.3)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from sb3_pvp.games.osrs.sim.compile import rule
-from sb3_pvp.games.osrs.sim.state import DEFENCE, MAGIC, MELEE, NO_STYLE, NUM_BUILDS, PRAYER, PRAYER_BONUS, RANGED, Seat
+from sb3_pvp.games.osrs.sim.damage import heal
+from sb3_pvp.games.osrs.sim.state import (
+    HITPOINTS,
+    MAGIC,
+    MELEE,
+    NO_STYLE,
+    NUM_BUILDS,
+    PRAYER,
+    PRAYER_BONUS,
+    RANGED,
+    Seat,
+)
 
-(
-    THICK_SKIN,
-    ROCK_SKIN,
-    STEEL_SKIN,
-    BURST_OF_STRENGTH,
-    SUPERHUMAN_STRENGTH,
-    ULTIMATE_STRENGTH,
-    CLARITY_OF_THOUGHT,
-    IMPROVED_REFLEXES,
-    INCREDIBLE_REFLEXES,
-    SHARP_EYE,
-    HAWK_EYE,
-    EAGLE_EYE,
-    MYSTIC_WILL,
-    MYSTIC_LORE,
-    MYSTIC_MIGHT,
-    RETRIBUTION,
-    REDEMPTION,
-    SMITE,
-    PROTECT_FROM_MAGIC,
-    PROTECT_FROM_MISSILES,
-    PROTECT_FROM_MELEE,
-    CHIVALRY,
-    PIETY,
-    RIGOUR,
-    AUGURY,
-) = range(25)
+THICK_SKIN, ROCK_SKIN, STEEL_SKIN = range(3)
+BURST_OF_STRENGTH, SUPERHUMAN_STRENGTH, ULTIMATE_STRENGTH = range(3, 6)
+CLARITY_OF_THOUGHT, IMPROVED_REFLEXES, INCREDIBLE_REFLEXES = range(6, 9)
+SHARP_EYE, HAWK_EYE, EAGLE_EYE = range(9, 12)
+MYSTIC_WILL, MYSTIC_LORE, MYSTIC_MIGHT = range(12, 15)
+RETRIBUTION, REDEMPTION, SMITE = range(15, 18)
+PROTECT_FROM_MAGIC, PROTECT_FROM_MISSILES, PROTECT_FROM_MELEE = range(18, 21)
+CHIVALRY, PIETY, RIGOUR, AUGURY = range(21, 25)
 NUM_PRAYERS = 25
 
-# What a prayer can multiply.
+# What a prayer can multiply: the columns of the table of mechanics.md §3.1.
 ATTACK_COLUMN, STRENGTH_COLUMN, DEFENCE_COLUMN, RANGED_COLUMN, RANGED_STRENGTH_COLUMN, MAGIC_COLUMN = range(6)
+NUM_COLUMNS = 6
+
+TICKS_PER_MINUTE = 100.0  # of 0.6 s
+DRAIN_RESISTANCE = 0.0333  # per point of prayer bonus (mechanics.md §9)
+SMITE_DIVISOR = 4  # smite takes a quarter of the damage in prayer points
+# Redemption heals a quarter of the base prayer level when a hit would leave at most a tenth of the hitpoints.
+REDEMPTION_THRESHOLD_DIVISOR, REDEMPTION_HEAL_DIVISOR = 10, 4
 
 #: prayer: (level, drain per minute, {column: multiplier})
 _PRAYERS: dict[int, tuple[int, float, dict[int, float]]] = {
@@ -68,29 +67,30 @@ _PRAYERS: dict[int, tuple[int, float, dict[int, float]]] = {
     AUGURY: (77, 40, {MAGIC_COLUMN: 1.25, DEFENCE_COLUMN: 1.25}),
 }
 
-_GREAT = {CHIVALRY, PIETY, RIGOUR, AUGURY}
-_DEFENCE_GROUP = {THICK_SKIN, ROCK_SKIN, STEEL_SKIN} | _GREAT
+# Mutual exclusion (mechanics.md §9). A combined prayer multiplies several columns and excludes all other stat prayers.
+_COMBINED = {CHIVALRY, PIETY, RIGOUR, AUGURY}
+_DEFENCE_GROUP = {THICK_SKIN, ROCK_SKIN, STEEL_SKIN} | _COMBINED
 _STRENGTH_GROUP = {BURST_OF_STRENGTH, SUPERHUMAN_STRENGTH, ULTIMATE_STRENGTH, CHIVALRY, PIETY}
 _ATTACK_GROUP = {CLARITY_OF_THOUGHT, IMPROVED_REFLEXES, INCREDIBLE_REFLEXES, CHIVALRY, PIETY}
 _RANGED_GROUP = {SHARP_EYE, HAWK_EYE, EAGLE_EYE, RIGOUR}
 _MAGIC_GROUP = {MYSTIC_WILL, MYSTIC_LORE, MYSTIC_MIGHT, AUGURY}
-_SHOOTING = _RANGED_GROUP | _MAGIC_GROUP
-_FIGHTING = _STRENGTH_GROUP | _ATTACK_GROUP
+_RANGED_OR_MAGIC = _RANGED_GROUP | _MAGIC_GROUP
+_MELEE = _STRENGTH_GROUP | _ATTACK_GROUP
 _OVERHEADS = {RETRIBUTION, REDEMPTION, SMITE, PROTECT_FROM_MAGIC, PROTECT_FROM_MISSILES, PROTECT_FROM_MELEE}
 
 
 def _excluded_by(prayer: int) -> set[int]:
     if prayer in _OVERHEADS:
         return _OVERHEADS
-    if prayer in _GREAT:
-        return _DEFENCE_GROUP | _FIGHTING | _SHOOTING
+    if prayer in _COMBINED:
+        return _DEFENCE_GROUP | _MELEE | _RANGED_OR_MAGIC
     if prayer in _DEFENCE_GROUP:
         return _DEFENCE_GROUP
     if prayer in _STRENGTH_GROUP:
-        return _STRENGTH_GROUP | _SHOOTING
+        return _STRENGTH_GROUP | _RANGED_OR_MAGIC
     if prayer in _ATTACK_GROUP:
-        return _ATTACK_GROUP | _SHOOTING
-    return _FIGHTING | _SHOOTING
+        return _ATTACK_GROUP | _RANGED_OR_MAGIC
+    return _MELEE | _RANGED_OR_MAGIC
 
 
 def _bits(prayers: set[int]) -> int:
@@ -99,10 +99,14 @@ def _bits(prayers: set[int]) -> int:
 
 LEVEL_REQUIRED = np.array([_PRAYERS[p][0] for p in range(NUM_PRAYERS)], dtype=np.int64)
 DRAIN_PER_MINUTE = np.array([_PRAYERS[p][1] for p in range(NUM_PRAYERS)], dtype=np.float64)
+# Bit sets, indexed by prayer: what switching it on switches off.
 EXCLUDES = np.array([_bits(_excluded_by(p) - {p}) for p in range(NUM_PRAYERS)], dtype=np.int64)
-MULTIPLIER = np.array([[_PRAYERS[p][2].get(c, 1.0) for p in range(NUM_PRAYERS)] for c in range(6)], dtype=np.float32)
+# float32, as on the server: some products floor to another level in float64 (mechanics.md §3.7).
+MULTIPLIER = np.array(
+    [[_PRAYERS[p][2].get(c, 1.0) for p in range(NUM_PRAYERS)] for c in range(NUM_COLUMNS)], dtype=np.float32
+)
 _COLUMN_BITS = np.array(
-    [_bits({p for p in range(NUM_PRAYERS) if c in _PRAYERS[p][2]}) for c in range(6)], dtype=np.int64
+    [_bits({p for p in range(NUM_PRAYERS) if c in _PRAYERS[p][2]}) for c in range(NUM_COLUMNS)], dtype=np.int64
 )
 
 SMITE_BIT = 1 << SMITE
@@ -125,7 +129,7 @@ for _build, _prayers in enumerate((_LOW, _LOW, _HIGH, _HIGH, _LOW, _LOW, _HIGH))
 
 @rule
 def multiplied(seat: Seat, level: int, column: int) -> int:
-    """A level under the prayer that counts for this column, floor(float32 product) (mechanics.md §3.1, §3.7)."""
+    """Returns a level multiplied by the active prayer of a column: floor(float32 product) (mechanics.md §3.1)."""
     active = seat.prayers & _COLUMN_BITS[column]
     if active == 0:
         return level
@@ -137,7 +141,7 @@ def multiplied(seat: Seat, level: int, column: int) -> int:
 
 @rule
 def protection(seat: Seat) -> int:
-    """The style this seat protects against: the first of magic, ranged, melee, else NO_STYLE (contract.md §4.2)."""
+    """Returns the style that is prayed against, the first of magic, ranged, melee, or NO_STYLE (contract.md §4.2)."""
     for style in (MAGIC, RANGED, MELEE):
         if seat.prayers & PROTECT_BIT[style]:
             return style
@@ -155,8 +159,8 @@ def activate(seat: Seat, prayer: int) -> None:
 
 @rule
 def activate_style(seat: Seat, style: int) -> None:
-    """Switches on the build's stat prayers for a style."""
-    for k in range(3):
+    """Switches on the build's stat prayers for a style (loadouts.md §1)."""
+    for k in range(STYLE_PRAYERS.shape[2]):
         prayer = STYLE_PRAYERS[seat.build, style, k]
         if prayer >= 0:
             activate(seat, prayer)
@@ -164,7 +168,7 @@ def activate_style(seat: Seat, style: int) -> None:
 
 @rule
 def drain(seat: Seat) -> None:
-    """The task that takes prayer points, once a tick while a prayer is on (mechanics.md §9)."""
+    """Takes prayer points for the prayers that are on; a task of every tick (mechanics.md §9)."""
     if not seat.prayer_drain_running:
         return
     if seat.prayers == 0:
@@ -174,13 +178,14 @@ def drain(seat: Seat) -> None:
     rate = 0.0
     for prayer in range(NUM_PRAYERS):
         if (seat.prayers >> prayer) & 1:
-            rate += DRAIN_PER_MINUTE[prayer] / 100.0
-    seat.prayer_drain += rate / (1.0 + 0.0333 * seat.bonus[PRAYER_BONUS])
+            rate += DRAIN_PER_MINUTE[prayer] / TICKS_PER_MINUTE
+    seat.prayer_drain += rate / (1.0 + DRAIN_RESISTANCE * seat.bonus[PRAYER_BONUS])
     points = int(seat.prayer_drain)
     if points < 1:
         return
     seat.prayer_drain -= points
     seat.level[PRAYER] = max(seat.level[PRAYER] - points, 0)
+    # The only place where lack of points ends prayers: after smite took the last one they stay on until here.
     if seat.level[PRAYER] == 0:
         seat.prayers = 0
         seat.prayer_drain_running = 0
@@ -188,6 +193,17 @@ def drain(seat: Seat) -> None:
 
 
 @rule
-def defence_level(seat: Seat) -> int:
-    """E_def: effective defence level with the default fight styles (mechanics.md §3.2)."""
-    return multiplied(seat, seat.level[DEFENCE], DEFENCE_COLUMN) + 8
+def drain_by_smite(victim: Seat, total: int) -> None:
+    """Takes prayer points for an accurate hit of ``total`` by an attacker with smite on (mechanics.md §5)."""
+    victim.level[PRAYER] = max(victim.level[PRAYER] - total // SMITE_DIVISOR, 0)
+
+
+@rule
+def redeem(victim: Seat, total: int) -> None:
+    """Redemption: heals before a hit that would leave few hitpoints, for all prayer points (mechanics.md §5)."""
+    left = victim.level[HITPOINTS] - total
+    low = 0 < left <= victim.base[HITPOINTS] // REDEMPTION_THRESHOLD_DIVISOR
+    if victim.prayers & REDEMPTION_BIT and low:
+        heal(victim, victim.base[PRAYER] // REDEMPTION_HEAL_DIVISOR)
+        victim.level[PRAYER] = 0
+        victim.prayers = 0

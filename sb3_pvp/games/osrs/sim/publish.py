@@ -1,4 +1,4 @@
-"""What a world shows of a fight after a tick: observations, masks, meta records and outcomes of both seats."""
+"""The results of a tick: observations, masks, meta records and outcomes of both seats."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Publish = Callable[..., None]
 
 
 def make_publish(observe: Observe, write_masks: WriteMasks) -> Publish:
-    """A rule that writes all that a game shows, one row for each seat; the parameters write for one seat."""
+    """Returns a rule that writes the results of a tick for both seats, from rules that write those of one seat."""
 
     @rule
     def publish_seat(me: Seat, foe: Seat, fight: Fight, obs: Any, masks: Any, meta: Any) -> None:
-        observe(me, foe, fight, obs)
+        observe(me, foe, fight, obs)  # first: masks use the target's tile that it records
         write_masks(me, foe, fight, masks)
         write_meta(me, foe, meta)
 

@@ -23,7 +23,7 @@ from sb3_pvp.games.osrs.sim.state import (
     STRENGTH,
     Seat,
 )
-from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count, take_stock
+from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count, count_inventory
 
 #: One `sb3_pvp.games.osrs.report.META_DTYPE` record, as the compiled rules get it.
 Meta = Any
@@ -31,7 +31,7 @@ Meta = Any
 
 @rule
 def write_meta(me: Seat, foe: Seat, out: Meta) -> None:
-    """Fills the record ``out``; a field of a group that is not present holds 0, or `NO_STYLE` for styles.
+    """Fills the record ``out``; fields of a group that is not present are 0, or `NO_STYLE` for styles.
 
     Call it after `statistics.refresh_hitsplats` of the tick and before `statistics.clear_tick` of the next.
     """
@@ -63,7 +63,7 @@ def _write_condition(me: Seat, foe: Seat, out: Meta) -> None:
 @rule
 def _write_damage(me: Seat, foe: Seat, out: Meta) -> None:
     out.damage_dealt = me.damage_on_target
-    # The original compares the own hitsplats with themselves, so this is zero always.
+    # The original compares the own hitsplats with themselves, so this is always zero (protocol.md §4).
     out.damage_received = 0.0
     out.damage_generated_on_target_scale = me.generated / foe.base[HITPOINTS]
     out.damage_generated_on_player_scale = foe.generated / me.base[HITPOINTS]
@@ -123,8 +123,8 @@ def _brew_scale(seat: Seat, bag: int) -> float:
 
 @rule
 def _write_supplies(me: Seat, foe: Seat, out: Meta) -> None:
-    mine, theirs = take_stock(me), take_stock(foe)
-    # "Count" is a word of the wire: it is the number of different foods.
+    mine, theirs = count_inventory(me), count_inventory(foe)
+    # The wire calls it a count, but it is the number of different foods (protocol.md §4).
     out.food_count = _food_kinds(mine)
     out.target_food_count = _food_kinds(theirs)
     out.remaining_food_scale = _food_scale(me, mine)

@@ -1,4 +1,7 @@
-"""Special attacks as data: what they cost and how they multiply (mechanics.md §6, nh-actions.md §6.5)."""
+"""Special attacks as data: what they cost and what they multiply (mechanics.md §6, nh-actions.md §6.5).
+
+How their hits are rolled is in `attack`, what they do on landing in `hits`.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,11 @@ from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.state import WEAPON, Seat
 
 # Kinds of special attack: how its hits are rolled.
-(
-    NO_SPECIAL,
-    SINGLE_HIT,
-    DOUBLE_HIT,
-    CLAWS,
-    ANCIENT_MARK,
-    GRANITE_MAUL,
-    VESTA,
-    STATIUS,
-    CROSSBOW,
-    BALLISTA,
-    JAVELIN,
-    KNIFE,
-    DARK_BOW,
-    NIGHTMARE_STAFF,
-) = range(14)
+NO_SPECIAL, SINGLE_HIT, DOUBLE_HIT, CLAWS, ANCIENT_MARK, GRANITE_MAUL, VESTA, STATIUS = range(8)
+CROSSBOW, BALLISTA, JAVELIN, KNIFE, DARK_BOW, NIGHTMARE_STAFF = range(8, 14)
 
-#: weapon: (kind, energy, accuracy multiplier, strength multiplier). The accuracy multiplier works for melee only.
+#: weapon: (kind, energy, accuracy multiplier, strength multiplier). The server ignores the accuracy multipliers of
+#: ranged and magic weapons, so these have 1.0 whatever the weapon promises (mechanics.md §6).
 _SPECIALS: dict[int, tuple[int, int, float, float]] = {
     items.DRAGON_DAGGER: (DOUBLE_HIT, 25, 1.20, 1.15),
     items.DRAGON_DAGGER_POISONED: (DOUBLE_HIT, 25, 1.20, 1.15),
@@ -66,19 +56,23 @@ IS_MELEE_SPECIAL = np.array(
 )
 #: The dark bow's special is one tick slower than its attack (mechanics.md §4.3).
 DARK_BOW_EXTRA_TICKS = 1
+#: Special energy is a percentage; +10 every 50 ticks (mechanics.md §11.2).
+FULL_ENERGY = 100
+ENERGY_PERIOD, ENERGY_STEP = 50, 10
+MAUL_COST = _SPECIALS[items.GRANITE_MAUL][1]
 
 
 @rule
 def wielded_special(seat: Seat) -> int:
-    """The kind of special attack of the wielded weapon, NO_SPECIAL if it has none."""
+    """Returns the kind of special attack of the wielded weapon, NO_SPECIAL if it has none."""
     weapon = seat.worn[WEAPON]
     return SPECIAL_KIND[weapon] if weapon >= 0 else NO_SPECIAL
 
 
 @rule
 def press(seat: Seat) -> None:
-    """The special-attack button: flips the flag; with a granite maul it also queues a hit (mechanics.md §6.3)."""
-    if wielded_special(seat) == GRANITE_MAUL and seat.energy >= 50 * (seat.maul_queue + 1):
+    """Presses the special-attack button: flips the flag; a granite maul also queues a hit (mechanics.md §6.3)."""
+    if wielded_special(seat) == GRANITE_MAUL and seat.energy >= MAUL_COST * (seat.maul_queue + 1):
         seat.maul_queue += 1
     seat.special_on = 1 - seat.special_on
 
@@ -93,16 +87,12 @@ def spend(seat: Seat, energy: int) -> None:
 
 @rule
 def regenerate(seat: Seat) -> None:
-    """The task that gives back special energy: +10 every 50 ticks, counted from the first spend."""
+    """Gives back special energy, in periods that count from the first spend (mechanics.md §11.2)."""
     if seat.energy_countdown == 0:
         return
     seat.energy_countdown -= 1
     if seat.energy_countdown > 0:
         return
-    seat.energy = min(seat.energy + ENERGY_STEP, 100)
-    if seat.energy < 100:
+    seat.energy = min(seat.energy + ENERGY_STEP, FULL_ENERGY)
+    if seat.energy < FULL_ENERGY:
         seat.energy_countdown = ENERGY_PERIOD
-
-
-ENERGY_PERIOD = 50
-ENERGY_STEP = 10

@@ -7,7 +7,9 @@ import numpy as np
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.state import MAGIC_LEVEL, Seat
 
+# Each family from its weakest to its strongest spell; `strongest` counts on this order.
 ICE_RUSH, ICE_BURST, ICE_BLITZ, ICE_BARRAGE, BLOOD_RUSH, BLOOD_BURST, BLOOD_BLITZ, BLOOD_BARRAGE = range(1, 9)
+_BARRAGE_ABOVE_RUSH = ICE_BARRAGE - ICE_RUSH
 
 #: Indexed by spell number; entry 0 is "no spell".
 SPELL_LEVEL = np.array([0, 58, 70, 82, 94, 56, 68, 80, 92], dtype=np.int64)
@@ -31,8 +33,9 @@ def is_ice(spell: int) -> bool:
 
 @rule
 def strongest(seat: Seat, barrage: int) -> int:
-    """The best spell of the family that ends in ``barrage`` for the current magic level, at worst the rush."""
-    for spell in range(barrage, barrage - 3, -1):
+    """Returns the best spell of the family of ``barrage`` for the current magic level (nh-actions.md §5.9)."""
+    rush = barrage - _BARRAGE_ABOVE_RUSH
+    for spell in range(barrage, rush, -1):
         if seat.level[MAGIC_LEVEL] >= SPELL_LEVEL[spell]:
             return spell
-    return barrage - 3
+    return rush  # also below its level: the cast then fails

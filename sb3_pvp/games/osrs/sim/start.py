@@ -1,4 +1,4 @@
-"""How an episode starts: builds, loadouts, places, first observation (mechanics.md §13.6, §17, protocol.md §5.3)."""
+"""How an episode starts: builds, loadouts, places and clocks (mechanics.md §13.6, §17, protocol.md §5.3)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from sb3_pvp.games.osrs.sim.loadouts import BUILD_FIGHT_TYPE, load
 from sb3_pvp.games.osrs.sim.movement import FULL_RUN_ENERGY, stop
 from sb3_pvp.games.osrs.sim.parameters import BY_CHANCE, BY_LOADOUT
 from sb3_pvp.games.osrs.sim.rng import below, between
-from sb3_pvp.games.osrs.sim.state import BASELINE, LMS, NEVER_ATTACKED, STAT_TIMER, Fight, Seat
+from sb3_pvp.games.osrs.sim.specials import FULL_ENERGY
+from sb3_pvp.games.osrs.sim.state import BASELINE, LMS, NEVER_ATTACKED, NUM_FIGHT_TYPES, STAT_TIMER, Fight, Seat
 from sb3_pvp.games.osrs.sim.statistics import clear_tick, refresh_hitsplats, start_memory
 from sb3_pvp.games.osrs.sim.tick import RUNNING, STAT_PERIOD, draw_pid
 
 # The field of the training fights, and the tile of all others (mechanics.md §13.6).
 WEST, EAST, SOUTH, NORTH = 3041, 3101, 3530, 3557
 ARENA_X, ARENA_Y = 3096, 3530
-RECOIL_CHARGE = 40
+NEAR_WEST_SOUTH, NEAR_EAST_NORTH = 5, 4  # tiles that the second seat may start away from the first
+RECOIL_CHARGE = 40  # damage that a ring of recoil returns before it breaks (mechanics.md §12)
 
 Reset = Any
 
 
 @rule
 def _choose_builds(fight: Fight, reset: Reset) -> None:
+    # Drawn once for both seats, and also where no seat needs it, so that all later draws of a seed stay the same.
     drawn = reset.build_options[below(fight, reset.num_build_options)]
     for k in range(2):
         if reset.seats[k].build < 0:
@@ -33,7 +36,7 @@ def _choose_builds(fight: Fight, reset: Reset) -> None:
 @rule
 def _choose_fight_type(fight: Fight, reset: Reset) -> None:
     if reset.fight_type == BY_CHANCE:
-        fight.fight_type = below(fight, 3)
+        fight.fight_type = below(fight, NUM_FIGHT_TYPES)
     elif reset.fight_type == BY_LOADOUT:
         fight.fight_type = BUILD_FIGHT_TYPE[reset.seats[0].build]
 
@@ -42,15 +45,16 @@ def _choose_fight_type(fight: Fight, reset: Reset) -> None:
 def _gear_seed(fight: Fight, options: Reset) -> int:
     if options.gear_seed_known:
         return int(options.gear_seed)
-    return below(fight, 1 << 31)
+    return below(fight, 1 << 31)  # in place of the 32-bit hash of an episode id; the sign bit stays 0
 
 
 @rule
 def open_fight(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
-    """What a fight begins with; seat records are all zeros but for what a login keeps."""
+    """Sets up a fight whose seat records are all zeros, except for what a login keeps."""
     fight.death_match = reset.death_match
     fight.outcome[0] = RUNNING
     fight.outcome[1] = RUNNING
+    # New hitsplats need higher serial numbers than those that a login brings along.
     fight.splat_counter = 0
     for seat in (first, second):
         for k in range(2):
@@ -59,7 +63,7 @@ def open_fight(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
 
 @rule
 def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
-    """Who drives a seat; a login that is not known yet draws its PID."""
+    """Sets the driver of a seat; a login that is not known yet draws its PID."""
     seat.driver = options.driver
     if not options.login_known:
         draw_pid(fight, seat)
@@ -68,11 +72,11 @@ def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
 
 
 @rule
-def make_fresh(seat: Seat) -> None:
-    """The body of a seat that has got its loadout, and empty memories."""
+def finish_seat(seat: Seat) -> None:
+    """Completes a seat that has its loadout: bonuses, energy, timers and empty memories."""
     sum_bonuses(seat)
     seat.attack_counter = NEVER_ATTACKED
-    seat.energy = 100
+    seat.energy = FULL_ENERGY
     seat.recoil_left = RECOIL_CHARGE
     seat.timer[STAT_TIMER] = STAT_PERIOD
     start_memory(seat)
@@ -81,7 +85,7 @@ def make_fresh(seat: Seat) -> None:
 
 @rule
 def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bool) -> None:
-    """One seat's parameters, loadout and body."""
+    """Fills one seat: parameters, loadout and body."""
     seat.only_switch_prayer_when_about_to_attack = options.only_switch_prayer_when_about_to_attack
     seat.only_switch_gear_when_attack_soon = options.only_switch_gear_when_attack_soon
     seat.allow_smite = options.allow_smite
@@ -90,16 +94,16 @@ def _enter(fight: Fight, seat: Seat, options: Reset, gear_seed: int, refills: bo
     seat.lms_refill = 1 if fight.fight_type == LMS and refills else 0
     log_in(fight, seat, options)
     load(seat, options.build, options.randomize_gear != 0, gear_seed, options.driver == BASELINE)
-    make_fresh(seat)
+    finish_seat(seat)
 
 
 @rule
-def _place(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+def _choose_tiles(fight: Fight, first: Seat, second: Seat, training: int) -> None:
     first.x, first.y, second.x, second.y = ARENA_X, ARENA_Y, ARENA_X, ARENA_Y
     if training:
         first.x, first.y = between(fight, WEST, EAST), between(fight, SOUTH, NORTH)
-        second.x = between(fight, max(WEST, first.x - 5), min(EAST, first.x + 4))
-        second.y = between(fight, max(SOUTH, first.y - 5), min(NORTH, first.y + 4))
+        second.x = between(fight, max(WEST, first.x - NEAR_WEST_SOUTH), min(EAST, first.x + NEAR_EAST_NORTH))
+        second.y = between(fight, max(SOUTH, first.y - NEAR_WEST_SOUTH), min(NORTH, first.y + NEAR_EAST_NORTH))
     if second.driver == BASELINE:
         second.x, second.y = first.x - 1, first.y
     elif first.driver == BASELINE:
@@ -110,19 +114,20 @@ def _place(fight: Fight, first: Seat, second: Seat, training: int) -> None:
 
 
 @rule
-def _meet_bot(agent: Seat, bot: Seat) -> None:
-    """A bot joins one tick after the agent's reset, so the agent's clock is one tick ahead (protocol.md §5.3)."""
+def _set_clock_against_bot(agent: Seat, bot: Seat) -> None:
+    """Sets the clock of an agent one tick ahead of its bot, which joins a tick after the reset (protocol.md §5.3)."""
     if bot.driver == BASELINE and agent.driver != BASELINE:
         agent.ticks = 1
         agent.timer[STAT_TIMER] -= 1
 
 
 @rule
-def meet(fight: Fight, first: Seat, second: Seat, training: int) -> None:
-    """Both fighters take their places and see each other."""
-    _place(fight, first, second, training)
-    _meet_bot(first, second)
-    _meet_bot(second, first)
+def place_fighters(fight: Fight, first: Seat, second: Seat, training: int) -> None:
+    """Places both fighters and lets them see each other."""
+    _choose_tiles(fight, first, second, training)
+    _set_clock_against_bot(first, second)
+    _set_clock_against_bot(second, first)
+    # Hitsplats of earlier fights that logins bring along show in the first observation (contract.md §4.3 c).
     refresh_hitsplats(first, second)
     refresh_hitsplats(second, first)
 
@@ -134,6 +139,7 @@ def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     _choose_fight_type(fight, reset)
     open_fight(fight, first, second, reset)
     seats = reset.seats
+    # Both are drawn before one replaces the other: a bot wears what its agent does (scripted-bots.md A.0).
     gear_seed = _gear_seed(fight, seats[0])
     other_gear_seed = _gear_seed(fight, seats[1])
     if seats[1].driver == BASELINE:
@@ -143,4 +149,4 @@ def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     maintained = reset.maintain_target_environment != 0
     _enter(fight, first, seats[0], gear_seed, maintained or seats[0].driver != BASELINE)
     _enter(fight, second, seats[1], other_gear_seed, maintained or seats[1].driver != BASELINE)
-    meet(fight, first, second, reset.training)
+    place_fighters(fight, first, second, reset.training)

@@ -1,7 +1,7 @@
 """The state of a fight, as plain arrays: one `FIGHT` record per fight and two `SEAT` records in it.
 
-Scalars are 64-bit integers throughout, so that a compiled rule exists once and not once per integer width.
-Names follow ``mechanics.md``; ticks are game ticks (0.6 s), coordinates are tiles.
+Scalars are 64-bit integers throughout, so that a rule is compiled once and not once per integer width; `SimWorld` also
+clears records as such words. Names follow ``mechanics.md``; ticks are game ticks (0.6 s), coordinates are tiles.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-#: Views of one record, as the compiled rules get them. `Any` because Numba's record types are not Python types.
+#: A record as the compiled rules get it. `Any`, because Numba's record types are not Python types.
 Seat = Any
 Fight = Any
 
@@ -32,60 +32,42 @@ INVENTORY_SIZE = 28
 NO_ITEM = -1
 
 # Item bonuses (contract.md §4.1, "item bonus index").
-(
-    STAB_ATTACK,
-    SLASH_ATTACK,
-    CRUSH_ATTACK,
-    MAGIC_ATTACK,
-    RANGED_ATTACK,
-    STAB_DEFENCE,
-    SLASH_DEFENCE,
-    CRUSH_DEFENCE,
-    MAGIC_DEFENCE,
-    RANGED_DEFENCE,
-    MELEE_STRENGTH,
-    RANGED_STRENGTH,
-    MAGIC_DAMAGE,
-    PRAYER_BONUS,
-) = range(14)
+STAB_ATTACK, SLASH_ATTACK, CRUSH_ATTACK, MAGIC_ATTACK, RANGED_ATTACK = range(5)
+STAB_DEFENCE, SLASH_DEFENCE, CRUSH_DEFENCE, MAGIC_DEFENCE, RANGED_DEFENCE = range(5, 10)
+MELEE_STRENGTH, RANGED_STRENGTH, MAGIC_DAMAGE, PRAYER_BONUS = range(10, 14)
 NUM_BONUSES = 14
 
 # Named countdowns (mechanics.md §2).
-(
-    ATTACK_TIMER,
-    FOOD_TIMER,
-    POTION_TIMER,
-    KARAMBWAN_TIMER,
-    FREEZE_TIMER,
-    FREEZE_IMMUNITY_TIMER,
-    VENGEANCE_TIMER,
-    STAT_TIMER,
-) = range(8)
+ATTACK_TIMER, FOOD_TIMER, POTION_TIMER, KARAMBWAN_TIMER = range(4)
+FREEZE_TIMER, FREEZE_IMMUNITY_TIMER, VENGEANCE_TIMER, STAT_TIMER = range(4, 8)
 NUM_TIMERS = 8
 #: The uncapped attack counter of a fighter that has not attacked yet (contract.md §4.4, entry 43).
 NEVER_ATTACKED = -100
 
-#: No spell is selected; the numbers of the others are in `spells`.
+#: No spell is selected; `spells` has the numbers of the others.
 NO_SPELL_SELECTED = 0
 
 # Fight types.
 NORMAL, LMS, PVP_ARENA = 0, 1, 2
+NUM_FIGHT_TYPES = 3
 
-# Builds, in the order of `loadouts.BUILDS`.
+# Builds, in the order of `builds.BUILD_NAMES`.
 PURE, ZERKER, MED, MAXED, LMS_PURE, LMS_ZERKER, LMS_MED = range(7)
 NUM_BUILDS = 7
 
-# Who drives a seat.
+# The driver of a seat.
 AGENT, BASELINE = 0, 1
 
+# Capacities of a seat's queues; `hits` and `damage` say what happens when one is full.
 MAX_PENDING_HITS = 24
+MAX_HIT_NUMBERS = 4  # damage numbers of one hit; dragon claws have four
 MAX_PENDING_DAMAGE = 64
 MAX_LASTING_EFFECTS = 6
-RECENT = 5
+RECENT = 5  # entries of the "recent" statistics (contract.md §4.2)
 
 _INT, _FLOAT = "i8", "f8"
 
-# What a login keeps from one fight to the next (protocol.md §5.3, "not cleared").
+# Kept by a login from one fight to the next (protocol.md §5.3, "not cleared").
 LOGIN_FIELDS: list[tuple[str, Any]] = [
     ("pid", _FLOAT),  # lower = processed first
     ("pid_countdown", _INT),
@@ -107,7 +89,7 @@ _PARAMETER_FIELDS: list[tuple[str, Any]] = [
     ("ticks", _INT),  # episode ticks, meta.episodeTicks
 ]
 
-# The loadout of the episode (after randomisation): what the contract calls "my loadout", not what is worn.
+# The loadout of the episode, after randomisation: "my loadout" of the contract, not what is worn.
 _LOADOUT_FIELDS: list[tuple[str, Any]] = [
     ("lunar", _INT),
     ("gear_set", (_INT, (NUM_SETS, SET_SIZE))),  # item indices in equip order, NO_ITEM padded
@@ -126,22 +108,22 @@ _BODY_FIELDS: list[tuple[str, Any]] = [
     ("worn", (_INT, NUM_SLOTS)),  # item indices
     ("inventory", (_INT, INVENTORY_SIZE)),  # item indices
     ("bonus", (_INT, NUM_BONUSES)),  # sums over worn items that count in a fight (mechanics.md §15)
-    ("dying", _INT),
+    ("dying", _INT),  # hitpoints reached 0; the fight ends at the end of the tick
     ("timer", (_INT, NUM_TIMERS)),
-    ("attack_counter", _INT),  # the uncapped ATTACK counter; only values above -3 make a difference
+    ("attack_counter", _INT),  # the uncapped ATTACK counter, which keeps falling below 0
     ("prayers", _INT),  # bit set of `prayer` numbers
     ("prayer_drain", _FLOAT),
     ("prayer_drain_running", _INT),
-    ("energy", _INT),  # special energy 0..100
+    ("energy", _INT),  # special energy, 0..100
     ("energy_countdown", _INT),  # ticks to the next +10; 0: no regeneration runs
     ("special_on", _INT),
-    ("maul_queue", _INT),
-    ("spell", _INT),  # `spells` number, 0 none
-    ("vengeance", _INT),
-    ("poison", _INT),
-    ("poison_countdown", _INT),
-    ("poison_count", _INT),
-    ("recoil_left", _INT),
+    ("maul_queue", _INT),  # granite-maul hits ordered in this tick
+    ("spell", _INT),  # selected spell of `spells`, or NO_SPELL_SELECTED
+    ("vengeance", _INT),  # active: the next hit strikes back
+    ("poison", _INT),  # next poison damage; 0: not poisoned
+    ("poison_countdown", _INT),  # ticks to it
+    ("poison_count", _INT),  # how often it was due
+    ("recoil_left", _INT),  # damage that the ring of recoil can still return
 ]
 
 _MOVEMENT_FIELDS: list[tuple[str, Any]] = [
@@ -157,14 +139,14 @@ _MOVEMENT_FIELDS: list[tuple[str, Any]] = [
 _HIT_FIELDS: list[tuple[str, Any]] = [
     # Hits on the way to this seat, oldest first.
     ("num_hits", _INT),
-    ("hit_delay", (_INT, MAX_PENDING_HITS)),
-    ("hit_total", (_INT, MAX_PENDING_HITS)),
+    ("hit_delay", (_INT, MAX_PENDING_HITS)),  # ticks to landing
+    ("hit_total", (_INT, MAX_PENDING_HITS)),  # rolled damage, not limited by hitpoints
     ("hit_numbers", (_INT, MAX_PENDING_HITS)),  # how many damage numbers the hit has
-    ("hit_damage", (_INT, (MAX_PENDING_HITS, 4))),
+    ("hit_damage", (_INT, (MAX_PENDING_HITS, MAX_HIT_NUMBERS))),
     ("hit_accurate", (_INT, MAX_PENDING_HITS)),
     ("hit_style", (_INT, MAX_PENDING_HITS)),
     ("hit_effect", (_INT, MAX_PENDING_HITS)),  # `hits` effect on landing
-    # Damage numbers that wait for a hitsplat, a FIFO.
+    # Damage numbers that wait for a hitsplat, oldest first.
     ("num_damage", _INT),
     ("damage", (_INT, MAX_PENDING_DAMAGE)),
     # Lasting effects on this seat, caused by the other one.
@@ -175,23 +157,23 @@ _HIT_FIELDS: list[tuple[str, Any]] = [
 
 _BOT_FIELDS: list[tuple[str, Any]] = [
     ("attacked_ticks", _INT),  # ticks for which the bot still counts as attacked
-    ("enemy_known", _INT),
+    ("enemy_known", _INT),  # the brain has an enemy (scripted-bots.md A.1)
     ("retaliate", _INT),  # 1: auto-retaliate in the next task phase
     ("spawn_x", _INT),
     ("spawn_y", _INT),
 ]
 
-# What this seat's environment remembers (contract.md §4.2 and §4.3).
+# The memory of this seat's environment (contract.md §4.2 and §4.3).
 _MEMORY_FIELDS: list[tuple[str, Any]] = [
     ("hits_received", _INT),  # N_t
     ("hits_dealt", _INT),  # N_p
     ("received_style", (_INT, 3)),
     ("dealt_style", (_INT, 3)),
-    ("own_prayer", (_INT, 3)),  # my prayer while I was hit
-    ("target_prayer", (_INT, 3)),  # the target's prayer while I hit
+    ("own_prayer", (_INT, 3)),  # my protection prayers when I was hit
+    ("target_prayer", (_INT, 3)),  # the target's when I hit
     ("received_off_prayer", _INT),
     ("dealt_on_prayer", _INT),
-    # The last RECENT entries: a ring and the number of entries ever written.
+    # The last RECENT entries: a ring buffer and the number of entries ever written.
     ("recent_received", (_INT, RECENT)),
     ("recent_received_off", (_INT, RECENT)),
     ("recent_received_count", _INT),
@@ -206,7 +188,7 @@ _MEMORY_FIELDS: list[tuple[str, Any]] = [
     ("target_lunar", _INT),  # entry 165
     ("last_x", _INT),  # LASTTILE: the target's tile at the last observation
     ("last_y", _INT),
-    # Hitsplat bookkeeping.
+    # Hitsplats: the serials at the last refresh, and what they add up to.
     ("seen_own", (_INT, 2)),
     ("seen_target", (_INT, 2)),
     ("damage_on_me", _FLOAT),  # newly shown this tick, as a fraction of max HP
@@ -219,7 +201,7 @@ _MEMORY_FIELDS: list[tuple[str, Any]] = [
 
 # Collected during a tick, cleared before the next one.
 _TICK_FIELDS: list[tuple[str, Any]] = [
-    ("just_attacked", _INT),  # I attacked
+    ("just_attacked", _INT),
     ("was_attacked", _INT),
     ("own_prayer_correct", _INT),
     ("target_prayer_correct", _INT),
@@ -227,18 +209,18 @@ _TICK_FIELDS: list[tuple[str, Any]] = [
     ("generated", _INT),  # rolled damage of all my hits of this tick
     ("extra_dealt", _INT),  # damage outside the attack pipeline, counted when queued
     ("healed", _INT),  # HP gained through the generic heal
-    # My last hit of this tick, as the meta record wants it.
+    # My last hit of this tick, for the meta record.
     ("hit_style_now", _INT),
     ("hit_off_prayer_now", _INT),
     ("hit_with_smite_now", _INT),
-    ("hit_speed_now", _INT),
+    ("hit_speed_now", _INT),  # attack period in ticks
     ("hit_prayer_now", _INT),  # the victim's protection prayer at that moment, a style or NO_STYLE
     # Food and brews of this tick.
     ("food_eaten", _INT),  # number of eat actions
     ("eat_at", _INT),  # HP before the last one
-    ("eat_to", _INT),
+    ("eat_to", _INT),  # HP after it
     ("eaten", _INT),  # sum of nominal heals
-    ("food_wasted", _INT),
+    ("food_wasted", _INT),  # nominal heal above the cap
     ("brew_drunk", _INT),
     ("brew_at", _INT),
     ("brew_to", _INT),

@@ -1,4 +1,4 @@
-"""What each side remembers of a fight: hits, prayers, gear and hitsplats seen (contract.md §4.2 and §4.3)."""
+"""The memory of each side of a fight: hits, prayers, gear and hitsplats seen (contract.md §4.2 and §4.3)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ REMEMBERED_BONUSES = np.array(
     np.int64,
 )
 ACCURACY_COLUMN, STRENGTH_COLUMN, MAGIC_DEFENCE_COLUMN, MELEE_DEFENCE_COLUMN, RANGED_DEFENCE_COLUMN = range(5)
-#: Marks a remembered bonus that was never seen; a genuine -1 cannot be told from it.
+#: Marks a remembered bonus that was never seen; a genuine -1 counts as unseen too, as on the server.
 UNSEEN = -1
-#: Confidence in a statistic grows up to this number of hits.
+#: Hits from which a statistic has full confidence.
 CONFIDENT_HITS = 20
 
-#: The memories that are one number, which starts at zero.
+#: The memories that are one number, which starts at 0.
 _NUMBERS = (
     "hits_received",
     "hits_dealt",
@@ -72,7 +72,7 @@ _NUMBERS = (
 @rule
 def clear_tick(seat: Seat) -> None:
     """Forgets what was collected during the last tick."""
-    for name in literal_unroll(TICK_FIELD_NAMES):
+    for name in literal_unroll(TICK_FIELD_NAMES):  # Numba knows the fields of a record only by literal names
         seat[name] = 0
     seat.hit_style_now = NO_STYLE
     seat.hit_prayer_now = NO_STYLE
@@ -80,7 +80,7 @@ def clear_tick(seat: Seat) -> None:
 
 @rule
 def start_memory(seat: Seat) -> None:
-    """Forgets the fight, as a reset does. Hitsplats of an earlier one become new again: none has been seen."""
+    """Forgets the fight, as a reset does; hitsplats that a login brings along count as new again."""
     for name in literal_unroll(_NUMBERS):
         seat[name] = 0
     seat.received_style[:] = 0
@@ -100,7 +100,7 @@ def start_memory(seat: Seat) -> None:
 
 @rule
 def visible_bonus(seat: Seat, bonus: int) -> int:
-    """C(b): the sum of an item bonus over what a seat wears, without ring and ammunition (contract.md §4.1)."""
+    """Returns C(b), the sum of an item bonus over what a seat wears, without ring and ammunition (contract.md §4.1)."""
     total = 0
     for slot in range(NUM_SLOTS):
         item = seat.worn[slot]
@@ -111,10 +111,10 @@ def visible_bonus(seat: Seat, bonus: int) -> int:
 
 @rule
 def _remember_gear(seat: Seat, foe: Seat, style: int) -> None:
-    """Keeps what the target wore at its last attack of a style; a weaker melee weapon never replaces a stronger one."""
+    """Remembers what the target wore at its last attack of a style (contract.md §4.2, "M")."""
     strength = visible_bonus(foe, REMEMBERED_BONUSES[style, STRENGTH_COLUMN])
     if style == MELEE and strength < seat.target_gear[style, STRENGTH_COLUMN]:
-        return
+        return  # a weaker weapon, as for a special attack, does not replace a stronger one
     for column in range(REMEMBERED_BONUSES.shape[1]):
         seat.target_gear[style, column] = visible_bonus(foe, REMEMBERED_BONUSES[style, column])
 
@@ -153,10 +153,10 @@ def _record_received(victim: Seat, style: int, prayer: int, protected: bool) -> 
 
 @rule
 def record_hit(attacker: Seat, victim: Seat, style: int, total: int, speed: int) -> None:
-    """The update of contract.md §4.2, for both sides: a hit of rolled damage ``total`` was put on its way.
+    """Updates the memories of both sides for a hit of rolled damage ``total`` (contract.md §4.2).
 
-    ``speed`` is the attack period in ticks. Call it once per hit, also for missed ones, while prayers are still those
-    of the roll.
+    ``speed`` is the attack period in ticks. Call it once per hit that is put on its way, also for misses, while prayers
+    are those of the roll.
     """
     prayer = protection(victim)
     protected = victim.prayers & PROTECT_BIT[style] != 0
@@ -176,7 +176,7 @@ def record_hit(attacker: Seat, victim: Seat, style: int, total: int, speed: int)
 
 @rule
 def _new_damage(seat: Seat, seen: Any) -> tuple[int, bool]:
-    """Damage of a seat's hitsplats that ``seen`` does not know yet, and whether there is any; marks them as seen."""
+    """Returns the damage of hitsplats that are not in ``seen``, and whether there are any; marks them as seen."""
     damage, changed = 0, False
     for splat in range(len(seen)):
         if seen[splat] != seat.splat_serial[splat]:
@@ -188,36 +188,33 @@ def _new_damage(seat: Seat, seen: Any) -> tuple[int, bool]:
 
 @rule
 def refresh_hitsplats(me: Seat, foe: Seat) -> None:
-    """Takes in what hitsplats show, once a tick (contract.md §4.3).
-
-    Entry 11 is read before its own refresh, so it shows what ``target_hp`` was until now.
-    """
+    """Reads the hitsplats of both seats, once a tick (contract.md §4.3)."""
     received, _ = _new_damage(me, me.seen_own)
     dealt, changed = _new_damage(foe, me.seen_target)
     me.damage_on_me = received / me.base[HITPOINTS]
     me.damage_on_target = dealt / foe.base[HITPOINTS]
     me.sum_received += me.damage_on_me
     me.sum_dealt += me.damage_on_target
-    me.target_hp_before = me.target_hp
+    me.target_hp_before = me.target_hp  # entry 11 lags behind: the server evaluates it before it refreshes
     if changed:
         me.target_hp = foe.level[HITPOINTS] / foe.base[HITPOINTS]
 
 
 @rule
 def confidence(hits: int) -> float:
-    """How far a statistic over so many hits can be trusted, 0 to 1."""
+    """Returns the confidence, 0 to 1, of a statistic over this number of hits."""
     return min(hits / CONFIDENT_HITS, 1.0)
 
 
 @rule
 def share(part: int, hits: int) -> float:
-    """part / hits, 0 while there are none."""
+    """Returns part / hits, 0 without hits."""
     return part / hits if hits > 0 else 0.0
 
 
 @rule
 def recent_share(ring: Any, value: int) -> float:
-    """The share of a value among the last five entries; five is the divisor also while there are fewer."""
+    """Returns the share of a value among the last five entries; the divisor is five even if there are fewer."""
     found = 0
     for place in range(RECENT):
         found += ring[place] == value

@@ -1,4 +1,4 @@
-"""`SimWorld`: the embedded world behind the `World` face."""
+"""`SimWorld`: the embedded world, an implementation of `sb3_pvp.game.World`."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim.games import game_of
 from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, requirements, scrambled
-from sb3_pvp.games.osrs.sim.parameters import RESET, checked, checked_seed, to_reset
+from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_params, validated_seed
 from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
 
 Options = Mapping[str, Any]
 
 STATE_VERSION = 1
-#: What a world's future depends on, besides what it was made with, and what it shows now.
+#: The attributes of a snapshot: the state that future ticks depend on, and the current results.
 _STATE = ("state", "fights", "obs", "masks", "meta", "outcome", "_choices")
 
 
 class SimWorld:
-    """F fights in arrays, advanced by compiled code; the engine of `sb3_pvp.sim`.
+    """F fights in arrays, advanced by compiled code.
 
-    Fight ``i`` of a world with seed ``s`` draws from seed ``s + i`` and from nothing else: its trajectory is the same
-    in any batch, process or thread.
+    Fight ``i`` of a world with seed ``s`` draws only from seed ``s + i``: its trajectory is the same in any batch,
+    process or thread.
 
     :param num_fights: number of fights F.
     :param seed: non-negative integer.
     :param reset_params: default reset parameters of both seats, by their names on the wire (protocol.md §3).
-    :param contract: name of the contract, which decides the game: ``"NhEnv"`` or ``"DharokEnv"``.
-    :param num_threads: threads that share the fights of a call.
-    :raises ValueError: for unknown names and impossible values, saying which exist.
+    :param contract: name of the contract and of its game: ``"NhEnv"`` or ``"DharokEnv"``.
+    :param num_threads: number of threads that share the fights of a call.
+    :raises ValueError: for an unknown name, listing the known ones, or an impossible value.
     """
 
-    empty_heads = True  # as the original system has it
+    empty_heads = True  # masks may leave a head without a legal sub-action (contract.md §2.3)
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class SimWorld:
     ) -> None:
         self._game = game_of(contract)
         if num_fights < 1 or num_threads < 1:
-            raise ValueError("num_fights and num_threads must be at least 1.")
+            raise ValueError(f"num_fights and num_threads must be at least 1, not {num_fights} and {num_threads}.")
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
         self.default_reset_params: dict[str, Any] = dict(reset_params or {})
-        checked(self.default_reset_params, self._game.reset_parameters)
+        validated_params(self.default_reset_params, self._game.reset_parameters)
         self._default_reset = self._to_reset({})
         self._head_sizes = np.array(self.contract.head_sizes, np.int64)
         self._requirements = requirements(self.contract)
@@ -73,20 +73,20 @@ class SimWorld:
         self.obs: NDArray[np.float32] = np.zeros((*shape, self.contract.num_observations), np.float32)
         self.masks: NDArray[np.bool_] = np.zeros((*shape, self.contract.num_flat_actions), np.bool_)
         self.report: NDArray[np.void] = np.zeros(shape, META_DTYPE)
-        self.meta = self.report  # what the protocol, and with it all rules, call it
+        self.meta = self.report  # its name on the wire, which the rules use
         self.ticks: NDArray[np.int32] = self.report["episode_ticks"][:, 0]
         self.outcome: NDArray[np.uint8] = np.zeros(shape, np.uint8)
         self._choices: NDArray[np.uint64] = np.zeros(self.num_fights, np.uint64)
 
     def seed(self, seed: int) -> None:
-        """Seeds fight ``i`` with ``seed + i``, from its next reset on."""
-        seeds = np.uint64(checked_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
+        """Seeds fight ``i`` with ``seed + i``."""
+        seeds = np.uint64(validated_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
         self.fights["rng"] = scrambled(seeds)
-        self._choices[:] = scrambled(~seeds)
+        self._choices[:] = scrambled(~seeds)  # a separate stream: random actions take no draws from the fights
 
     @property
     def nbytes_per_fight(self) -> float:
-        """Memory per fight, in bytes: state, observations, masks, meta and outcome of both seats."""
+        """Bytes per fight: state, observations, masks, meta and outcome of both seats."""
         arrays = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
         return sum(array.nbytes for array in arrays) / self.num_fights
 
@@ -97,26 +97,26 @@ class SimWorld:
             ``seat_reset_params`` (a pair), ``bots`` (a pair of ``None`` or ``"baseline"``), ``training``,
             ``death_match``, ``maintain_target_environment`` (booleans, default true) and ``logins`` (a pair of
             records from `login`, or ``None``). A shared ``seed`` seeds the k-th of these fights with ``seed + k``.
-        :raises ValueError: for unknown or impossible options; nothing is changed then.
+        :raises ValueError: for an unknown or impossible option; no fight is changed then.
         """
         which = fight_numbers(fights, self.num_fights)
-        resets = self._resets(len(which), options)
-        logins = [self._logins(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
-        self._words[which] = 0
-        for place, login in enumerate(logins):
+        resets = self._reset_records(len(which), options)
+        logins = [self._login_of(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
+        self._words[which] = 0  # the records as words: NumPy would clear records field by field
+        for number, login in enumerate(logins):
             if login is not None:
-                k, seat = divmod(place, NUM_SEATS)
+                k, seat = divmod(number, NUM_SEATS)
                 resets[k]["seats"][seat]["login_known"] = 1
                 for name in LOGIN.names or ():
                     self.state[which[k], seat][name] = login[name]
-        self._run(self._game.reset_fights, which, resets)
+        self._run_kernel(self._game.reset_fights, which, resets)
 
-    def _resets(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
+    def _reset_records(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
         if options is None:
             return np.repeat(self._default_reset, count)
         if not isinstance(options, Mapping):
             if len(options) != count:
-                raise ValueError(f"options for {len(options)} fights were given, but {count} fights are reset.")
+                raise ValueError(f"got options for {len(options)} fights, but {count} fights are reset.")
             return np.array([self._to_reset(each) for each in options], RESET)
         resets = np.repeat(self._to_reset(options), count)
         resets["seed"] += np.arange(count, dtype=np.uint64)
@@ -126,48 +126,48 @@ class SimWorld:
         return to_reset(options, self.default_reset_params, self._game.reset_parameters)
 
     @staticmethod
-    def _logins(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
+    def _login_of(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
         if options is None:
             return None
         mapping = options if isinstance(options, Mapping) else options[fight]
         return cast("np.void | None", mapping.get("logins", (None, None))[seat])
 
     def login(self, fight: int, seat: int) -> np.void:
-        """What this seat's login keeps for its next fight (a copy): PID, hitsplats, run energy."""
+        """Returns a copy of what this seat's login keeps for its next fight: PID, hitsplats, run energy."""
         return cast(np.void, np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()])
 
     def build_name(self, fight: int) -> str:
-        """The build that this fight is fought with, e.g. ``"MED"`` (seat 0's, where the two differ)."""
+        """Returns the build of a fight, e.g. ``"MED"``; seat 0's if the seats differ."""
         return self._game.build_names[int(self.state["build"][fight, 0])]
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
         """Plays one tick in these fights (all if ``None``), also in fights that are over.
 
         :param actions: ints ``(len(fights), 2, heads)``; rows of seats that the world drives are ignored. Masks are
-            not enforced: what cannot be done does nothing.
-        :raises ValueError: for a wrong shape or kind of number, or a sub-action that does not exist.
+            not enforced: an impossible action does nothing.
+        :raises ValueError: for a wrong shape or dtype, or a sub-action that does not exist.
         """
         which = fight_numbers(fights, self.num_fights)
-        self._run(self._game.step_fights, which, joint_actions(actions, len(which), self.contract))
+        self._run_kernel(self._game.step_fights, which, joint_actions(actions, len(which), self.contract))
 
     def random_actions(self) -> NDArray[np.int64]:
-        """A random legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""
+        """Samples a legal joint action for every seat, ints ``(F, 2, heads)``: masks and dependencies hold."""
         actions = np.zeros((self.num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
         choose_legal(self.masks, self._head_sizes, self._requirements, self._choices, actions)
         return actions
 
     def get_state(self) -> snapshots.Snapshot:
-        """A snapshot of all fights, random numbers included: a dictionary of plain values and copied arrays.
+        """Returns a snapshot of all fights, random states included: plain values and copied arrays.
 
-        A world that gets it back with `set_state` goes on bit for bit. What a world is made with, such as
-        ``reset_params``, is not in it: new episodes start as the restored world was told to.
+        A world that is given it by `set_state` continues bit for bit. Constructor arguments such as ``reset_params``
+        are not in it: new episodes start by those of the restored world.
         """
         return {**self._identity, **snapshots.copies(self, _STATE)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`, also one of another world or process.
+        """Restores a snapshot of `get_state`, also of another world or process.
 
-        :raises ValueError: if another version, contract or number of fights made it; nothing is changed then.
+        :raises ValueError: if it is of another version, contract or number of fights; the world is unchanged then.
         """
         snapshots.check_identity(state, self._identity)
         snapshots.check_arrays(self, state, _STATE)
@@ -178,8 +178,9 @@ class SimWorld:
         names = {"contract": self.contract.name, "num_fights": self.num_fights}
         return {"kind": "SimWorld", "version": STATE_VERSION, **names}
 
-    def _run(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
+    def _run_kernel(self, kernel: Any, which: NDArray[np.int64], rows: NDArray[Any]) -> None:
         arrays: tuple[Any, ...] = (self.state, self.fights, self.obs, self.masks, self.meta, self.outcome)
+        # Too few fights to share: handing them over to threads costs more than it saves.
         if self._threads is None or len(which) < 2 * self._num_threads:
             kernel(which, rows, *arrays)
             return
@@ -188,6 +189,6 @@ class SimWorld:
             job.result()
 
     def close(self) -> None:
-        """Ends the threads of this world."""
+        """Stops the threads of this world."""
         if self._threads is not None:
             self._threads.shutdown()

@@ -1,1 +1,1 @@
-"""The rules of the Dharok game, where they differ from those of the NH game (contract.md §6)."""
+"""The rules of the Dharok game, as far as they differ from those of the NH game (contract.md §6)."""

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.contract import load_contract
-from sb3_pvp.games.osrs.sim import items
+from sb3_pvp.games.osrs.sim import items, vengeance
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.dharok.loadout import AXE_SET, FULL_SET, MAUL_SET, WHIP_SET
 from sb3_pvp.games.osrs.sim.equipment import equip_available, sum_bonuses, take_off
-from sb3_pvp.games.osrs.sim.orders import cast_vengeance, drink_potion, eat_karambwan, eat_primary_food
+from sb3_pvp.games.osrs.sim.orders import drink_potion, eat_karambwan, eat_primary_food
 from sb3_pvp.games.osrs.sim.prayer import PIETY, activate
 from sb3_pvp.games.osrs.sim.specials import press
 from sb3_pvp.games.osrs.sim.state import BODY, LEGS, Fight, Seat
@@ -44,7 +44,7 @@ def _change_armour(seat: Seat, gear: int) -> None:
 def _attack(seat: Seat, attack: int) -> None:
     equip_available(seat, _WEAPONS[attack])
     if attack == action.maul_spec_attack:
-        # The second press switches the special off again; the hits it queued stay (contract.md §6.3).
+        # The second press switches the special off again, but the hits that both queued stay (contract.md §6.3).
         press(seat)
         press(seat)
     activate(seat, PIETY)
@@ -53,7 +53,7 @@ def _attack(seat: Seat, attack: int) -> None:
 
 @rule
 def apply(fight: Fight, seat: Seat, choice: NDArray[np.int64]) -> None:
-    """Carries out one action: an index per head (6,), in the fixed order of contract.md §6.3, ignoring masks."""
+    """Carries out one action, an index per head ``(6,)``, in the fixed order of contract.md §6.3, ignoring masks."""
     if choice[head.food] == action.eat_primary_food:
         eat_primary_food(seat)
     if choice[head.potion] != action.no_potion:
@@ -62,6 +62,6 @@ def apply(fight: Fight, seat: Seat, choice: NDArray[np.int64]) -> None:
         eat_karambwan(seat)
     _change_armour(seat, choice[head.gear])
     if choice[head.vengeance] == action.use_veng:
-        cast_vengeance(seat)
+        vengeance.cast(seat)
     if choice[head.attack] != action.no_op_attack:
         _attack(seat, choice[head.attack])

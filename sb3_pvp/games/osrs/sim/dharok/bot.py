@@ -9,7 +9,7 @@ from sb3_pvp.games.osrs.sim.state import Fight, Seat
 
 @rule
 def _no_actions(fight: Fight, me: Seat, foe: Seat) -> None:
-    """An empty list: this bot only retaliates, eats and drinks."""
+    """Does nothing: without a list of actions this bot only retaliates, eats and drinks."""
 
 
 think = make_brain(_no_actions)

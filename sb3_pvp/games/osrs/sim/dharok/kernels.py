@@ -1,4 +1,4 @@
-"""The compiled entry points of the Dharok game. They are compiled when the first world of this game is made."""
+"""The compiled entry points of the Dharok game; Numba compiles them when the first of its fights starts."""
 
 from __future__ import annotations
 

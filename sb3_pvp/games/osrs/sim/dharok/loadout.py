@@ -1,4 +1,4 @@
-"""The one loadout of the game (``data/dharok.json``; loadouts.md §6). There are no builds and nothing is drawn."""
+"""The only loadout of the game (``data/dharok.json``; loadouts.md §6): no builds, nothing random."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sb3_pvp.games.osrs.sim.items import DATA, SLOT, TWO_HANDED, item_named
 from sb3_pvp.games.osrs.sim.loadouts import give_food_for_potions
 from sb3_pvp.games.osrs.sim.state import INVENTORY_SIZE, NO_ITEM, NUM_SKILLS, NUM_SLOTS, Seat
 
-#: Name of what a fight is fought with; the NH game has seven builds here.
+#: The only build; the NH game has seven.
 BUILD_NAMES = ("DHAROK",)
-# The gear sets of this game: what the agent starts with, and what each attack equips.
+# The gear sets of this game: the one at the start, and what each attack equips.
 FULL_SET, WHIP_SET, AXE_SET, MAUL_SET = range(4)
 
 _data = json.loads((DATA / "dharok.json").read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def _items(names: list[str]) -> NDArray[np.int64]:
 _SETS = [_items(_data[name]) for name in ("worn", "whip", "axe", "maul")]
 _GEAR = np.concatenate(_SETS)
 _STARTS = np.cumsum([0, *map(len, _SETS)])
-#: (28,): item indices, slot by slot. Stacks of runes are one item.
+#: (28,): item indices, slot by slot; a stack of runes is one item.
 _INVENTORY = _items([name for name, count in _data["inventory"].items() for _ in range(count)])
 
 

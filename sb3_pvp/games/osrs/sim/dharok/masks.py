@@ -11,18 +11,18 @@ from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.consumables import find_item
 from sb3_pvp.games.osrs.sim.dharok.loadout import AXE_SET, MAUL_SET
-from sb3_pvp.games.osrs.sim.specials import SPECIAL_COST
+from sb3_pvp.games.osrs.sim.specials import MAUL_COST
 from sb3_pvp.games.osrs.sim.state import ATTACK, DEFENCE, PRAYER, STRENGTH, Fight, Seat
-from sb3_pvp.games.osrs.sim.stock import FREE_SLOTS, RESTORE_DOSES, count, take_stock
+from sb3_pvp.games.osrs.sim.stock import FREE_SLOTS, RESTORE_DOSES, count, count_inventory
 
 flat = load_contract("DharokEnv").flat_numbers
 
-_MAUL_COST = SPECIAL_COST[items.GRANITE_MAUL]
+_ARMOUR_PIECES = 2  # body and legs
 
 
 @rule
 def _restores(me: Seat, bag: int) -> bool:
-    """A restore can be drunk and a level of this game is lowered; ranged and magic do not count."""
+    """A restore can be drunk and a level is lowered; ranged and magic, useless here, do not count."""
     lowered = False
     for skill in (ATTACK, STRENGTH, DEFENCE, PRAYER):
         lowered |= me.level[skill] < me.base[skill]
@@ -33,18 +33,18 @@ def _restores(me: Seat, bag: int) -> bool:
 def _takes_off(me: Seat, bag: int) -> bool:
     """Body and legs fit into the inventory, or are there already."""
     off = find_item(me, items.DHAROKS_PLATEBODY) >= 0 and find_item(me, items.DHAROKS_PLATELEGS) >= 0
-    return off or count(bag, FREE_SLOTS) >= 2
+    return off or count(bag, FREE_SLOTS) >= _ARMOUR_PIECES
 
 
 @rule
 def write_masks(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.bool_]) -> None:
     """Writes the flat mask of ``me`` into ``out`` (17,), True = allowed."""
-    bag = take_stock(me)
+    bag = count_inventory(me)
     ready = available.ready(me)
     out[flat.no_op_attack] = not ready
     out[flat.whip_attack] = ready
     out[flat.axe_attack] = ready and available.hands_free(me, bag, AXE_SET)
-    out[flat.maul_spec_attack] = me.energy >= _MAUL_COST and available.hands_free(me, bag, MAUL_SET)
+    out[flat.maul_spec_attack] = me.energy >= MAUL_COST and available.hands_free(me, bag, MAUL_SET)
     out[flat.no_potion] = True
     out[flat.use_brew] = available.brew(me, bag)
     out[flat.use_restore_potion] = _restores(me, bag)

@@ -10,7 +10,8 @@ from sb3_pvp.games.osrs.sim import items, stock
 from sb3_pvp.games.osrs.sim.availability import remaining
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.consumables import combat_share
-from sb3_pvp.games.osrs.sim.hits import pending_damage
+from sb3_pvp.games.osrs.sim.damage import pending_damage
+from sb3_pvp.games.osrs.sim.specials import FULL_ENERGY
 from sb3_pvp.games.osrs.sim.state import (
     ATTACK,
     ATTACK_TIMER,
@@ -30,9 +31,9 @@ from sb3_pvp.games.osrs.sim.state import (
 
 obs = load_contract("DharokEnv").observation_numbers
 
-#: Timers are shown in units of these many ticks: about the longest attack, and the time between two bites less one.
+#: The units of timers: the longest attack, and the time between two bites, as the next action sees them (1 less).
 ATTACK_TICKS, CONSUME_TICKS = 6.0, 2.0
-#: Between these the uncapped attack counter is shown, on a scale from 0 to 1.
+#: The uncapped attack counter is clipped to these bounds and scaled to 0..1.
 LOWEST_COUNTER, HIGHEST_COUNTER = -2, 1
 
 
@@ -40,7 +41,7 @@ LOWEST_COUNTER, HIGHEST_COUNTER = -2, 1
 def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None:
     """Writes the observation of ``me`` into ``out`` (40,).
 
-    Call it after `statistics.refresh_hitsplats` of the tick. All values are written, so ``out`` may hold anything.
+    Call it after `statistics.refresh_hitsplats` of the tick. All values are written, whatever ``out`` held before.
     """
     _write_gear(me, foe, out)
     _write_bodies(me, foe, out)
@@ -64,8 +65,8 @@ def _write_gear(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _write_bodies(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
-    out[obs.special_energy_percent] = me.energy / 100.0
-    out[obs.target_special_percent] = foe.energy / 100.0
+    out[obs.special_energy_percent] = me.energy / FULL_ENERGY
+    out[obs.target_special_percent] = foe.energy / FULL_ENERGY
     out[obs.player_health_percent] = me.level[HITPOINTS] / me.base[HITPOINTS]
     out[obs.target_health_percent] = foe.level[HITPOINTS] / foe.base[HITPOINTS]
     out[obs.prayer_points] = me.level[PRAYER] / me.base[PRAYER]
@@ -77,7 +78,7 @@ def _write_bodies(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
 
 @rule
 def _write_supplies(me: Seat, out: NDArray[np.float32]) -> None:
-    bag = stock.take_stock(me)
+    bag = stock.count_inventory(me)
     out[obs.combat_potion_doses] = stock.count(bag, stock.COMBAT_DOSES)
     out[obs.super_restore_doses] = stock.count(bag, stock.RESTORE_DOSES)
     out[obs.brew_doses] = stock.count(bag, stock.BREW_DOSES)
@@ -99,7 +100,7 @@ def _write_timers(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
     out[obs.karambwan_cycle_ticks] = remaining(me, KARAMBWAN_TIMER) / CONSUME_TICKS
     out[obs.food_attack_delay_scale] = _food_attack_delay(me)
     out[obs.target_attack_cycle_ticks] = remaining(foe, ATTACK_TIMER) / ATTACK_TICKS
-    # Named after the potion timer, but it is the food timer that is shown (contract.md §6.4, entry 25).
+    # The name says potion, but it is the food timer (contract.md §6.4, entry 25).
     out[obs.target_potion_cycle_ticks] = remaining(foe, FOOD_TIMER) / CONSUME_TICKS
 
 

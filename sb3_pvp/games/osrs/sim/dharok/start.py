@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.dharok.loadout import load
-from sb3_pvp.games.osrs.sim.start import Reset, log_in, make_fresh, meet, open_fight
+from sb3_pvp.games.osrs.sim.start import Reset, finish_seat, log_in, open_fight, place_fighters
 from sb3_pvp.games.osrs.sim.state import BASELINE, NORMAL, Fight, Seat
 
 
@@ -12,7 +12,7 @@ from sb3_pvp.games.osrs.sim.state import BASELINE, NORMAL, Fight, Seat
 def _enter(fight: Fight, seat: Seat, options: Reset) -> None:
     log_in(fight, seat, options)
     load(seat, options.driver == BASELINE)
-    make_fresh(seat)
+    finish_seat(seat)
 
 
 @rule
@@ -22,4 +22,4 @@ def begin(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
     open_fight(fight, first, second, reset)
     _enter(fight, first, reset.seats[0])
     _enter(fight, second, reset.seats[1])
-    meet(fight, first, second, reset.training)
+    place_fighters(fight, first, second, reset.training)
