@@ -56,7 +56,7 @@ def test_rl_zoo3_shows_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("presets") == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["name", "algorithm", "game", "what", "for"]
+    assert header.split() == ["name", "algorithm", "game", "purpose"]
     assert any(line.startswith("PureSelfPlay ") and "Against itself only" in line for line in lines)
     assert run("presets", "--json") == 0
     listed = json.loads(capsys.readouterr().out)["presets"]

@@ -42,7 +42,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, "show", folder, "--rollouts").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["player", "main@128", "main@64"]
-    assert lines[3] == "5 matches, 1 of which do not count"
+    assert lines[3] == "5 matches, 1 of them not counted"
     shown = as_json(capsys, "show", folder, "--rollouts")
     assert (shown["matches"], shown["not_counted"]) == (5, 1)
     assert [(one["player"], one["games"]) for one in shown["players"]] == [("main@128", 4), ("main@64", 4)]
@@ -137,7 +137,7 @@ def test_anchors_who_cannot_fight_are_left_out(folder: Path, capsys: pytest.Capt
         main(["league", "rate", str(folder), "--until", "2000", "--player", "noop", "--player", "scripted"])
     assert exit_info.value.code == 0
     errors = capsys.readouterr().err
-    assert "without the league's anchor foo" in errors and "without the league's anchor main@7" in errors
+    assert "ignoring the league's anchor foo" in errors and "ignoring the league's anchor main@7" in errors
 
 
 def fights(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -150,7 +150,9 @@ def fights(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def test_more_matches_are_fought_as_the_league_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play = ("play", folder, "scripted", "noop", "--fights", 2)
     rate = ("rate", folder, "--until", 50, "--max-fights", 2, "--player", "noop", "--player", "scripted")
-    assert fights(capsys, *play) == "fights of NhEnv with {} (the league does not tell what was trained)"
+    assert (
+        fights(capsys, *play) == "fights of NhEnv with {} (the league does not record how its training fights started)"
+    )
     league = League.existing(folder)
     league.set_fights("NhEnv", {"accountBuild": "ZERKER"})
     for command in (play, rate):

@@ -56,7 +56,7 @@ def test_the_fight_is_one_of_the_training(tmp_path: Path, capsys: pytest.Capture
 def test_policies_of_sb3_contrib_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     MaskablePPO("MultiInputPolicy", NhVecEnv(1), n_steps=2, batch_size=2).save(tmp_path / "stock.zip")
     code, told = run("record", str(tmp_path / "stock.zip"), "-o", str(tmp_path / "fight.json"), capsys=capsys)
-    assert code == 0 and "does not tell how those of its training started" in told
+    assert code == 0 and "does not record how its training fights started" in told
     assert load_fight(tmp_path / "fight.json").moments[1].decisions[0]
 
 

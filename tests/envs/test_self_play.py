@@ -146,7 +146,7 @@ def test_half_a_pair_is_refused() -> None:
     env = NhVecEnv(4, "noop")
     env.reset()
     env.env_method("set_opponent", "self", indices=[1])
-    with pytest.raises(ValueError, match="rows 0 and 1 play each other or neither of them does"):
+    with pytest.raises(ValueError, match='rows 0 and 1 must both play "self" or neither'):
         env.step(nothing(4))
     with pytest.raises(ValueError, match="rows 0 and 1"):
         env.reset()

@@ -227,7 +227,7 @@ def test_env_functions_pass_their_settings_on() -> None:
         ([env_function(), env_function(opponent="noop")], "but opponent is 'baseline' and 'noop'"),
         ([env_function(), env_function(rewards={"win": 2.0})], "rewards is"),
         ([lambda: TransformReward(NhEnv(), lambda reward: 2 * reward)], "cannot apply the wrapper TransformReward"),
-        ([lambda: gym.make("CartPole-v1")], "made of PvpEnv environments, got CartPoleEnv"),
+        ([lambda: gym.make("CartPole-v1")], "functions that make a PvpEnv, got CartPoleEnv"),
     ],
 )
 def test_functions_that_cannot_share_a_world_are_refused(functions: list[Any], message: str) -> None:
@@ -266,7 +266,7 @@ def test_values_of_a_wrong_kind_are_refused_in_one_line(arguments: dict[str, Any
 def test_rows_that_are_not_there_are_refused() -> None:
     env = NhVecEnv(2, world=FakeWorld)
     for method in ("action_masks", "render"):
-        with pytest.raises(IndexError, match="there is no row 7: this environment has the rows 0 to 1"):
+        with pytest.raises(IndexError, match="no row 7: this environment has the rows 0 to 1"):
             env.env_method(method, indices=[7])
 
 

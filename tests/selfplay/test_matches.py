@@ -137,7 +137,10 @@ def test_rating_stops_at_the_limit(league: League) -> None:
 @pytest.mark.parametrize("count", [0, -1])
 def test_numbers_of_fights_are_positive(league: League, count: int) -> None:
     for what, play in (
-        ("how often noop fights scripted", lambda: play_matches(league, {(NOOP, SCRIPTED): count}, 0, SETTINGS)),
+        (
+            "the number of fights of noop against scripted",
+            lambda: play_matches(league, {(NOOP, SCRIPTED): count}, 0, SETTINGS),
+        ),
         ("parallel_fights", lambda: play_matches(league, {(NOOP, SCRIPTED): 1}, 0, SETTINGS, count)),
         ("fights_per_round", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, fights_per_round=count)]),
         ("max_fights", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, max_fights=count)]),

@@ -47,7 +47,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required positional argument"),
         (["-params", "env_wrapper:'gymnasium.wrappers.FlattenObservation'"], "cannot apply the wrapper FlattenObs"),
         (["-params", "vec_env_wrapper:'no.such'"], "No module named 'no'"),
-        (["-params", "gamma.x:1"], "cannot set gamma.x: gamma is no mapping, but 0.99"),
+        (["-params", "gamma.x:1"], "cannot set gamma.x: gamma is not a mapping, but 0.99"),
         (["-params", "env_kwargs.rewards.winn:3"], "unknown reward 'winn' (did you mean 'win'?)"),
         (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild' (did you mean 'accountBuild'?)"),
         (["--env-kwargs", "oponent:'noop'"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
@@ -107,7 +107,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
         ({"env_kwargs": ["opponent"]}, "env_kwargs must be a mapping, got ['opponent']"),
         (
             {"n_timesteps": None},
-            "there is no n_timesteps among the hyperparameters for NhEnv: begin with import: NhEnv",
+            "the hyperparameters for NhEnv have no n_timesteps: begin with import: NhEnv",
         ),
         ({"import": [], "n_timesteps": 64}, "there is no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
