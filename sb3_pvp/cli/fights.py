@@ -56,10 +56,10 @@ def evaluate(
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model: print its win rate.
+    """Evaluate a model against an opponent.
 
-    Prints a 95 % interval, and the win rate for each build. Fights start as in the model's training, unless --build
-    or --reset-params is given ('{}': the game's defaults).
+    Prints the win rate with a 95 % interval, in total and for each build. Fights start as in the model's training,
+    unless --build or --reset-params is given ('{}': the game's defaults).
     """
     from sb3_pvp.envs.settings import FightSettings
 

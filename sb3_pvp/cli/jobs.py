@@ -159,8 +159,8 @@ def tensorboard(
 ) -> None:
     """Start TensorBoard in the background.
 
-    If one of ours shows this folder already, prints its address. It is a job: see it with sb3-pvp jobs list, stop it
-    with sb3-pvp jobs stop tensorboard.
+    Reuses one that already shows this folder. It is a job: sb3-pvp jobs list shows it, sb3-pvp jobs stop tensorboard
+    stops it.
     """
     with progress("starting"):
         job, is_new = _jobs(folder).tensorboard(logdir, port, host)

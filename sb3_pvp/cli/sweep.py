@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 sweep = typer.Typer(help="Show and export the results of train -optimize.")
 
 Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")]
-StudyName = Annotated[str | None, typer.Option(help="Study; not needed if there is only one.")]
+StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
 PresetName = Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")]
 
@@ -44,7 +44,7 @@ def list_studies(storage: Storage, as_json: AsJson = False) -> None:
 def best(
     storage: Storage,
     study_name: StudyName = None,
-    trial_id: Annotated[int | None, typer.Option(min=0, help="Trial; default: the best one.")] = None,
+    trial_id: Annotated[int | None, typer.Option(min=0, help="Number of the trial; default: the best one.")] = None,
     out: OutFile = None,
     n_timesteps: NumTimesteps = None,
     as_json: AsJson = False,

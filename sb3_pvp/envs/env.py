@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.renderer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.opponents.seat_views import Observation
@@ -67,15 +67,15 @@ class FightInterface:
 
     def render(self) -> Frame:
         """Returns the last tick as text or as an image, see ``render_mode``; shows it in mode ``"human"``."""
-        return self.fights.viewer.frame(self.index, self.render_mode)
+        return self.fights.renderer.frame(self.index, self.render_mode)
 
 
 class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[misc]
     """One fight against ``opponent``, one step per game tick; the episode ends with the fight.
 
     Observations are ``{"observation": float32 (frames, D), "privileged": float32 (frames, P), "action_mask": int8
-    (A,)}``. ``"privileged"``, which only some games have, is what only the opponent knows: input for a critic. An
-    action is one choice per head; a masked choice does nothing. The game's contract defines the sizes.
+    (A,)}``. ``"privileged"``, which only some games have, is what only the opponent sees: input for a critic. An action
+    is one choice per head; a masked choice does nothing. The game's contract defines the sizes.
 
     Args:
         opponent: the opponent, see `FightSettings` and `set_opponent`.
@@ -101,7 +101,7 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
         **settings: Any,
     ) -> None:
         check_render_mode(render_mode)
-        own = FightSettings.of(self.home, "render_mode", opponent=opponent, world=world, **settings)
+        own = FightSettings.from_arguments(self.home, "render_mode", opponent=opponent, world=world, **settings)
         super().__init__(Fights(1, own), 0, render_mode)
         self._seeded = self._running = False
 
@@ -176,5 +176,5 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
 
     def _show_and_observe(self) -> Observation:
         if self.render_mode == "human":
-            self.fights.viewer.show([0])
+            self.fights.renderer.show([0])
         return {key: value[0] for key, value in self.fights.observation().items()}

@@ -14,8 +14,8 @@ from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
+from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Viewer
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
@@ -54,7 +54,7 @@ class Fights:
         #: The opponent of each row in its next episode; empty: to be looked up again, see `_update_next_opponents`.
         self._next_opponents: list[LoadedOpponent] = []
         self._assign_seats()
-        self._rewards = settings.scoring
+        self._rewards = settings.game_rewards
         self._weights = self._rewards.at(settings.rewards, 0)
         self.frame_ages: tuple[int, ...] = settings.frame_ages
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
@@ -76,7 +76,7 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
-        self.viewer = Viewer(self)
+        self.renderer = FightRenderer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -93,7 +93,7 @@ class Fights:
         pair takes the seed and the options of the pair's first row.
 
         Args:
-            keep_final_scenes: see `Viewer.start_episodes`.
+            keep_final_scenes: see `FightRenderer.start_episodes`.
 
         Raises:
             ValueError: for options that the world does not know, or if only one row of a pair plays ``"self"``;
@@ -110,7 +110,7 @@ class Fights:
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
-        self.viewer.start_episodes(keep_final_scenes)
+        self.renderer.start_episodes(keep_final_scenes)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick of every fight with the learner's ``actions``, ints ``(N, heads)``.
@@ -120,7 +120,7 @@ class Fights:
         """
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._update_next_opponents()
-        self.viewer.start_tick()  # before the step: it copies the masks that the players choose from
+        self.renderer.start_tick()  # before the step: it copies the masks that the players choose from
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -139,7 +139,7 @@ class Fights:
             reasons = np.zeros(len(self.length), np.uint8) if given is None else self._seats.own(given)
             over = self.terminated | self.truncated
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
-        self.viewer.end_tick()
+        self.renderer.end_tick()
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Sets the opponent of a row for its next episode; see `PvpEnv.set_opponent`."""
@@ -159,7 +159,7 @@ class Fights:
         """See `SeatObservations.stacked`."""
         return self._observations.stacked(fights)
 
-    def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
+    def describe_seats(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
         """Returns the world's fight of a row, and for both seats the player's name and its last action, if any."""
         first, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if opponent.is_self else opponent.name]
@@ -258,11 +258,11 @@ class Fights:
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
-        self.viewer.start_episodes()
+        self.renderer.start_episodes()
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self.viewer.close()
+        self.renderer.close()
         self.world.close()
 
     @property
@@ -325,7 +325,7 @@ class Fights:
         if not self.settings.death_match:  # passed only if set: most worlds do not have this option
             options["death_match"] = False
         changes = opponent.choice.reset_params
-        if changes:
+        if changes:  # these are only for the opponent's seat
             shared = given.get("reset_params", self.settings.reset_params)
             first, second = given.get("seat_reset_params") or (shared, shared)
             given = {**given, "seat_reset_params": (first, {**second, **changes})}

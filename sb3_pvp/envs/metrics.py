@@ -176,7 +176,7 @@ def _summary(statistic: str, count: float, total: float, squares: float) -> floa
 
 def _common_metrics() -> Iterator[Metric]:
     """Yields the metrics that all games share: how fights end, and durations."""
-    meaning, aside = "Number of fights that ended in any way.", "without `idle` and `connection_lost`"
+    meaning, aside = "Number of fights that ended in any way.", "not counting `idle` and `connection_lost`"
     yield Metric("terminal/terminal_state_count", "count", lambda ticks: ticks.endings, meaning)
     for name, outcomes, meaning in (
         ("win", [_WON], "that the learner won"),

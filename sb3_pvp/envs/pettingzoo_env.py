@@ -12,8 +12,8 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.renderer import Frame, check_render_mode
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Frame, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.opponents.seat_views import Observation
@@ -57,7 +57,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         if "opponent" in settings:
             raise ValueError("parallel_env has no opponent: both seats are agents")
         self.render_mode = check_render_mode(render_mode)
-        self.settings = FightSettings.of(HOME_GAME, "render_mode", opponent=SELF_PLAY, **settings)
+        self.settings = FightSettings.from_arguments(HOME_GAME, "render_mode", opponent=SELF_PLAY, **settings)
         self.fights = Fights(NUM_SEATS, self.settings)
         self.contract = self.fights.contract
         self.possible_agents = list(AGENTS)
@@ -65,7 +65,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
         self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
         self._seeded = False
-        self.fights.viewer.names = AGENTS
+        self.fights.renderer.names = AGENTS
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Returns the space of an agent's observations."""
@@ -119,7 +119,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
     def render(self) -> Frame:
         """Returns the last tick as text or as an image, see ``render_mode``; ``None`` in mode ``"human"``."""
-        return None if self.render_mode == "human" else self.fights.viewer.frame(0, self.render_mode)
+        return None if self.render_mode == "human" else self.fights.renderer.frame(0, self.render_mode)
 
     def close(self) -> None:
         """Closes the window and the world."""
@@ -127,7 +127,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
     def _show_and_observe(self) -> dict[str, Observation]:
         if self.render_mode == "human":
-            self.fights.viewer.show([0])
+            self.fights.renderer.show([0])
         stacked = self.fights.observation()
         return {agent: {key: value[row] for key, value in stacked.items()} for row, agent in enumerate(AGENTS)}
 

@@ -60,7 +60,7 @@ class FightSettings:
     game: Any = None
 
     @classmethod
-    def of(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
+    def from_arguments(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
         """Makes the settings of an environment from its keyword arguments.
 
         Args:
@@ -81,7 +81,7 @@ class FightSettings:
         if not callable(self.world):
             game.check_place(self.world)
         make_opponent(as_choice(self.opponent).opponent, self.played, game)
-        rewards, frame_ages = self.scoring.weights(self.rewards), check_frame_ages(self.frame_ages)
+        rewards, frame_ages = self.game_rewards.weights(self.rewards), check_frame_ages(self.frame_ages)
         vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 
     @property
@@ -90,7 +90,7 @@ class FightSettings:
         return contract_of(self.world, self.contract)
 
     @property
-    def scoring(self) -> Rewards:
+    def game_rewards(self) -> Rewards:
         """The rewards of the game; +1, -1 and 0 for won, lost and tied fights if it has none."""
         return self.game.rewards or OutcomeRewards()
 

@@ -22,8 +22,8 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.envs.env import FightInterface, PvpEnv
 from sb3_pvp.envs.fights import Fights
+from sb3_pvp.envs.renderer import check_render_mode
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.opponents.seat_views import Observation
@@ -85,7 +85,7 @@ class PvpVecEnv(VecEnv):
             templates = read_env_functions(num_envs)
         else:
             others = ("num_envs", "seed", "render_mode")
-            own = FightSettings.of(self.home, *others, opponent=opponent, world=world, **settings)
+            own = FightSettings.from_arguments(self.home, *others, opponent=opponent, world=world, **settings)
             count = _COUNT.read("num_envs", num_envs)
             templates = [_Template(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
@@ -157,7 +157,7 @@ class PvpVecEnv(VecEnv):
         environment with the render mode ``"rgb_array"``. For text, use ``env_method("render")``.
         """
         if (mode or self.render_mode) == "human" and self.render_mode in ("human", "rgb_array"):
-            self.fights.viewer.show(range(self.num_envs))
+            self.fights.renderer.show(range(self.num_envs))
             return None
         return super().render(mode)
 

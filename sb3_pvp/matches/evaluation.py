@@ -104,9 +104,9 @@ def evaluate_model(
         ValueError: for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
-    # Replayed fights bias the result towards those that break off less often, such as short ones: a few may.
+    # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
     max_broken = max(env.num_envs, num_episodes // 10)
-    # Each row plays a fixed share: the first episodes to end would be short ones more often than not.
+    # Each row plays a fixed share: taking the first episodes that end would favor short ones.
     remaining = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
     score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
     while any(remaining):

@@ -22,7 +22,7 @@ from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pa
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL_FIGHTS = 128
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
-_FIRST_SEAT = 1 << 32  #: Added to the seed of a fight for the opponent in the first seat: both seats need their own.
+_FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two opponents sample differently.
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
@@ -139,6 +139,7 @@ def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> lis
     seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
     if a == b or not seatings:
         raise ValueError(f"{a} cannot fight {b}: a match needs two different players, at least one of them an agent")
+    # Of an odd number of fights, the last seating gets one more.
     return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
 
 

@@ -81,7 +81,7 @@ def presets() -> dict[str, Preset]:
 def find_preset(name: str) -> Preset:
     """Returns the preset with this name, or in this YAML file; `ValueError` with the nearest name for another name.
 
-    The preset in a file is for the first environment in it, or for NhEnv if the file only has ``default``.
+    The preset in a file is for the first environment in it, or for `HOME_GAME` if the file only has ``default``.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES and path.is_file():

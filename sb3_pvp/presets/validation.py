@@ -20,9 +20,9 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import AT_LEAST_1, MAPPING, POSITIVE
 from sb3_pvp.common.names import arguments_of, require_all_known, require_known
+from sb3_pvp.envs.renderer import RENDER_MODES
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.vec_env import read_env_functions
-from sb3_pvp.envs.viewer import RENDER_MODES
 from sb3_pvp.opponents.seat_views import observation_space
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.model_files import PolicyFile

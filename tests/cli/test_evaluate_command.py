@@ -107,7 +107,7 @@ def test_fights_are_those_of_the_training(trained_on_a_mix: Path, capsys: pytest
     assert other == f"with sampled actions: sb3-pvp evaluate {path} --episodes 12 --stochastic"
 
 
-def test_a_model_that_does_not_tell_fights_as_its_league(
+def test_a_model_without_a_record_fights_as_its_league(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     league = League(tmp_path / "league")
@@ -116,7 +116,7 @@ def test_a_model_that_does_not_tell_fights_as_its_league(
     path = league.add(Player("main", 0), MaskablePPO.load(model).save)
     assert evaluate(path, capsys=capsys)["start"] == MIX
     PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
-    assert evaluate(path, capsys=capsys)["start"] == {}  # which it tells itself
+    assert evaluate(path, capsys=capsys)["start"] == {}  # as the model itself records
 
 
 def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,9 +127,9 @@ def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.Ca
     assert result["game"] == "NhEnv" and result["episodes"] == 6 and result["broken"] == 0
     with pytest.raises(SystemExit):
         main(["evaluate", str(path), "--episodes", "2", "--stochastic"])
-    told = capsys.readouterr().out
-    assert "does not record how its training fights started" in told
-    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in told
+    output = capsys.readouterr().out
+    assert "does not record how its training fights started" in output
+    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in output
 
 
 def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +216,7 @@ def test_wrong_arguments_of_the_environment_are_refused(
 def test_every_environment_plays_its_share(model: Path) -> None:
     env = NhVecEnv(4, opponent="noop", max_episode_ticks=5)
     score = evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
-    assert score == Score(ties=6, ticks=30)  # fights that reach the limit are nobody's win
+    assert score == Score(ties=6, ticks=30)  # fights that reach the limit count as ties
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_progress_on_a_terminal_only(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv("TERM", "xterm-256color")
     assert shown() == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "20 fights" in (told := shown()) and "50%" in told
+    assert "20 fights" in (output := shown()) and "50%" in output
 
 
 def test_shells_complete(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

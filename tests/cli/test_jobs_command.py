@@ -140,7 +140,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         (["jobs", "start", "train", "--preset", "Cor"], "did you mean 'Core'"),
         (["jobs", "start", "train", "--preset"], "unknown preset"),
         (["jobs", "start", "--name", "mine", "train", "--preset=Cor"], "did you mean 'Core'"),
-        (["jobs", "stop", "nobody"], "unknown job 'nobody'"),
+        (["jobs", "stop", "missing"], "unknown job 'missing'"),
         (["jobs", "logs", "1"], "unknown job '1'"),
         (["jobs", "logs", "all"], "there are no jobs"),
         (["jobs", "stop", "1", "--grace", "-1"], "--grace"),
@@ -186,8 +186,8 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     wait_until(lambda: "total_timesteps" in log.read_text())
     from sb3_pvp.common.watched_process import members
 
-    everybody = members(status.job.mark)
-    assert len(everybody) >= 4  # supervisor, training, two workers
+    processes = members(status.job.mark)
+    assert len(processes) >= 4  # supervisor, training, two workers
     assert run("jobs", "stop", "NhEnv") == 0
-    assert not any(is_alive(process.pid) for process in everybody)
+    assert not any(is_alive(process.pid) for process in processes)
     assert jobs.find("NhEnv")[0].state == "stopped"

@@ -21,11 +21,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecVide
 
 import sb3_pvp  # noqa: F401
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs import viewer as viewer_module
+from sb3_pvp.envs import renderer as renderer_module
 from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.rendering import Scene
-from sb3_pvp.games.osrs.rendering import viewer as looks
+from sb3_pvp.games.osrs.rendering import viewer as game_viewer
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.rsps.served import world_server
@@ -36,10 +36,10 @@ STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
 @pytest.fixture
 def unseen_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """pygame, drawing where nobody sees it; windows show a tick in no time."""
+    """pygame with an invisible driver; windows show each tick for no time."""
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setattr(viewer_module, "RENDER_FPS", 1000)
+    monkeypatch.setattr(renderer_module, "RENDER_FPS", 1000)
     pygame.display.quit()
     yield pygame
     pygame.display.quit()
@@ -74,10 +74,10 @@ def test_an_ended_fight_is_seen_until_the_next_one_begins() -> None:
 
 
 def test_gymnasium_finds_nothing_to_complain_about(unseen_window: Any) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         check_env(gym.make("NhEnv", opponent="noop", world=FakeWorld, render_mode="rgb_array").unwrapped)
-    assert not [each for each in told if "render" in str(each.message).lower() or "close" in str(each.message)]
+    assert not [each for each in warned if "render" in str(each.message).lower() or "close" in str(each.message)]
     metadata = NhEnv.metadata
     assert set(metadata["render_modes"]) == {"ansi", "human", "rgb_array"}
     assert metadata["render_fps"] > 0
@@ -128,7 +128,7 @@ def test_every_tick_of_a_fight_is_seen(vec_env_cls: Any) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "tick"), [({}, 1), ({"seed": 3}, 0), ({"options": {"training": False}}, 0)])
-def test_who_asks_for_a_certain_fight_sees_that_one(arguments: dict[str, Any], tick: int) -> None:
+def test_a_fight_with_a_seed_or_options_is_shown_at_once(arguments: dict[str, Any], tick: int) -> None:
     env = NhEnv(opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=1), render_mode="ansi")
     env.reset(seed=0)
     env.render()
@@ -140,7 +140,7 @@ def test_who_asks_for_a_certain_fight_sees_that_one(arguments: dict[str, Any], t
 def scenes_of(env: Any, monkeypatch: pytest.MonkeyPatch, steps: int) -> list[Scene]:
     """What is drawn when the first fight is rendered after each of these steps."""
     scenes: list[Scene] = []
-    monkeypatch.setattr(looks, "render_text", lambda scene, color: str(scenes.append(scene)))
+    monkeypatch.setattr(game_viewer, "render_text", lambda scene, color: str(scenes.append(scene)))
     env.reset()
     env.env_method("render", indices=0)
     for _ in range(steps):
@@ -163,23 +163,23 @@ def test_what_was_chosen_and_what_was_masked_is_seen(opponent: str, monkeypatch:
         assert gear.open == (True, False)
 
 
-def test_nothing_is_noted_down_unless_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_recorded_unless_it_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
-    for name in ("seat_masks", "fighters"):
-        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("somebody looked"))
+    for name in ("seat_masks", "describe_seats"):
+        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("recorded without a frame"))
     for _ in range(5):
         env.step(np.tile(STAB, (2, 1)))
 
 
-def test_who_stops_looking_is_not_served_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_are_recorded_only_after_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="ansi")
     env.reset(seed=0)
-    viewer = env.fights.viewer
-    viewer._scene(0)
+    renderer = env.fights.renderer
+    renderer._scene(0)
     for expected in (True, False, False):
         env.step(STAB)
-        assert (viewer._masks is not None) == expected
+        assert (renderer._masks is not None) == expected
 
 
 def test_restored_fights_are_seen() -> None:
@@ -218,7 +218,7 @@ def test_pictures_need_no_torch() -> None:
     assert done.stdout.split() == ["False", "True", "False"]
 
 
-def test_missing_pygame_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pygame_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(world=FakeWorld, render_mode="rgb_array")
     env.reset(seed=0)
     monkeypatch.setitem(sys.modules, "pygame", None)
@@ -341,11 +341,11 @@ def test_without_a_display_fights_are_printed(
 
     monkeypatch.setattr(window, "has_display", lambda: False)
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="human")
-    with pytest.warns(UserWarning, match="no display") as told:
+    with pytest.warns(UserWarning, match="no display") as warned:
         env.reset(seed=0)
         env.step(STAB)
         env.step(STAB)
         assert env.render() is None  # what `enjoy` calls after every step: it must not print the tick again
-    assert len(told) == 1
+    assert len(warned) == 1
     printed = capsys.readouterr().out
     assert [printed.count(f"tick {tick} ") for tick in range(4)] == [1, 1, 1, 0]

@@ -35,7 +35,7 @@ def check_render_mode(render_mode: str | None) -> str | None:
     return render_mode
 
 
-class Viewer:
+class FightRenderer:
     """Renders the last tick of each fight with the masks it was played with; also the end of a fight that was reset.
 
     Unused rendering is free: masks are copied and final scenes kept only for the tick after a rendered one. So the
@@ -44,7 +44,7 @@ class Viewer:
 
     def __init__(self, fights: Fights) -> None:
         self._fights = fights
-        self.names: tuple[str, str] | None = None  #: Names of the players, if not those of `Fights.fighters`.
+        self.names: tuple[str, str] | None = None  #: Names of the players, if not those of `Fights.describe_seats`.
         self._window: Window | None = None
         self._no_display = self._started = self._was_rendered = False
         self._masks: NDArray[np.bool_] | None = None  #: Of the tick that is played or was played last.
@@ -128,7 +128,7 @@ class Viewer:
 
     def _new_scene(self, row: int) -> Any:
         fights = self._fights
-        number, names, actions = fights.fighters(row)
+        number, names, actions = fights.describe_seats(row)
         masks: Sequence[NDArray[np.bool_] | None] = (None, None)
         if self._masks is not None and fights.length[row] > 0:  # before the first tick there was no choice
             masks = self._masks[number]
