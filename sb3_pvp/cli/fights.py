@@ -49,9 +49,7 @@ def evaluate(
     seed: Seed = 0,
     build: Annotated[str | None, typer.Option(help="Only fights with this build, in games that have builds.")] = None,
     reset_params: ResetParams = None,
-    frame_ages: Annotated[
-        str | None, typer.Option(help="Ages of stacked frames, such as 0,2; default: the model's.")
-    ] = None,
+    frame_ages: Annotated[str | None, typer.Option(help="Frame ages, such as 0,2; default: the model's.")] = None,
     env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     as_json: AsJson = False,
@@ -105,10 +103,10 @@ def record(
     reset_params: ResetParams = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record a fight of two players, with their action probabilities and values.
+    """Record a fight of two players for sb3-pvp replay.
 
-    sb3-pvp replay turns it into a web page. The fight starts as in the model's training, unless --reset-params is given
-    ('{}': the game's defaults).
+    Records the action probabilities and values of models too. The fight starts as in the model's training, unless
+    --reset-params is given ('{}': the game's defaults).
     """
     use_one_thread()
     from sb3_pvp.opponents.opponents import is_path

@@ -80,7 +80,7 @@ def start(
 @jobs.command("list")
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
     """List all jobs, including finished ones."""
-    found = _jobs(folder).all()
+    found, text = _jobs(folder).all(), f"no jobs in {folder}"
     rows: list[list[object]] = [["id", "name", "state", "exit", "pid", "started", "for", "command"]]
     for job, state, code, ended_at in found:
         # "lost": it is gone without a trace of when, for instance after a reboot.
@@ -88,19 +88,17 @@ def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
         started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
         pid = job.pid if state == "running" else None
         rows.append([job.id, job.name, state, code, pid, started, took, shlex.join(job.command)])
-    print_result(
-        {"jobs": [each.as_dict() for each in found]}, table(rows) if found else f"no jobs in {folder}", as_json
-    )
+    print_result({"jobs": [each.as_dict() for each in found]}, table(rows) if found else text, as_json)
 
 
 @jobs.command("logs")
 def logs(
     job: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of lines.")] = LAST_LINES,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of last lines.")] = LAST_LINES,
     folder: JobsFolder = _FOLDER,
 ) -> None:
-    """Show the last lines of a job's log (of the newest job with this name)."""
+    """Show the log of a job (the newest with this name)."""
     from sb3_pvp.zoo.jobs import last_lines
 
     opened = _jobs(folder)
@@ -152,9 +150,7 @@ def tensorboard(
         "tensorboard"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 6006,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 makes it reachable from the network.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines.")] = "127.0.0.1",
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """Start TensorBoard in the background.

@@ -109,16 +109,10 @@ def play(
 @league.command("rate", context_settings=OLDER_NAMES)
 def rate(
     folder: Folder,
-    until: Annotated[
-        float, typer.Option(min=1, help="Target precision: half the width of the 95 % intervals, in Elo points.")
-    ],
-    anchor: Annotated[
-        list[str] | None, typer.Option(help="A fixed rating, such as baseline=1500; may be repeated.")
-    ] = None,
-    player: Annotated[list[str] | None, typer.Option(help="A bot or script to rate too; may be repeated.")] = None,
-    max_players: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of models, evenly spaced over training.")
-    ] = None,
+    until: Annotated[float, typer.Option(min=1, help="Target half-width of the 95 % intervals, in Elo points.")],
+    anchor: Annotated[list[str] | None, typer.Option(help="Fixed rating, as baseline=1500; may be repeated.")] = None,
+    player: Annotated[list[str] | None, typer.Option(help="Bot or script to rate too; may be repeated.")] = None,
+    max_players: Annotated[int | None, typer.Option(min=1, help="Maximum number of models, evenly spread.")] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Number of fights before ratings are updated.")] = 256,
     max_fights: Annotated[int, typer.Option(min=1, help="Maximum number of fights.")] = 20_000,
     world: World = "sim",
@@ -172,12 +166,9 @@ def _open(folder: Path) -> League:
 
 
 def _settings(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
-    """Returns the settings of fights: those of the options, and by default those of the league's training.
+    """Returns the settings of the options, by default those of the league's training (`ValueError` for wrong ones).
 
     If the league does not record these, the game is that of its newest model.
-
-    Raises:
-        ValueError: for wrong options.
     """
     use_one_thread()  # here, because all commands that fight call this first
     given = json_object(reset_params, "--reset-params")

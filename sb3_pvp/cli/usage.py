@@ -24,16 +24,10 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[str | None, typer.Option("--game", help="Game: a name or module:object.", metavar="GAME")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]
-NumTimesteps = Annotated[
-    int | None, typer.Option("--n-timesteps", "-n", min=1, help="Number of timesteps; default: the preset's.")
-]
+NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; default: the preset's.")]
 Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a script, a model's zip file or league:DIR.")]
-ResetParams = Annotated[
-    str | None, typer.Option(help="Reset parameters of the game: how fights start.", metavar="JSON")
-]
-OutFile = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Output file; default: standard output.", dir_okay=False)
-]
+ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
+OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="Output file; default: stdout.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) or the address of a server.")]
 
@@ -100,8 +94,7 @@ def use_one_thread() -> None:
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits: with code 2 and one line on stderr for wrong usage and impossible values."""
     try:
-        # A user's own game may be in the current folder, which console scripts do not have on the path. Added last, so
-        # that no file there hides an installed package.
+        # A user's game may be in the current folder, which console scripts lack. Last, so that it hides no package.
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files

@@ -86,8 +86,7 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
             need the extra ``sb3-pvp[render]``. A mode costs nothing until something is rendered.
         settings: the other fields of `FightSettings`, such as ``game`` and ``reset_params``.
 
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    Raises `ValueError` for an unknown name or a value out of range.
     """
 
     home: ClassVar[str | None] = None  #: The default game.

@@ -90,14 +90,9 @@ class Fights:
         """Starts new episodes in the rows ``fights``, with a seed and the world's reset options for each.
 
         Without a seed a fight continues its random stream; the first reset of a fight needs one. The common fight of a
-        pair takes the seed and the options of the pair's first row.
-
-        Args:
-            keep_final_scenes: see `FightRenderer.start_episodes`.
-
-        Raises:
-            ValueError: for options that the world does not know, or if only one row of a pair plays ``"self"``;
-                nothing is changed then.
+        pair takes the seed and the options of the pair's first row. For ``keep_final_scenes`` see
+        `FightRenderer.start_episodes`. Raises `ValueError`, and changes nothing, for unknown options, or if only one
+        row of a pair plays ``"self"``.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
@@ -113,11 +108,7 @@ class Fights:
         self.renderer.start_episodes(keep_final_scenes)
 
     def step(self, actions: ArrayLike) -> None:
-        """Plays one tick of every fight with the learner's ``actions``, ints ``(N, heads)``.
-
-        Raises:
-            ValueError: see `check_actions`; nothing is changed then.
-        """
+        """Plays one tick with the learner's actions, ints ``(N, heads)``, after checking them (`check_actions`)."""
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._update_next_opponents()
         self.renderer.start_tick()  # before the step: it copies the masks that the players choose from
@@ -223,10 +214,7 @@ class Fights:
     def get_state(self) -> Snapshot:
         """Returns plain values and copied arrays from which `Fights` with the same settings resume bit for bit.
 
-        Collected metrics are not included.
-
-        Raises:
-            NotImplementedError: if the world has no ``get_state``.
+        Collected metrics are not included. Raises `NotImplementedError` if the world has no ``get_state``.
         """
         if not isinstance(self.world, Resumable):
             raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be saved")

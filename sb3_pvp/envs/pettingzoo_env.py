@@ -44,11 +44,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     """One fight between the agents ``"fighter_0"`` and ``"fighter_1"``, one step per game tick.
 
     Observations, actions, rewards and the keys of ``info`` are those of `PvpEnv`, for each agent. Both agents are done
-    in the tick in which the fight ends. Schedules stay at their first value.
-
-    Args:
-        render_mode: see `PvpEnv`.
-        settings: the fields of `FightSettings`, without ``opponent``.
+    in the tick in which the fight ends. Schedules stay at their first value. For ``render_mode`` see `PvpEnv`;
+    ``settings`` are the fields of `FightSettings`, without ``opponent``.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**FightInterface.metadata, "name": "nh_v0", "is_parallelizable": True}
@@ -95,8 +92,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         """Plays one tick with the action of each agent, ints ``(heads,)``; returns empty dicts after the fight.
 
-        Raises:
-            ValueError: for missing or wrong actions; nothing is changed then.
+        Raises `ValueError`, and changes nothing, for missing or wrong actions.
         """
         if not self.agents:
             return {}, {}, {}, {}, {}

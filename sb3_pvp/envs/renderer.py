@@ -25,11 +25,7 @@ Frame: TypeAlias = str | NDArray[np.uint8] | None
 
 
 def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the mode if it is known.
-
-    Raises:
-        TypeError: otherwise, because SB3's ``make_vec_env`` then tries again without a render mode.
-    """
+    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
     return render_mode

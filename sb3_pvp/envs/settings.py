@@ -61,11 +61,9 @@ class FightSettings:
 
     @classmethod
     def from_arguments(cls, home: str | None, *others: str, **arguments: Any) -> FightSettings:
-        """Makes the settings of an environment from its keyword arguments.
+        """Makes settings from the keyword arguments of an environment, whose default game is ``home``.
 
-        Args:
-            home: the default game of the environment.
-            others: names of the environment's further arguments, for the hint about a misspelled name.
+        ``others`` are the names of its further arguments, for the hint about a misspelled name.
         """
         require_all_known("argument of an environment", arguments, [*(each.name for each in fields(cls)), *others])
         given = {**arguments, "game": home if arguments.get("game") is None else arguments["game"]}

@@ -66,8 +66,7 @@ class PvpVecEnv(VecEnv):
         render_mode: see `PvpEnv`.
         settings: the other fields of `FightSettings`, such as ``game``.
 
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    Raises `ValueError` for an unknown name or a value out of range.
     """
 
     home: ClassVar[str | None] = None  #: The default game.
@@ -225,11 +224,7 @@ class NhVecEnv(PvpVecEnv):
 
 
 def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
-    """Returns what `PvpVecEnv` takes over from each of these environments.
-
-    Raises:
-        ValueError: for wrappers that cannot be applied, and for settings that differ.
-    """
+    """Returns what `PvpVecEnv` takes over from each environment; `ValueError` for wrappers and differing settings."""
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
     # Our rl-zoo3 manager passes the same function N times: make that environment only once.

@@ -97,11 +97,8 @@ def evaluate_model(
 ) -> Score:
     """Evaluates a model for ``num_episodes`` in ``env``; an episode that breaks off is played again.
 
-    ``advance`` is called after each episode with 1 if it was decided, otherwise with 0.
-
-    Raises:
-        WorldError: if too many episodes break off: more than there are environments, and more than a tenth.
-        ValueError: for less than one episode.
+    ``advance`` is called after each episode, with 1 if it was decided, otherwise with 0. Raises `WorldError` if more
+    episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
     # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.

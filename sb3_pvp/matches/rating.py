@@ -20,7 +20,7 @@ from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
-PARALLEL_FIGHTS = 128
+PARALLEL = 128  #: Fights that are played at the same time.
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
 _FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two opponents sample differently.
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
@@ -39,11 +39,7 @@ def check_players(league: League, players: Collection[Player], game: Game | None
 
 
 def play_matches(
-    league: League,
-    schedule: Mapping[Pair, int],
-    seed: int,
-    settings: FightSettings,
-    parallel_fights: int = PARALLEL_FIGHTS,
+    league: League, schedule: Mapping[Pair, int], seed: int, settings: FightSettings, parallel_fights: int = PARALLEL
 ) -> list[MatchRecord]:
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 

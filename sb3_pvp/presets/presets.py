@@ -96,13 +96,9 @@ def find_preset(name: str) -> Preset:
 def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
     """Returns an environment's hyperparameters in a configuration, with all imports; a new dict.
 
-    Args:
-        config: value of ``-conf``: a YAML file, or a Python file or module with a dict ``hyperparams``.
-        env_id: the environment.
-
-    Raises:
-        ValueError: for another ``config``, or one without this environment; and if an imported preset is unknown, for
-            another environment, or imports itself.
+    ``config`` is the value of ``-conf``: a YAML file, or a Python file or module with a dict ``hyperparams``. Raises
+    `ValueError` for anything else or a missing environment, and for an imported preset that is unknown, for another
+    environment, or imports itself.
     """
     path = Path(config)
     if path.suffix in _SUFFIXES:
@@ -118,11 +114,7 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy in which keys like ``policy_kwargs.net_arch`` are moved into the nested mapping.
-
-    Raises:
-        ValueError: if such a key leads through a value that is not a mapping.
-    """
+    """Returns a copy with keys like ``policy_kwargs.net_arch`` nested; `ValueError` where there is no mapping."""
     result = copy.deepcopy(dict(hyperparams))
     for name in [name for name in hyperparams if "." in name]:
         value = result.pop(name)

@@ -47,21 +47,15 @@ def check_hyperparams(
     one_world: bool = False,
     trained_agent: str = "",
 ) -> list[gymnasium.Env[Any, Any] | None]:
-    """Checks names, and values as far as that is possible without training.
+    """Checks names, and values as far as that is possible without training; raises `ValueError` for the first error.
 
     Args:
-        hyperparams: the hyperparameters, with all imports.
-        algorithm: the class of the algorithm.
-        env_id: the environment.
-        environments: ``env_kwargs`` of the training environment, then of those for evaluation.
+        environments: ``env_kwargs`` of the environment for training, then of that for evaluation if they differ.
         one_world: whether they will be in a `PvpVecEnv`, which cannot apply all wrappers.
         trained_agent: the file of the model to continue training, if any.
 
     Returns:
         The environments that were made for the checks, see `checked_env`.
-
-    Raises:
-        ValueError: for the first error.
     """
     check_names(hyperparams, algorithm)
     for name in ("n_timesteps", "policy"):
@@ -104,12 +98,9 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
 
 
 def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.Env[Any, Any] | None]:
-    """Checks ``env_kwargs``; returns the settings, and an environment that training can use.
+    """Checks ``env_kwargs`` (`ValueError`); returns the settings, and an environment that training can use.
 
-    The environment is ``None`` if its fights take place on a server, which should not be connected to twice.
-
-    Raises:
-        ValueError: for an unknown name or a value out of range.
+    The environment is ``None`` if its fights take place on a server, to connect only once.
     """
     MAPPING.check(env_kwargs=env_kwargs)
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
