@@ -47,7 +47,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     help="Train, evaluate and rate self-play fighters. To get started: sb3-pvp quickstart",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"]},  # -h as in rl-zoo3
 )
 
 

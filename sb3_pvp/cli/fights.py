@@ -131,7 +131,7 @@ def record(
         "build": fight.build,
         "seed": seed,
         "outcome": fight.outcomes[0],
-        "ticks": len(fight.moments) - 1,
+        "ticks": len(fight.moments) - 1,  # the first moment is the start
         "file": str(output),
     }
     fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
@@ -236,7 +236,7 @@ def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], 
 
 def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
     """Returns the settings of the fights, and the command line that chooses actions the other way, with ``flag``."""
-    words = list(context.obj["arguments"])
+    words = list(context.obj["arguments"])  # the command line, see `run_app`
     command = ["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])]
     start = json.dumps(fights.get("start"), default=str)
     return (

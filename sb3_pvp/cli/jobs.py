@@ -173,4 +173,4 @@ def _jobs(folder: Path) -> Jobs:
 def _raise_on_signals() -> None:
     """Makes all signals that should end this process raise `KeyboardInterrupt`, so that it can stop its job."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, signal.default_int_handler)  # this one raises KeyboardInterrupt

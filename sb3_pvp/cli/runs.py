@@ -176,7 +176,7 @@ def _run_summary(run: Run) -> dict[str, Any]:
     # Not parsed as YAML, because rl-zoo3 writes Python objects there. In the arguments, -1 means the preset's number.
     text = (arguments.read_text("utf-8") if arguments.is_file() else "") + run.hyperparams
     numbers = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]
-    n_timesteps = next((number for number in numbers if number > 0), None)
+    n_timesteps = next((number for number in numbers if number > 0), None)  # the command line has precedence
     models = run.folder / INITIAL_MODEL, run.folder / f"{env}.zip"
     first_step, final = (steps_of(model) if model.is_file() else 0 for model in models)
     steps = max(first_step, final, *checkpoints) - first_step  # a model that continues another one does not start at 0

@@ -106,7 +106,7 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
     else:
         try:
             python = runpy.run_path(config) if path.suffix == ".py" else vars(importlib.import_module(config))
-            content = _check_content(copy.deepcopy(python["hyperparams"]), config)
+            content = _check_content(copy.deepcopy(python["hyperparams"]), config)  # Python keeps the module
         except Exception as error:  # the user's module may raise anything
             what = f"{type(error).__name__}: {error}"
             raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {what}") from error
