@@ -44,7 +44,7 @@ def random_records(rng: np.random.Generator) -> Any:
 
 
 class Story:
-    """Random ticks of N fights, passed to `FightMetrics` and kept as infos."""
+    """Ticks of N random fights, given to `FightMetrics` and recorded as infos."""
 
     def __init__(self, seed: int, ends: bool = True) -> None:
         self.rng, self.ends = np.random.default_rng(seed), ends
@@ -202,9 +202,9 @@ def test_pop_returns_only_what_is_new() -> None:
     story = Story(4)
     story.play(15)
     story.metrics.pop()
-    seen = len(story.infos)
+    first = len(story.infos)
     story.play(15)
-    assert of_table(summarize(story.metrics.pop())) == pytest.approx(expected_metrics(story.infos[seen:]))
+    assert of_table(summarize(story.metrics.pop())) == pytest.approx(expected_metrics(story.infos[first:]))
     assert summarize(story.metrics.pop()) == {"rewards/overall_total": 0.0}
 
 

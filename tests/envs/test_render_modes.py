@@ -36,7 +36,7 @@ STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
 @pytest.fixture
 def unseen_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """pygame with an invisible driver; windows show each tick for no time."""
+    """pygame without a display, and without delay between ticks."""
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setattr(renderer_module, "RENDER_FPS", 1000)
@@ -163,11 +163,11 @@ def test_what_was_chosen_and_what_was_masked_is_seen(opponent: str, monkeypatch:
         assert gear.open == (True, False)
 
 
-def test_nothing_is_recorded_unless_it_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
     for name in ("seat_masks", "describe_seats"):
-        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("recorded without a frame"))
+        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("read without rendering"))
     for _ in range(5):
         env.step(np.tile(STAB, (2, 1)))
 
