@@ -134,7 +134,7 @@ def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> lis
     a, b = pair
     seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
     if a == b or not seatings:
-        raise ValueError(f"{a} cannot fight {b}: a match needs two different players, at least one of them an agent")
+        raise ValueError(f"{a} cannot fight {b}: a match needs two players that differ, at least one of them an agent")
     # Of an odd number of fights, the last seating gets one more.
     return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
 

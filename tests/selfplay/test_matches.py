@@ -173,7 +173,7 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
 def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
     league: League, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, ended = rating._play, []
+    play, ended = rating._play_fights, []
 
     def failing(*given: Any) -> Iterator[tuple[int, MatchRecord]]:
         for each in play(*given):
@@ -182,7 +182,7 @@ def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
             if len(ended) == 3:
                 raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(rating, "_play", failing)
+    monkeypatch.setattr(rating, "_play_fights", failing)
     with pytest.raises(ConnectionError):
         play_matches(league, {(SCRIPTED, BOT): 8}, 0, SETTINGS)
     assert len(league.log) == len(ended) == 3
