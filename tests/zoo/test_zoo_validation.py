@@ -109,7 +109,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
             {"n_timesteps": None},
             "the hyperparameters for NhEnv have no n_timesteps: begin with import: NhEnv",
         ),
-        ({"import": [], "n_timesteps": 64}, "there is no policy"),
+        ({"import": [], "n_timesteps": 64}, "have no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
         ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
     ],
