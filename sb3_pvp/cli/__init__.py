@@ -1,4 +1,4 @@
-"""The console script ``sb3-pvp``: one file per sub-command; what they need is imported when they run."""
+"""The console script ``sb3-pvp``. Commands import what they need when they run: ``--help`` must not wait for torch."""
 
 from sb3_pvp.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The sub-commands put together, and how the console script ends."""
+"""The Typer app of all commands, and the entry point of the console script."""
 
 from __future__ import annotations
 
@@ -17,23 +17,27 @@ from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import OWN_COMMANDS
 
-#: For commands whose arguments another parser reads, ``--help`` among them.
-_AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+#: For commands that pass all arguments to rl-zoo3's parsers, including ``--help``.
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 class _Commands(TyperGroup):
-    """Our commands, and after them those of games by entry point, imported when they are asked for."""
+    """Our commands, then those that games add by entry point, which are imported on first use."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
+        # Ours first, without metadata: that of an editable install can be older than the checkout.
         self._of_games = {name: EntryPoint(name, place, "") for name, place in OWN_COMMANDS.items()}
         self._of_games |= {point.name: point for point in entry_points(group="sb3_pvp.commands")}
 
     def list_commands(self, context: Any) -> list[str]:
+        """Returns the names of all commands, without importing those of games."""
         return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]
 
     def get_command(self, context: Any, name: str) -> Any:
+        """Returns a command; imports one of a game, a plain function, and makes a Typer command of it."""
         if name in self._of_games and name not in self.commands:
+            # Typer only makes commands as part of an app; an app with a single command is that command.
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             alone.command(name)(self._of_games[name].load())
             self.commands[name] = typer.main.get_command(alone)
@@ -42,20 +46,21 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Train, rate and serve self-play fighters. The first thing to try is: sb3-pvp quickstart",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Train, evaluate and rate self-play fighters. To get started: sb3-pvp quickstart",
+    context_settings={"help_option_names": ["-h", "--help"]},  # -h as in rl-zoo3
 )
 
 
 def _zoo(context: typer.Context) -> None:
     from sb3_pvp.zoo.front_ends import COMMANDS
 
-    COMMANDS[str(context.info_name)](context.args)
+    COMMANDS[str(context.info_name)](context.args)  # "train" or "enjoy", whichever it was called as
 
 
+# The order here is that of ``--help``.
 app.command()(quickstart)
-for _name, _what in (("train", "Train"), ("enjoy", "Watch")):
-    app.command(_name, help=f"{_what} a fighter, with the options of rl-zoo3.", context_settings=_AS_THEY_ARE)(_zoo)
+for _name, _verb in (("train", "Train"), ("enjoy", "Watch")):
+    app.command(_name, help=f"{_verb} a fighter, with the options of rl-zoo3.", context_settings=_PASS_THROUGH)(_zoo)
 app.command()(presets)
 app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)
@@ -63,15 +68,15 @@ app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)
 app.command()(tensorboard)
-app.command("first-fighter", hidden=True)(quickstart)  # what quickstart was called before
+app.command("first-fighter", hidden=True)(quickstart)  # the former name
 for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)  # else --version would need a command
 def _options(
     context: typer.Context,
-    show_version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.")] = False,
 ) -> None:
     if show_version:
         typer.echo(f"sb3-pvp {version('sb3-pvp')}")
@@ -81,5 +86,5 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs the console script; bad usage is one line on stderr and exit code 2."""
+    """Runs the console script, see `run_app`."""
     run_app(app, "sb3-pvp", arguments)

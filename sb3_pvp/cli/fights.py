@@ -20,8 +20,8 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
+    print_result,
     progress,
-    tell,
     use_one_thread,
 )
 from sb3_pvp.common.arguments import MAPPING
@@ -32,30 +32,32 @@ from sb3_pvp.game import Game, find_game, game_reference
 if TYPE_CHECKING:
     from sb3_pvp.matches.evaluation import Score
 
-#: Arguments of the environment that have an option of their own.
+#: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
 _MODES = ("with the most likely actions", "with sampled actions")
+_PARALLEL_FIGHTS = 64
+_RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page has ``.html`` in its place.
 
 
 def evaluate(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The model's zip file.")],
     opponent: Opponent = "baseline",
-    episodes: Annotated[int, typer.Option(min=1, help="How many fights.")] = 200,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
     world: World = "sim",
     game: GameName = None,
     seed: Seed = 0,
-    build: Annotated[str | None, typer.Option(help="Only fights of this build, in games that have some.")] = None,
+    build: Annotated[str | None, typer.Option(help="Only fights with this build, in games that have builds.")] = None,
     reset_params: ResetParams = None,
-    frame_ages: Annotated[str | None, typer.Option(help="Ages of stacked frames, as 0,2; else the model's.")] = None,
-    env_kwargs: Annotated[str, typer.Option(help="Other arguments of PvpVecEnv.", metavar="JSON")] = "{}",
+    frame_ages: Annotated[str | None, typer.Option(help="Frame ages, such as 0,2; default: the model's.")] = None,
+    env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a model fight, and print how often it wins.
+    """Evaluate a model against an opponent.
 
-    The win rate has a 95 % interval, and is told for each kind of fight as well. Fights start as in the model's
-    training, unless --build or --reset-params say otherwise ('{}': as the game does).
+    Prints the win rate with a 95 % interval, in total and for each build. Fights start as in the model's training,
+    unless --build or --reset-params is given ('{}': the game's defaults).
     """
     from sb3_pvp.envs.settings import FightSettings
 
@@ -71,25 +73,26 @@ def evaluate(
             ages = [int(part) for part in frame_ages.strip("[] ").split(",")]
         except ValueError:
             raise Refusal(f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}") from None
+        # One number is a number of frames, but [2] is the age of a single frame.
         arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
     arguments |= {"opponent": opponent, "world": world}
-    score, fought, unsure = score_model(model, episodes, seed, not stochastic, game, build, **arguments)
-    told = {"opponent": opponent, "deterministic": not stochastic, **fought, **score.as_dict()}
-    told["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
-    start, other = _told(fought, unsure, stochastic, "--stochastic", context)
+    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, **arguments)
+    figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
+    figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
+    settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
     width = max(map(len, score.groups), default=0)
     bars = [
         f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
         for name, group in sorted(score.groups.items())
     ]
-    text = [f"{model} against {opponent}: {score}", f"fights of {start}", *(bars if len(bars) > 1 else ()), other]
-    tell(told, "\n".join(text), as_json)
+    text = [f"{model} against {opponent}: {score}", f"fights of {settings}", *(bars if len(bars) > 1 else ())]
+    print_result(figures, "\n".join([*text, other_mode]), as_json)
 
 
 def record(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Who fights: a model's zip file, or a scripted opponent's name.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", dir_okay=False)] = Path(
+    model: Annotated[str, typer.Argument(help="The model's zip file, or the name of a script.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
     ),
     opponent: Opponent = "baseline",
@@ -100,21 +103,21 @@ def record(
     reset_params: ResetParams = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record a fight of two players, with all that they thought.
+    """Record a fight of two players for sb3-pvp replay.
 
-    sb3-pvp replay makes a page of it. The fight starts as those of the model's training, unless --reset-params says
-    otherwise ('{}': as the game does).
+    Records the action probabilities and values of models too. The fight starts as in the model's training, unless
+    --reset-params is given ('{}': the game's defaults).
     """
     use_one_thread()
     from sb3_pvp.opponents.opponents import is_path
     from sb3_pvp.policies.model_files import find_model, game_of, load
     from sb3_pvp.replay import record_fight, save_fight
 
-    params, unsure = json_object(reset_params, "--reset-params"), ""
+    params, note = json_object(reset_params, "--reset-params"), ""
     if reset_params is None and is_path(model):
         path = find_model(model)
         fighter = load(path)
-        params, unsure = _trained_start(fighter, path, game_of(fighter) if game is None else find_game(game))
+        params, note = _trained_start(fighter, path, game_of(fighter) if game is None else find_game(game))
     with progress("fighting"):
         fight = record_fight(
             model, opponent, seed=seed, deterministic=deterministic, world=world, game=game, reset_params=params
@@ -128,36 +131,36 @@ def record(
         "build": fight.build,
         "seed": seed,
         "outcome": fight.outcomes[0],
-        "ticks": len(fight.moments) - 1,
+        "ticks": len(fight.moments) - 1,  # the first moment is the start
         "file": str(output),
     }
-    fought = {"game": figures["game"] + (f" of the build {fight.build}" if fight.build else ""), "start": params}
-    start, other = _told(fought, unsure, not deterministic, "--deterministic", context)
+    fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
+    settings, other_mode = _describe(fights, note, not deterministic, "--deterministic", context)
     lines = (
         f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
-        f"a fight of {start}",
-        other,
-        f"see it with: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
+        f"a fight of {settings}",
+        other_mode,
+        f"to watch it: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
     )
-    tell(figures, "\n".join(lines), as_json)
+    print_result(figures, "\n".join(lines), as_json)
 
 
 def replay(
-    fight: Annotated[Path, typer.Argument(help="A file of sb3-pvp record, or another recording that a game knows.")],
+    fight: Annotated[Path, typer.Argument(help="A file of sb3-pvp record, or in another format that the game reads.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page to write; else beside the fight.", dir_okay=False)
+        Path | None, typer.Option("--output", "-o", help="Output file; default: next to the fight.", dir_okay=False)
     ] = None,
     game: GameName = None,
 ) -> None:
-    """Turn a recorded fight into one HTML page.
+    """Turn a recorded fight into a single HTML page.
 
-    It needs no network and no other file.
+    The page needs no network and no other files.
     """
     from sb3_pvp.replay import load_fight, write_replay_page
 
-    page = output or fight.with_name(re.sub(r"\.jsonl?(\.gz)?$", "", fight.name) + ".html")
+    page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
     write_replay_page(load_fight(fight, game=game), page)
-    typer.echo(f"open {page} in a browser; {page.name}#tick=40 begins there")
+    typer.echo(f"open {page} in a browser; {page.name}#tick=40 starts at tick 40")
 
 
 def score_model(
@@ -169,11 +172,12 @@ def score_model(
     build: str | None = None,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
-    """Loads a model and lets it fight in `PvpVecEnv`; what is not said is as in its training.
+    """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
 
-    Returns also what was fought, the ``game`` and its reset parameters as ``start``, and what is to be said of these.
+    Returns:
+        The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `_trained_start`.
     """
-    use_one_thread()
+    use_one_thread()  # before anything computes with torch
     from stable_baselines3.common.utils import check_for_correct_spaces, set_random_seed
 
     from sb3_pvp.envs import PvpVecEnv
@@ -182,39 +186,41 @@ def score_model(
 
     model = load(path := find_model(path))
     played = game_of(model) if game is None else find_game(game)
-    with suppress(ValueError):  # not every model tells its game
+    with suppress(ValueError):  # of a model that does not record its game, which --game may well name
         if (trained := game_of(model)).contract != played.contract:
             raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
     if build is not None:
         if played.build_param is None:
             raise ValueError(f"{played.name} has no builds: leave --build out")
         env_kwargs["reset_params"] = {**env_kwargs.get("reset_params", {}), played.build_param: build}
-    unsure = ""
+    note = ""
     if "reset_params" not in env_kwargs:
-        env_kwargs["reset_params"], unsure = _trained_start(model, path, played)
+        env_kwargs["reset_params"], note = _trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
         env_kwargs["frame_ages"] = getattr(model, "frame_ages", None)
-    if env_kwargs["frame_ages"] is None:  # not every model knows more than how many
-        seen = getattr(model.observation_space, "spaces", {}).get("observation")
-        frames, *features = getattr(seen, "shape", None) or (1,)
+    if env_kwargs["frame_ages"] is None:  # plain MaskablePPO does not record them: its space only has their number
+        space = getattr(model.observation_space, "spaces", {}).get("observation")
+        frames, *features = getattr(space, "shape", None) or (1,)
         if frames > 1 and features == [played.contract.num_observations]:
-            raise ValueError(f"the model sees {frames} frames: say which with --frame-ages, such as 0,2")
+            raise ValueError(f"the model sees {frames} frames: pass their ages with --frame-ages, such as 0,2")
         env_kwargs["frame_ages"] = (0,)
     with (
         progress(f"{episodes} fights", episodes) as advance,
-        closing(PvpVecEnv(min(64, episodes), seed=seed, game=played, **env_kwargs)) as env,
+        closing(PvpVecEnv(min(_PARALLEL_FIGHTS, episodes), seed=seed, game=played, **env_kwargs)) as env,
     ):
         with refusals(about=f"{path} cannot play these fights of {played.name}"):
             check_for_correct_spaces(env, model.observation_space, model.action_space)
-        set_random_seed(seed)
+        set_random_seed(seed)  # for sampled actions; the environment has its own random numbers
         start = env.fights.settings.reset_params
         score = evaluate_model(model, env, episodes, deterministic, advance)
-        return score, {"game": game_reference(played), "start": start}, unsure
+        return score, {"game": game_reference(played), "start": start}, note
 
 
 def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:
-    """How fights of this game started in the training of a model, as reset parameters; and ``{}`` with words that say
-    so if neither the model nor the league that it is in tells."""
+    """Returns the reset parameters of a model's training, as the model or its league records them, and ``""``.
+
+    If neither of them does for this game, returns ``{}`` and a note that says so.
+    """
     from sb3_pvp.selfplay import League
     from sb3_pvp.zoo.resume import league_of
 
@@ -222,17 +228,18 @@ def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], 
     if fights["reset_params"] is None and (folder := league_of(path)) is not None:
         with suppress(ValueError):
             fights = League.existing(folder).fights
+    # Reset parameters of another game, as with --game, mean nothing here.
     if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
         return dict(fights["reset_params"]), ""
-    return {}, " (the model does not tell how those of its training started)"
+    return {}, " (the model does not record how its training fights started)"
 
 
-def _told(fought: dict[str, Any], unsure: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
-    """What was fought, and the command line that is the same but for this flag, which decides how actions are taken."""
-    words = list(context.obj["arguments"])
+def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
+    """Returns the settings of the fights, and the command line that chooses actions the other way, with ``flag``."""
+    words = list(context.obj["arguments"])  # the command line, see `run_app`
     command = ["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])]
-    start = json.dumps(fought.get("start"), default=str)
+    start = json.dumps(fights.get("start"), default=str)
     return (
-        f"{fought.get('game')} with {start}{unsure}, {_MODES[sampled]}",
+        f"{fights.get('game')} with {start}{note}, {_MODES[sampled]}",
         f"{_MODES[not sampled]}: {shlex.join(command)}",
     )

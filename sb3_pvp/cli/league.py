@@ -17,8 +17,8 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
+    print_result,
     progress,
-    tell,
     use_one_thread,
     write,
 )
@@ -31,43 +31,43 @@ if TYPE_CHECKING:
     from sb3_pvp.matches.rating import Progress
     from sb3_pvp.selfplay import League
 
-league = typer.Typer(help="Look at a league of self-play, and rate its players.")
+league = typer.Typer(help="Show a league's leaderboard, and rate its players.")
 
-Folder = Annotated[Path, typer.Argument(help="The league's folder, or that of its run.", metavar="DIR")]
-Rollouts = Annotated[bool, typer.Option("--rollouts", help="Also the learner at each rollout between its snapshots.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the league or of its run.", metavar="DIR")]
+Rollouts = Annotated[bool, typer.Option("--rollouts", help="Include the learner at each rollout between snapshots.")]
 
 
 @league.command("show")
 def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) -> None:
-    """Print who is how strong, the strongest first.
+    """Print the leaderboard.
 
-    Everybody has a Bradley-Terry rating with its 95 % interval, and one of Elo and OpenSkill.
+    Ratings are Bradley-Terry with a 95 % interval, Elo and OpenSkill.
     """
     _print_leaderboard(_open(folder), as_json, rollouts)
 
 
 @league.command("recompute")
 def recompute(folder: Folder, as_json: AsJson = False) -> None:
-    """Compute all ratings anew, from the match log.
+    """Recompute all ratings from the match log.
 
-    They are kept, and it is told whether those that were kept before are the same.
+    Saves them, and prints whether they are identical to those that were saved before.
     """
     from sb3_pvp.selfplay.league import IDENTICAL, VERDICTS
 
     opened = _open(folder)
     kept, ratings = opened.recompute(), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": kept == IDENTICAL, "kept": kept}
-    tell(figures, f"{folder}: ratings of {ratings.position} matches computed anew, {VERDICTS[kept]}", as_json)
+    print_result(figures, f"{folder}: recomputed the ratings of {ratings.position} matches: {VERDICTS[kept]}", as_json)
 
 
 @league.command("export")
 def export(
     folder: Folder,
-    form: Annotated[str, typer.Option("--format", help="csv, json, markdown or table.")] = "csv",
+    form: Annotated[str, typer.Option("--format", help="Format: csv, json, markdown or table.")] = "csv",
     out: OutFile = None,
     rollouts: Rollouts = False,
 ) -> None:
-    """Print the leaderboard, or write it to a file."""
+    """Export the leaderboard."""
     from sb3_pvp.selfplay.leaderboard import FORMATS
 
     require_known("format", form, FORMATS)
@@ -78,18 +78,18 @@ def export(
 def play(
     folder: Folder,
     a: Annotated[str, typer.Argument(help="A player, such as main@4096.", metavar="A")],
-    b: Annotated[str, typer.Argument(help="Another one, such as baseline.", metavar="B")],
-    fights: Annotated[int, typer.Option(min=1, help="How many fights.")] = 100,
+    b: Annotated[str, typer.Argument(help="Another player, such as baseline.", metavar="B")],
+    fights: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 100,
     world: World = "sim",
     game: GameName = None,
     reset_params: ResetParams = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let two players fight; the league's log gets the matches.
+    """Let two players fight, and add the matches to the league's log.
 
-    Players are models in the league, scripts and the baseline. The game, and how fights start, is as in the league's
-    training if nothing else is said.
+    Players are models in the league, scripts and the baseline. Game and reset parameters default to those of the
+    league's training.
     """
     opened = _open(folder)
     settings = _settings(opened, world, game, reset_params)
@@ -103,28 +103,28 @@ def play(
     counts = Payoff(records).counts(*pair)
     broken = len(records) - counts.games
     words = f"{counts.wins} won, {counts.ties} tied, {counts.losses} lost, {broken} not counted"
-    tell({"a": a, "b": b, **counts._asdict(), "not_counted": broken}, f"{a} against {b}: {words}", as_json)
+    print_result({"a": a, "b": b, **counts._asdict(), "not_counted": broken}, f"{a} against {b}: {words}", as_json)
 
 
 @league.command("rate", context_settings=OLDER_NAMES)
 def rate(
     folder: Folder,
-    until: Annotated[float, typer.Option(min=1, help="How certain: half the width of 95 % intervals, in Elo points.")],
-    anchor: Annotated[list[str] | None, typer.Option(help="A rating that stays, such as baseline=1500.")] = None,
-    player: Annotated[list[str] | None, typer.Option(help="A bot or script that takes part as well.")] = None,
-    max_players: Annotated[int | None, typer.Option(min=1, help="At most so many models, evenly spread.")] = None,
-    fights_per_round: Annotated[int, typer.Option(min=1, help="Fights between two looks at the ratings.")] = 256,
-    max_fights: Annotated[int, typer.Option(min=1, help="Stop after so many fights, certain or not.")] = 20_000,
+    until: Annotated[float, typer.Option(min=1, help="Target half-width of the 95 % intervals, in Elo points.")],
+    anchor: Annotated[list[str] | None, typer.Option(help="Fixed rating, as baseline=1500; may be repeated.")] = None,
+    player: Annotated[list[str] | None, typer.Option(help="Bot or script to rate too; may be repeated.")] = None,
+    max_players: Annotated[int | None, typer.Option(min=1, help="Maximum number of models, evenly spread.")] = None,
+    fights_per_round: Annotated[int, typer.Option(min=1, help="Number of fights before ratings are updated.")] = 256,
+    max_fights: Annotated[int, typer.Option(min=1, help="Maximum number of fights.")] = 20_000,
     world: World = "sim",
     game: GameName = None,
     reset_params: ResetParams = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let players fight until their ratings are certain.
+    """Let players fight until their ratings are precise enough.
 
-    Those fight whose matches tell most. The exit code is 1 if --max-fights were not enough. The game, and how fights
-    start, is as in the league's training if nothing else is said.
+    Chooses the most informative pairs. The exit code is 1 if --max-fights is not enough. Game and reset parameters
+    default to those of the league's training.
     """
     opened = _open(folder)
     settings = _settings(opened, world, game, reset_params)
@@ -142,14 +142,14 @@ def rate(
         try:
             rating.check_players(opened, [each], settings.game)
             present.append(each)
-        except ValueError as error:  # such as a model that is gone
-            typer.echo(f"without the league's anchor {each}: {error}", err=True)
+        except ValueError as error:  # such as a model that was deleted
+            typer.echo(f"ignoring the league's anchor {each}: {error}", err=True)
     candidates = {*models, *present, *given, *map(Player.parse, player or [])}
-    opened.anchors.update(given)  # the folder gets them when fights have shown that everything is right
+    opened.anchors.update(given)  # only in memory: saved after the fights, when nothing can be refused any more
     rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed)
     with progress("fighting"):
         for number, state in enumerate(rounds):
-            if number == 0:
+            if number == 0:  # now the arguments have been checked
                 _print_fights(opened, settings)
             _print_progress(state, until)
     opened.add_anchors(given)
@@ -166,11 +166,11 @@ def _open(folder: Path) -> League:
 
 
 def _settings(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
-    """As the options say, and as in the league's training where they say nothing; `ValueError` for wrong ones.
+    """Returns the settings of the options, by default those of the league's training (`ValueError` for wrong ones).
 
-    A league that does not tell is asked for what its newest model plays. Whoever calls this is about to fight.
+    If the league does not record these, the game is that of its newest model.
     """
-    use_one_thread()
+    use_one_thread()  # here, because all commands that fight call this first
     given = json_object(reset_params, "--reset-params")
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.policies.model_files import game_of, load, named_game
@@ -187,9 +187,10 @@ def _settings(opened: League, world: str, name: str | None, reset_params: str | 
 
 
 def _print_fights(opened: League, settings: FightSettings) -> None:
-    unsure = "" if opened.fights else " (the league does not tell what was trained)"
-    what = f"{game_reference(settings.game)} with {json.dumps(settings.reset_params)}{unsure}"
-    typer.echo(f"fights of {what}", err=True)
+    note = "" if opened.fights else " (the league does not record how its training fights started)"
+    start = json.dumps(settings.reset_params)
+    # On stderr, like the progress below: stdout is the result, which may be JSON.
+    typer.echo(f"fights of {game_reference(settings.game)} with {start}{note}", err=True)
 
 
 def _print_progress(state: Progress, until: float) -> None:
@@ -197,8 +198,8 @@ def _print_progress(state: Progress, until: float) -> None:
     widest = max(widths, key=lambda player: widths[player])
     certain = sum(width <= until for width in widths.values())
     beyond = f"; out of reach: {', '.join(map(str, state.out_of_reach))}" if state.out_of_reach else ""
-    known = f"{certain} of {len(widths)} players within ±{until:g}, least certain {widest} ±{widths[widest]:.0f}"
-    typer.echo(f"{state.num_fights} fights: {known}{beyond}", err=True)
+    precision = f"{certain} of {len(widths)} players within ±{until:g}, widest {widest} ±{widths[widest]:.0f}"
+    typer.echo(f"{state.num_fights} fights: {precision}{beyond}", err=True)
 
 
 def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
@@ -206,5 +207,5 @@ def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) ->
 
     standings, ratings = opened.leaderboard(rollouts), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": standings}
-    counts = f"{ratings.position} matches, {ratings.broken} of which do not count"
-    tell(figures, as_table(standings) + counts, as_json)
+    counts = f"{ratings.position} matches, {ratings.broken} of them not counted"
+    print_result(figures, as_table(standings) + counts, as_json)

@@ -1,4 +1,4 @@
-"""``sb3-pvp quickstart``, ``presets``, ``runs`` and ``plot``: trainings, before and after."""
+"""``sb3-pvp quickstart``, ``presets``, ``runs`` and ``plot``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.fights import score_model
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, table, tell
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME
@@ -21,25 +21,23 @@ if TYPE_CHECKING:
     from sb3_pvp.callbacks.plots import Run
     from sb3_pvp.presets.presets import Preset
 
-SOURCES = "Folders of runs, or folders with runs in them, such as logs/maskable_ppo; LABEL=FOLDER names its line."
+SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
 METRIC = (
-    "win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate with "
-    "--opponent, else the first of these that all runs have recorded."
+    "Metric: win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate "
+    "with --opponent, otherwise the first of these that all runs have."
 )
 
 
 def quickstart(
     n_timesteps: NumTimesteps = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Fights before and after, for the win rates.")] = 400,
-    log_folder: Annotated[
-        Path, typer.Option("--log-folder", "-f", help="Where runs are saved.", file_okay=False)
-    ] = Path("logs"),
+    episodes: Annotated[int, typer.Option(min=1, help="Number of fights for each win rate.")] = 400,
+    log_folder: Annotated[Path, typer.Option("--log-folder", "-f", help="Log folder.", file_okay=False)] = Path("logs"),
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Train a first fighter, in a few minutes.
+    """Train a first fighter in a few minutes.
 
-    Prints how often it wins before and after, draws its learning curve and says how to go on.
+    Prints its win rate before and after training, plots its learning curve and shows what to try next.
     """
     import numpy as np
     from rl_zoo3 import get_latest_run_id
@@ -55,17 +53,19 @@ def quickstart(
         "--n-timesteps": n_timesteps,
         "--seed": seed,
         "--log-folder": log_folder,
+        # About 15 points for the learning curve, but at most one per rollout.
         "--eval-freq": max(n_timesteps // 15, defaults["n_envs"] * defaults["n_steps"]),
         "--eval-episodes": 128,
         "--n-eval-envs": 64,
         "--verbose": 0,
     }
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # stdout is for one JSON object
         train(["--progress", *(str(word) for option in options.items() for word in option)])
         run = log_folder / ALGO / f"{HOME_GAME}_{get_latest_run_id(str(log_folder / ALGO), HOME_GAME)}"
-        typer.echo(f"Two times {episodes} fights for the win rates ...")
+        typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
         before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
+    # The evaluations during training begin after the first rollouts: put the untrained model in front as step 0.
     curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
     first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
     columns = np.array([curve.steps, curve.center, curve.low, curve.high])
@@ -78,68 +78,68 @@ def quickstart(
         f"Learning curve: {picture}\nModel:          {model}",
         f"Fight again:    sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}",
     )
-    tell(figures, "\n".join(lines), as_json)
+    print_result(figures, "\n".join(lines), as_json)
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Print this one, or that in a YAML file, for train -conf.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Preset, or YAML file, to print for train -conf.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the presets for train --preset, or print one."""
+    """List the presets for train --preset, or print one of them."""
     import yaml
 
     from sb3_pvp.presets import presets as known
 
     if name is not None:
         preset = known.find_preset(name)
-        told = _described(preset) | {"hyperparams": preset.hyperparams()}
-        tell(told, yaml.safe_dump({preset.env_id: told["hyperparams"]}, sort_keys=False).rstrip(), as_json)
+        hyperparams = preset.hyperparams()
+        text = yaml.safe_dump({preset.env_id: hyperparams}, sort_keys=False).rstrip()
+        print_result(_preset_summary(preset) | {"hyperparams": hyperparams}, text, as_json)
         return
-    found = [_described(preset) for preset in known.presets().values()]
-    rows = [["name", "algorithm", "game", "what for"], *(one.values() for one in found)]
-    tell({"presets": found}, table(rows), as_json)
+    found = [_preset_summary(preset) for preset in known.presets().values()]
+    rows = [["name", "algorithm", "game", "purpose"], *(each.values() for each in found)]
+    print_result({"presets": found}, table(rows), as_json)
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="The folder where runs are saved.")] = Path("logs"),
+    folder: Annotated[Path, typer.Argument(help="Log folder.")] = Path("logs"),
     as_json: AsJson = False,
 ) -> None:
-    """List training runs, and how far they are.
+    """List training runs and their progress.
 
-    A run is running, finished, resumable (train --resume goes on with it) or stopped: it has no checkpoint to go on
-    from.
+    The state of a run is running, finished, resumable (with train --resume) or stopped (no checkpoint to resume from).
     """
     from sb3_pvp.callbacks.plots import find_runs
 
-    found = [_looked_at(run) for run in find_runs([str(folder)])]
-    rows = [["run", "game", "preset", "steps", "begun", "last evaluation", "state"]]
+    found = [_run_summary(run) for run in find_runs([str(folder)])]
+    rows = [["run", "game", "preset", "steps", "started", "last evaluation", "state"]]
     for run in found:
-        asked = f" of {run['n_timesteps']:,}" if run["n_timesteps"] else ""
-        seen = f"{run['evaluation']['value']:.3g} ({run['evaluation']['metric']})" if run["evaluation"] else ""
-        begun = run["begun"].replace("T", " ")
-        rows.append([run["run"], run["game"], run["preset"], f"{run['steps']:,}{asked}", begun, seen, run["state"]])
-    tell({"runs": found}, table(rows), as_json)
+        steps = f"{run['steps']:,}" + (f" of {run['n_timesteps']:,}" if run["n_timesteps"] else "")
+        evaluation = f"{run['evaluation']['value']:.3g} ({run['evaluation']['metric']})" if run["evaluation"] else ""
+        started = run["begun"].replace("T", " ")
+        rows.append([run["run"], run["game"], run["preset"], steps, started, evaluation, run["state"]])
+    print_result({"runs": found}, table(rows), as_json)
 
 
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
     metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
-    opponent: Annotated[list[str] | None, typer.Option(help="Whom win_rate is against; may be repeated.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.", dir_okay=False)] = Path(
+    opponent: Annotated[list[str] | None, typer.Option(help="Opponent of win_rate; may be repeated.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Image: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draw learning curves of training runs.
+    """Plot learning curves of training runs.
 
-    Runs of the same label and hyperparameters make one line, their interquartile mean, with a 95 % interval that is
-    bootstrapped over them. A single run has its own interval.
+    Runs with the same label and hyperparameters share a line: their interquartile mean with a bootstrapped 95 %
+    interval. A single run has the interval of its own evaluations.
     """
     from matplotlib.backend_bases import FigureCanvasBase
 
     from sb3_pvp.callbacks.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
 
-    require_known("kind of picture", out.suffix[1:] or "png", FigureCanvasBase.get_supported_filetypes())
+    require_known("image format", out.suffix[1:] or "png", FigureCanvasBase.get_supported_filetypes())
     opponents = opponent or ["baseline"]
     groups = group_runs(find_runs(sources))
     if metric is None:
@@ -152,11 +152,11 @@ def plot(
     title = METRICS[metric].title.format(opponent=" and ".join(opponents))
     draw(out, bands, title, METRICS[metric].share)
     lines = ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items())
-    tell(bands, f"{out}: {metric} of {lines}", as_json)
+    print_result(bands, f"{out}: {metric} of {lines}", as_json)
 
 
-def _described(preset: Preset) -> dict[str, Any]:
-    """Name, algorithm, game, and as purpose the first sentence of the comment right above it in its file."""
+def _preset_summary(preset: Preset) -> dict[str, Any]:
+    """Returns name, algorithm, game and purpose: the first sentence of the comment above the preset in its file."""
     from sb3_pvp.presets.presets import ALGO
 
     comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text("utf-8"), re.MULTILINE)
@@ -165,30 +165,30 @@ def _described(preset: Preset) -> dict[str, Any]:
     return {"name": preset.name, "algo": ALGO, "game": preset.env_id, "purpose": purpose}
 
 
-def _looked_at(run: Run) -> dict[str, Any]:
-    """What the folder of a run tells."""
+def _run_summary(run: Run) -> dict[str, Any]:
+    """Returns the progress and the state of a run, from the files in its folder."""
     from sb3_pvp.callbacks.plots import CONFIG, read_curve
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
 
-    config = min(run.folder.glob(f"*/{CONFIG}"))
+    config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
     arguments, env, checkpoints = config.with_name("args.yml"), config.parent.name, checkpoints_in(run.folder)
-    # rl-zoo3 writes Python objects, none of which need be made for this number; -1 stands for that of the preset.
+    # Not parsed as YAML, because rl-zoo3 writes Python objects there. In the arguments, -1 means the preset's number.
     text = (arguments.read_text("utf-8") if arguments.is_file() else "") + run.hyperparams
-    asked = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]
-    n_timesteps = next((number for number in asked if number > 0), None)
+    numbers = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]
+    n_timesteps = next((number for number in numbers if number > 0), None)  # the command line has precedence
     models = run.folder / INITIAL_MODEL, run.folder / f"{env}.zip"
-    begun_at, final = (steps_of(model) if model.is_file() else 0 for model in models)
-    steps = max(begun_at, final, *checkpoints) - begun_at
+    first_step, final = (steps_of(model) if model.is_file() else 0 for model in models)
+    steps = max(first_step, final, *checkpoints) - first_step  # a model that continues another one does not start at 0
     state = "finished" if n_timesteps and steps >= n_timesteps else "resumable" if checkpoints else "stopped"
     if (run.folder / LOCK).is_file():
         try:
-            with running(run.folder):
+            with running(run.folder):  # refused while the training holds the lock
                 pass
         except Refusal:
             state = "running"
     evaluation = None
-    for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last one that there is
+    for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
         with suppress(ValueError):
             curve = read_curve(run, metric)
             evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}

@@ -1,4 +1,4 @@
-"""Environments: Gymnasium, SB3 ``VecEnv`` and PettingZoo faces of the same fights."""
+"""The environments: the same fights as a Gymnasium ``Env``, an SB3 ``VecEnv`` and a PettingZoo ``ParallelEnv``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv"]
 
-#: These need SB3, and with it torch, which takes seconds to import, or PettingZoo; PvpEnv does without.
-_LATE = {"NhVecEnv": "vec_env", "PvpVecEnv": "vec_env", "parallel_env": "pettingzoo_env"}
+# Imported on first use: they need PettingZoo, or SB3 and with it torch, which takes seconds to import.
+_LAZY = {"NhVecEnv": "vec_env", "PvpVecEnv": "vec_env", "parallel_env": "pettingzoo_env"}
 
 
 class NhEnv(PvpEnv):
-    """A `PvpEnv` whose game is NhEnv, unless ``game`` or ``contract`` names another one.
+    """A `PvpEnv` that plays NhEnv unless ``game`` or ``contract`` names another game.
 
-    Its fights have 176 observations (93 privileged ones) and 12 heads with 45 choices; those of DharokEnv have 40 (15),
-    and 6 heads with 17. ``reset_params`` have the names of the wire (protocol.md §3).
+    NhEnv has 176 observations, 93 privileged ones and 12 heads with 45 choices in total; DharokEnv has 40, 15, and 6
+    heads with 17. The keys of ``reset_params`` are those of the wire protocol (protocol.md §3).
     """
 
     home = HOME_GAME
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(f"sb3_pvp.envs.{_LATE[name]}"), name)
+    if name in _LAZY:
+        return getattr(import_module(f"sb3_pvp.envs.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

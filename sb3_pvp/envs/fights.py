@@ -1,4 +1,4 @@
-"""N fights of a learner: what `PvpEnv` (N = 1) and `PvpVecEnv` have in common, as arrays."""
+"""N fights of a learner as arrays: the common core of `PvpEnv` (N = 1), `PvpVecEnv` and `PvpParallelEnv`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
+from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.envs.viewer import Viewer
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
@@ -23,20 +23,20 @@ from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, o
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
-# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
+# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times slower.
 _RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
-_OWN_OPTIONS = ("seed", "bots")  #: What ``reset(options=...)`` must not tell a world: the environment does.
-STATE_VERSION = 2
+_RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
+STATE_VERSION = 2  #: Of the format of `Fights.get_state`.
 #: The arrays of `Fights` that later ticks or infos depend on.
 _PER_ROW = ("reward", "episode_return", "length", "terminated", "truncated", "actions")
 _STATE = (*_PER_ROW, "components", "episode_components")
 
 
 class Fights:
-    """N fights, their opponents, the learner's observations and rewards.
+    """N fights, their opponents, and the learner's observations and rewards.
 
-    A fight is between a row and its opponent, or between the partners of a pair (`Seats`): the seats of the rows change
-    with their opponents.
+    A row fights either its opponent or, in self-play, the other row of its pair (`Seats`); changing a row's opponent
+    can therefore change its seat.
     """
 
     def __init__(self, num_fights: int, settings: FightSettings) -> None:
@@ -44,37 +44,39 @@ class Fights:
         self.world = settings.make_world(num_fights)
         self.contract = self.world.contract
         self._seats, self._rows = Seats(num_fights), np.arange(num_fights)
-        #: Who fights the rows that do not fight each other.
+        #: The opponents of the rows that do not play their partner.
         self.opponents = OpponentPool(self.world, as_choice(settings.opponent), settings.game)
         self._seeds: list[int | None] = [None] * num_fights
-        #: Seeds for fights that nobody has started since.
-        self._unused: dict[int, int] = {}
-        #: Rows that wait for their partner, and who comes in the next episodes; see `_review`.
+        #: Seeds given to rows that play their partner's fight, for the next fight in their own slot of the world.
+        self._unused_seeds: dict[int, int] = {}
+        #: Rows that will play their partner from the next episode on.
         self._joining = np.zeros(0, np.int64)
-        self._coming: list[LoadedOpponent] = []
-        self._pair()
-        self._rewards = settings.scoring
+        #: The opponent of each row in its next episode; empty: to be looked up again, see `_update_next_opponents`.
+        self._next_opponents: list[LoadedOpponent] = []
+        self._assign_seats()
+        self._rewards = settings.game_rewards
         self._weights = self._rewards.at(settings.rewards, 0)
         self.frame_ages: tuple[int, ...] = settings.frame_ages
         self.observation_space = observation_space(self.contract, len(self.frame_ages))
         self.action_space = self.contract.action_space
-        hindrances = settings.noise, settings.action_mask_override
-        self._observations = SeatObservations(self.world, self._seats, self.frame_ages, *hindrances)
-        self.trained_rollouts = 0  #: How many the learner was trained on, the time of all schedules.
+        self._observations = SeatObservations(
+            self.world, self._seats, self.frame_ages, settings.noise, settings.action_mask_override
+        )
+        self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
         report = self.world.report
-        # The same records as lumps of bytes: NumPy copies those ten times as fast as records, field by field.
+        # The same records viewed as raw bytes: NumPy would copy records field by field, ten times slower.
         self._report = report.view(np.dtype((np.void, report.dtype.itemsize)))
-        self.tick = Transition.nothing(num_fights, report.dtype)  #: What happened to the learner in the last tick.
+        self.tick = Transition.nothing(num_fights, report.dtype)  #: The last tick, from the learner's side.
         self.reward = np.zeros(num_fights, np.float32)  #: Of the last tick.
         self.episode_return = np.zeros(num_fights, np.float64)
         self.terminated = np.zeros(num_fights, bool)  #: Won, lost or tied in the last tick.
-        self.truncated = np.zeros(num_fights, bool)  #: Broken off, or at the limit of ticks.
-        self.components = np.zeros((len(self._rewards.terms), num_fights), np.float32)  #: The parts of `reward`.
+        self.truncated = np.zeros(num_fights, bool)  #: Broken off or at the tick limit in the last tick.
+        self.components = np.zeros((len(self._rewards.terms), num_fights), np.float32)  #: The terms of `reward`.
         self.episode_components = np.zeros_like(self.components)  #: The same, summed over the episode.
-        self.length = np.zeros(num_fights, np.int64)  #: Ticks that were played in the episode.
-        #: What both seats chose last; zeros where the world's bot plays.
+        self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
+        #: The last actions of learner and opponent; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
-        self.viewer = Viewer(self)
+        self.renderer = FightRenderer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -83,17 +85,18 @@ class Fights:
         fights: ArrayLike,
         seeds: Sequence[int | None] | None = None,
         options: Sequence[Mapping[str, Any]] | None = None,
-        certain: bool = True,
+        keep_final_scenes: bool = False,
     ) -> None:
-        """Starts new episodes in ``fights``, with a seed and the world's reset options for each.
+        """Starts new episodes in the rows ``fights``, with a seed and the world's reset options for each.
 
-        Without a seed a fight goes on with its random numbers; the first reset of a fight needs one. A common fight has
-        the seed and the options of the first row of the pair. Not ``certain``: see `Viewer.start_new`. `ValueError`,
-        and nothing changed, for options that the world does not know and for half a pair.
+        Without a seed a fight continues its random stream; the first reset of a fight needs one. The common fight of a
+        pair takes the seed and the options of the pair's first row. For ``keep_final_scenes`` see
+        `FightRenderer.start_episodes`. Raises `ValueError`, and changes nothing, for unknown options, or if only one
+        row of a pair plays ``"self"``.
         """
         fights = np.asarray(fights, np.int64)
         seeds = seeds or [None] * len(fights)
-        self._start(fights, seeds, options or [{}] * len(fights))
+        self._start_fights(fights, seeds, options or [{}] * len(fights))
         self._observations.begin(fights, seeds)
         for name in _PER_ROW:
             getattr(self, name)[fights] = 0
@@ -102,16 +105,13 @@ class Fights:
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
-        self.viewer.start_new(certain)
+        self.renderer.start_episodes(keep_final_scenes)
 
     def step(self, actions: ArrayLike) -> None:
-        """Plays one tick of every fight; ``actions`` are ints ``(N, heads)`` of the learner.
-
-        Raises `ValueError` (see `check_actions`) before anything has changed.
-        """
+        """Plays one tick with the learner's actions, ints ``(N, heads)``, after checking them (`check_actions`)."""
         checked = check_actions(actions, self.contract, self.world.num_fights)
-        self._review()
-        self.viewer.start_tick()
+        self._update_next_opponents()
+        self.renderer.start_tick()  # before the step: it copies the masks that the players choose from
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -122,26 +122,26 @@ class Fights:
         self._observations.advance(self._rows)
         self.opponents.advance()
         self.length += 1
-        self._judge()
+        self._score_tick()
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
-            told = getattr(self.world, "desync_reason", None)
-            reasons = np.zeros(len(self.length), np.uint8) if told is None else self._seats.own(told)
+            given = getattr(self.world, "desync_reason", None)  # optional, see `sb3_pvp.game.World`
+            reasons = np.zeros(len(self.length), np.uint8) if given is None else self._seats.own(given)
             over = self.terminated | self.truncated
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
-        self.viewer.end_tick()
+        self.renderer.end_tick()
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
-        """Says whom a row fights in its next episode; see `PvpEnv.set_opponent`."""
+        """Sets the opponent of a row for its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
-        self._coming = []
+        self._next_opponents = []
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Says how many rollouts the learner was trained on, the time of all schedules (training.md §9)."""
+        """Sets the time of all schedules: how many rollouts the learner was trained on (training.md §9)."""
         trained_rollouts = COUNT.read("trained_rollouts", trained_rollouts)
         if trained_rollouts == self.trained_rollouts:
-            return  # every row of a vectorised environment is told
+            return  # ``env_method`` calls this once for every row
         self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
         self._observations.set_trained_rollouts(trained_rollouts)
@@ -150,8 +150,8 @@ class Fights:
         """See `SeatObservations.stacked`."""
         return self._observations.stacked(fights)
 
-    def fighters(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
-        """The fight of a row, and of both seats the name, and what was chosen in the last tick, if anything was."""
+    def describe_seats(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
+        """Returns the world's fight of a row, and for both seats the player's name and its last action, if any."""
         first, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
         names = ["learner", "learner" if opponent.is_self else opponent.name]
         chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
@@ -159,25 +159,26 @@ class Fights:
         return int(self._seats.fight[row]), (names[first], names[1 - first]), actions
 
     def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
-        """The learner's flat masks, bool ``(N, A)``, or ``(A,)`` of one fight: a new array."""
+        """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one fight; a new array."""
         return self._observations.masks(fights)
 
     def seat_masks(self) -> NDArray[np.bool_]:
-        """What both seats of every fight may choose, bool ``(N, 2, A)``, a new array; those of learners are theirs."""
+        """Returns the flat masks of both seats, bool ``(N, 2, A)``, a learner's with its override; a new array."""
         masks = self.world.masks.copy()
         masks[self._seats.fight, self._seats.seat] = self.action_masks()
         return masks
 
     def reset_info(self, fight: int) -> dict[str, Any]:
-        """What is known about an episode from its start, see `PvpEnv.reset`."""
+        """Returns the ``info`` of the start of an episode, see `PvpEnv.reset`."""
         number = int(self._seats.fight[fight])
         info: dict[str, Any] = {"opponent": self.opponents.current[fight].name, "seed": self._seeds[number]}
-        if (build_name := getattr(self.world, "build_name", None)) is not None:  # `Grouped`, asked in no time
+        # Not ``isinstance(world, Grouped)``: checks against a protocol are slow, and `PvpEnv` calls this in every step.
+        if (build_name := getattr(self.world, "build_name", None)) is not None:
             info["build"] = build_name(number)
         return info
 
     def info(self, fight: int) -> dict[str, Any]:
-        """What happened in the last tick; see `PvpEnv.step` for the keys."""
+        """Returns the ``info`` of the last tick; see `PvpEnv.step` for the keys."""
         info, outcome = self.reset_info(fight), Outcome(int(self.tick.outcome[fight]))
         over = self.terminated[fight] or self.truncated[fight]
         info["outcome"] = "timeout" if over and outcome == Outcome.RUNNING else outcome.name.lower()
@@ -192,63 +193,64 @@ class Fights:
         return info
 
     def reward_weights(self) -> dict[str, float]:
-        """The weights of the reward at this time, see `sb3_pvp.game.Rewards.figures`."""
+        """Returns the current weights of the reward, see `sb3_pvp.game.Rewards.figures`."""
         return dict(self._rewards.figures(self.settings.rewards, self.trained_rollouts))
 
     def enable_metrics(self) -> None:
-        """Begins to measure; from then on a tick costs a little more."""
+        """Starts to collect metrics, which makes each tick slightly slower."""
         if self._metrics is None:
             self._metrics = FightMetrics(self.world.num_fights, self.settings.game)
 
     def pop_metrics(self) -> NDArray[np.float64]:
-        """See `FightMetrics.pop`; of environments that share fights the first one gets it all, the others zeros."""
+        """See `FightMetrics.pop`; called for each row of a vectorized environment, only the first call is nonzero."""
         if self._metrics is None:
-            raise RuntimeError("nothing was measured: call enable_metrics() first")
+            raise RuntimeError("no metrics were collected: call enable_metrics() first")
         return self._metrics.pop()
 
     def measures(self) -> Measures:
-        """What the sums of `pop_metrics` stand for."""
+        """Returns the names of the rows of `pop_metrics`."""
         return measures_of(self.settings.game)
 
     def get_state(self) -> Snapshot:
-        """Plain values and copied arrays, with which `Fights` with the same settings go on bit for bit.
+        """Returns plain values and copied arrays from which `Fights` with the same settings resume bit for bit.
 
-        Without what was measured. Raises `NotImplementedError` in a world without ``get_state``.
+        Collected metrics are not included. Raises `NotImplementedError` if the world has no ``get_state``.
         """
         if not isinstance(self.world, Resumable):
-            raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be put back")
+            raise NotImplementedError(f"{type(self.world).__name__} has no get_state(): its fights cannot be saved")
         return {
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
             "world": self.world.get_state(),
             "opponents": self.opponents.get_state(),
-            "starts": {"seeds": list(self._seeds), "unused": dict(self._unused)},
+            "starts": {"seeds": list(self._seeds), "unused": dict(self._unused_seeds)},
             **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes back to the moment of `get_state`; `ValueError`, and nothing changed, if other `Fights` made it."""
+        """Restores a snapshot of `get_state`; `ValueError` if its settings differ, and nothing is changed then."""
         snapshots.check_identity(state, self._identity)
-        if "meta" in state.get("tick", {}):  # as the first edition called it
+        if "meta" in state.get("tick", {}):  # the name of ``report`` in the first edition
             state = {**state, "tick": {**state["tick"], "report": state["tick"]["meta"]}}
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
+        # All that can fail comes first: snapshot arrays of another shape, opponents whose file is gone.
         loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
         self.opponents.set_state(state["opponents"], loaded)
-        self._seeds, self._unused = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
-        self._pair()
+        self._seeds, self._unused_seeds = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
+        self._assign_seats()
         self.set_trained_rollouts(state["trained_rollouts"])
-        # The present one may be in other hands.
+        # A new object, because metrics keep the current one until they sum it up.
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.put_back(owner, state[name], names)
-        self.viewer.start_new()
+        self.renderer.start_episodes()
 
     def close(self) -> None:
         """Closes the window and the world."""
-        self.viewer.close()
+        self.renderer.close()
         self.world.close()
 
     @property
@@ -263,7 +265,7 @@ class Fights:
         }
 
     def _arrays(self) -> dict[str, tuple[object, tuple[str, ...]]]:
-        """The objects with the arrays of a snapshot, and what the arrays are called in them."""
+        """Returns the owner and the attribute names of all arrays of a snapshot, by key of the snapshot."""
         arrays: dict[str, tuple[object, tuple[str, ...]]] = {
             "fights": (self, _STATE),
             "tick": (self.tick, tuple(field.name for field in fields(Transition))),
@@ -275,67 +277,72 @@ class Fights:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays
 
-    def _start(
+    def _start_fights(
         self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Starts these fights in the world; the opponents that were chosen come."""
-        self._review()
-        for name in {name for given in options for name in given if name in _OWN_OPTIONS}:
-            raise ValueError(f"unknown reset option {name!r}: the environment says that itself")
+        """Resets the world's fights of these rows, and seats their next opponents."""
+        self._update_next_opponents()
+        upcoming = self._next_opponents
+        for name in {name for given in options for name in given if name in _RESERVED_OPTIONS}:
+            raise ValueError(f"unknown reset option {name!r}: the environment sets it itself")
         starting = {
-            row: self._options(self._coming[row], self._unused.get(row) if seed is None else seed, given)
+            row: self._world_options(upcoming[row], self._unused_seeds.get(row) if seed is None else seed, given)
             for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
-            if not (self._coming[row].is_self and row & 1)  # who plays its partner's fight
+            if not (upcoming[row].is_self and row & 1)  # an odd row joins the fight of the even one
         }
+        # These rows now join their partner's fight: their old one must not keep a synchronous server waiting.
         idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
         if idle.size and isinstance(self.world, Leavable):
             self.world.leave(idle)
+        # Equal options are passed once, which is faster; but a shared seed would be counted up from fight to fight.
         first, *others = starting.values()
         alike = "seed" not in first and all(each == first for each in others)
         self.world.reset(np.array(list(starting)), first if alike else [first, *others])
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if row in starting:
                 self._seeds[row] = starting[row].get("seed")
-                self._unused.pop(row, None)
+                self._unused_seeds.pop(row, None)
             elif seed is not None:
-                self._unused[row] = seed  # for when its fight is fought
+                self._unused_seeds[row] = seed
         if self.opponents.begin(rows, seeds):
-            self._pair()
+            self._assign_seats()
 
-    def _options(self, opponent: LoadedOpponent, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the world is told when a fight starts."""
+    def _world_options(self, opponent: LoadedOpponent, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the world's reset options for a fight against this opponent."""
         options: dict[str, Any] = {"bots": (None, WORLD_BOT if opponent.is_bot else None)}
-        if not self.settings.death_match:  # worlds that know nothing of it need not
+        if not self.settings.death_match:  # passed only if set: most worlds do not have this option
             options["death_match"] = False
         changes = opponent.choice.reset_params
-        if changes:
+        if changes:  # these are only for the opponent's seat
             shared = given.get("reset_params", self.settings.reset_params)
             first, second = given.get("seat_reset_params") or (shared, shared)
             given = {**given, "seat_reset_params": (first, {**second, **changes})}
         return {**options, **given, **({} if seed is None else {"seed": seed})}
 
-    def _pair(self) -> None:
-        """Gives rows their seats."""
+    def _assign_seats(self) -> None:
+        """Assigns rows to seats according to their current opponents."""
         self._seats.pair(np.array([each.is_self for each in self.opponents.current]))
-        self._coming = []
+        self._next_opponents = []
 
-    def _review(self) -> None:
-        """Looks at the choices of opponents since the last time; raises `ValueError` for half a pair."""
-        if self._coming:
+    def _update_next_opponents(self) -> None:
+        """Looks up the next opponents if they have changed; `ValueError` if only one row of a pair plays ``"self"``."""
+        if self._next_opponents:
             return
-        coming = self.opponents.expected()
-        wants = np.array([each.is_self for each in coming])
-        alone = np.flatnonzero(wants != np.append(wants, False)[np.arange(len(wants)) ^ 1])
+        upcoming = self.opponents.expected()
+        is_self = np.array([each.is_self for each in upcoming])
+        # ``row ^ 1`` is the partner; with an odd number of rows, the last one has the appended False as partner.
+        alone = np.flatnonzero(is_self != np.append(is_self, False)[np.arange(len(is_self)) ^ 1])
         if alone.size:
             row = int(alone[0])
             raise ValueError(
-                f'rows {row & ~1} and {row | 1} play each other or neither of them does: "self" is for both rows of a '
-                f"pair in a PvpVecEnv, and this environment has {len(wants)}"
+                f'rows {row & ~1} and {row | 1} must both play "self" or neither: it pairs rows 2j and 2j + 1 of a '
+                f"PvpVecEnv, and this environment has {len(is_self)} rows"
             )
-        self._joining = np.setdiff1d(np.flatnonzero(wants), self._seats.paired)
-        self._coming = coming
+        self._joining = np.setdiff1d(np.flatnonzero(is_self), self._seats.paired)
+        self._next_opponents = upcoming
 
-    def _judge(self) -> None:
+    def _score_tick(self) -> None:
+        """Computes rewards and ends of episodes from the world's arrays after a tick."""
         outcome = self._seats.own(self.world.outcome)
         report = self._seats.own(self._report).view(self.world.report.dtype)
         self.tick = Transition(report, self.tick.report, self.length > 1, outcome)
@@ -348,5 +355,6 @@ class Fights:
         limit = self.settings.max_episode_ticks
         if limit is not None:
             self.truncated |= ~self.terminated & (self.length >= limit)
+        # Two rows that will play each other must start together: when one is done, the other is truncated.
         over, joining = self.terminated | self.truncated, self._joining
         self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True

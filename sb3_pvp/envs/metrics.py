@@ -1,4 +1,4 @@
-"""What happened in the learners' fights, as numbers: per rollout (self-play.md §11.5, §11.6) and per fight (§10)."""
+"""Metrics of the learner's fights, per rollout (self-play.md §11.5, §11.6) and per episode (§10)."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
 from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
-#: What takes time, in seconds, and what is told of it.
+#: The measured durations, in seconds, and the statistics that are logged of them.
 DURATIONS = ("process_step_times", "time_between_steps")
 DURATION_STATISTICS = ("min", "max", "mean", "std")
-#: Ticks of fights that are kept before they are summed up: NumPy is slow on few, and memory is dear for many.
+#: Fight ticks that are collected before they are summed: a trade-off between NumPy's overhead per call and memory.
 CHUNK = 2048
-# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
+# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times slower.
 _RUNNING, _WON, _LOST, _TIED, _TARGET_LOST, _DESYNC = map(int, Outcome)
 _NONE, _TICK, _TIME, _CONNECTION, _IDLE = map(int, DesyncReason)
 
 
 class Measures(NamedTuple):
-    """What sums stand for, in their order, as plain values: tag and statistic of metrics, names of rewards' terms."""
+    """The rows of `FightMetrics.pop` in order, as plain values that any worker process can send."""
 
+    #: Tag and statistic of each metric, then the names of the reward's terms.
     metrics: tuple[tuple[str, str], ...]
     terms: tuple[str, ...]
 
 
 def metrics_of(game: Game) -> tuple[Metric, ...]:
-    """All metrics of a game's fights, in the order of `FightMetrics.pop`."""
+    """Returns all metrics of a game's fights, in the order of `FightMetrics.pop`."""
     return (*(game.metrics.table if game.metrics else ()), *_common_metrics())
 
 
 def measures_of(game: Game) -> Measures:
-    """The same, and the rewards."""
+    """Returns the names of the metrics and reward terms of a game's fights."""
     metrics = tuple((metric.tag, metric.statistic) for metric in metrics_of(game))
     return Measures(metrics, tuple((game.rewards or OutcomeRewards()).terms))
 
 
 def summarize(sums: NDArray[np.float64], measures: Measures) -> dict[str, float]:
-    """The metrics by tag, of sums that `FightMetrics.pop` gave; those with nothing to tell are left out.
+    """Turns the sums of `FightMetrics.pop`, ``(metrics + terms, 3)``, into metrics by tag; empty ones are left out.
 
     ``rewards/{component}_count`` counts the ticks in which a component was not zero, ``_total`` is its sum, ``_avg``
-    the quotient; ``rewards/overall_total`` is the sum over all components (self-play.md §11.5).
+    their quotient; ``rewards/overall_total`` is the sum over all components (self-play.md §11.5).
     """
     rows = zip(measures.metrics, sums.tolist(), strict=False)
     metrics = {tag: _summary(statistic, *row) for (tag, statistic), row in rows}
@@ -63,24 +64,24 @@ def summarize(sums: NDArray[np.float64], measures: Measures) -> dict[str, float]
 
 
 class FightMetrics:
-    """Takes in every tick of N fights of a game and keeps, for each metric and term of the reward, three sums."""
+    """Accumulates every tick of N fights of a game into three sums for each metric and each term of the reward."""
 
     def __init__(self, num_fights: int, game: Game) -> None:
         self._table, self._num_terms = metrics_of(game), len(measures_of(game).terms)
         self._chunk = max(CHUNK // num_fights, 1)
         self._sums = np.zeros((len(self._table) + self._num_terms, 3))
-        #: Of `DURATIONS`; the fights share a clock: a tick takes as long for every one of them.
+        #: Of `DURATIONS`; all fights are stepped together, so a tick takes equally long in each of them.
         self._durations = RunningStatistics(len(DURATIONS), num_fights)
         self._started = self._ended = time.perf_counter()
-        self._forget()
+        self._clear()
 
     def begin(self, fights: NDArray[np.int64]) -> None:
-        """New episodes have begun in these fights; the learner's time starts."""
+        """Call it when episodes start in these fights; the learner's clock starts."""
         self._durations.begin(fights)
         self._ended = time.perf_counter()
 
     def start_tick(self) -> None:
-        """The learner has acted; the environment's time starts."""
+        """Call it when the learner has acted; the environment's clock starts."""
         self._started = time.perf_counter()
 
     def end_tick(
@@ -91,10 +92,14 @@ class FightMetrics:
         length: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Takes in the tick of all fights, and keeps it.
+        """Adds a tick of all fights.
 
-        Rewards ``components`` are ``(terms, N)``; ``over`` says which fights have ended, ``length`` after how many
-        ticks, and ``reasons`` (`DesyncReason` numbers) why some broke off, ``(N,)`` each.
+        Args:
+            tick: the transition; it is kept without a copy.
+            components: the terms of the reward, ``(terms, N)``.
+            over: which fights have ended, ``(N,)``.
+            length: ticks of the episodes so far, ``(N,)``.
+            reasons: `DesyncReason` numbers of fights that broke off, ``(N,)``.
         """
         now = time.perf_counter()
         self._durations.add(np.array([[now - self._started], [self._started - self._ended]]))
@@ -107,98 +112,100 @@ class FightMetrics:
             self._endings.append(np.stack([outcome, reasons[ended]]))
             decided = ended[(outcome != _RUNNING) & (outcome < _TARGET_LOST)]
             self._last.append(tick.report[decided])
-            told = self._durations.of((slice(None), decided))
-            durations = np.stack([told[each] for each in DURATION_STATISTICS], axis=1)
+            statistics = self._durations.of((slice(None), decided))
+            durations = np.stack([statistics[each] for each in DURATION_STATISTICS], axis=1)
             self._episodes.append(np.vstack([length[decided], *durations]))
         if len(self._ticks) == self._chunk:
-            self._reduce()
+            self._sum_chunk()
 
     def pop(self) -> NDArray[np.float64]:
-        """Count, sum and sum of squares of everything since the last call, ``(metrics + terms, 3)``, see `Measures`.
+        """Returns count, sum and sum of squares since the last call, float64 ``(metrics + terms, 3)``, see `Measures`.
 
-        The sums of several environments may be added up; `summarize` makes metrics of them.
+        Sums of several environments can be added; `summarize` turns them into metrics.
         """
         if self._ticks:
-            self._reduce()
+            self._sum_chunk()
         sums, self._sums = self._sums, np.zeros_like(self._sums)
         return sums
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._ticks: list[Transition] = []
         self._components: list[NDArray[np.float32]] = []
         self._endings: list[NDArray[np.uint8]] = [np.zeros((2, 0), np.uint8)]
         self._last: list[NDArray[np.void]] = []
         self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + len(DURATIONS) * len(DURATION_STATISTICS), 0))]
 
-    def _reduce(self) -> None:
-        ticks, number = self._joined(), len(self._table)
+    def _sum_chunk(self) -> None:
+        ticks, number = self._collected(), len(self._table)
         for sums, metric in zip(self._sums, self._table, strict=False):
             values = metric.series(ticks).astype(np.float64)
             sums += np.array([len(values), values.sum(), values @ values])
         components = np.concatenate(self._components, axis=1)
         self._sums[number:, 0] += np.count_nonzero(components, axis=1)
         self._sums[number:, 1] += components.sum(axis=1, dtype=np.float64)
-        self._forget()
+        self._clear()
 
-    def _joined(self) -> Ticks:
-        columns = [_joined([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
-        intact = columns[-1] < _TARGET_LOST
-        if not intact.all():  # nobody knows what was reported of a fight that broke off (rewards.md §5)
+    def _collected(self) -> Ticks:
+        """Returns the collected ticks, those in which a fight broke off left out."""
+        columns = [_concatenate([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
+        intact = columns[-1] < _TARGET_LOST  # the last field is the outcome
+        if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
             columns = [column[intact] for column in columns]
         endings, reasons = np.concatenate(self._endings, axis=1)
         episodes = np.concatenate(self._episodes, axis=1)
-        last = _joined([columns[0][:0], *self._last])
+        last = _concatenate([columns[0][:0], *self._last])  # the empty array gives the dtype if no fight has ended
         lengths, durations = episodes[0].astype(np.int64), episodes[1:]
         report, previous, has_previous, outcome = columns
         return Ticks(report, previous, has_previous, outcome, endings, reasons, last, lengths, durations)
 
 
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """One after the other: as lumps of bytes, which NumPy copies ten times as fast as records."""
-    lump = np.dtype((np.void, parts[0].itemsize))
-    return np.concatenate([np.ascontiguousarray(part).view(lump) for part in parts]).view(parts[0].dtype)
+def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenates records as raw bytes, which NumPy copies ten times faster than record by record."""
+    raw = np.dtype((np.void, parts[0].itemsize))
+    return np.concatenate([np.ascontiguousarray(part).view(raw) for part in parts]).view(parts[0].dtype)
 
 
 def _summary(statistic: str, count: float, total: float, squares: float) -> float | None:
-    """The metric of values with these moments, or ``None`` if there is nothing to tell."""
+    """Returns the statistic of values with these sums, or ``None`` if there are no values."""
     if not count or (statistic == "number" and not total):
         return None
-    if statistic == "std":
+    if statistic == "std":  # rounding can make the variance of equal values slightly negative
         return math.sqrt(max(squares / count - (total / count) ** 2, 0.0))
     return {"mean": total / count, "count": count}.get(statistic, total)
 
 
 def _common_metrics() -> Iterator[Metric]:
-    """Those of all games: how fights end, and what takes time."""
-    meaning, aside = "How many fights ended, in whatever way.", "`idle` and `connection_lost` aside"
+    """Yields the metrics that all games share: how fights end, and durations."""
+    meaning, aside = "Number of fights that ended in any way.", "not counting `idle` and `connection_lost`"
     yield Metric("terminal/terminal_state_count", "count", lambda ticks: ticks.endings, meaning)
     for name, outcomes, meaning in (
         ("win", [_WON], "that the learner won"),
         ("lose", [_LOST], "that the learner lost"),
         ("tie", [_TIED], "that were tied"),
-        ("timeout", [_RUNNING], "that reached the limit of ticks"),
+        ("timeout", [_RUNNING], "that reached the tick limit"),
         ("desync", [_TARGET_LOST, _DESYNC], f"that broke off; training stops at 0.05 ({aside})"),
     ):
         share = f"Share of the ended fights {meaning}."
-        yield Metric(f"terminal/{name}_percentage", "mean", partial(_among, "endings", outcomes), share)
+        yield Metric(f"terminal/{name}_percentage", "mean", partial(_is_any_of, "endings", outcomes), share)
     for name, kind, number, meaning in (
-        ("target_lost", "endings", _TARGET_LOST, "because the opponent had gone"),
+        ("target_lost", "endings", _TARGET_LOST, "because the opponent was gone"),
         ("tick_desync", "reasons", _TICK, "because the world had played ticks without the learner"),
         ("time_desync", "reasons", _TIME, "because the learner took too long between two steps"),
-        ("connection_lost", "reasons", _CONNECTION, "because the server had closed the connection"),
-        ("idle", "reasons", _IDLE, "because nobody had played for so long that the agents logged out"),
+        ("connection_lost", "reasons", _CONNECTION, "because the server closed the connection"),
+        ("idle", "reasons", _IDLE, "because they were idle for so long that the agents logged out"),
     ):
-        series, meaning = partial(_among, kind, [number]), f"How many fights broke off {meaning}."
+        series, meaning = partial(_is_any_of, kind, [number]), f"Number of fights that broke off {meaning}."
         yield Metric(f"terminal/truncate/{name}", "number", series, meaning)
     names = {"min": "Shortest", "max": "Longest", "mean": "Mean", "std": "Standard deviation of the"}
-    spans = ("time of a tick in the environment", "time that the learner took between two ticks")
-    told = product(zip(DURATIONS, spans, strict=True), DURATION_STATISTICS)
-    for row, ((duration, span), statistic) in enumerate(told):
+    spans = ("time of a tick in the environment", "time of the learner between two ticks")
+    measured = product(zip(DURATIONS, spans, strict=True), DURATION_STATISTICS)
+    for row, ((duration, span), statistic) in enumerate(measured):
         meaning = f"{names[statistic]} {span}, in seconds, within a decided fight, averaged over fights."
         yield Metric(f"times/{duration}/{statistic}", "mean", partial(_duration, row), meaning)
 
 
-def _among(kind: str, numbers: list[int], ticks: Ticks) -> NDArray[np.bool_]:
+# No lambdas above: they would bind the variables of the loops late, and all see the last values.
+def _is_any_of(kind: str, numbers: list[int], ticks: Ticks) -> NDArray[np.bool_]:
     return np.asarray(np.equal.outer(getattr(ticks, kind), numbers).any(axis=-1))
 
 
@@ -207,9 +214,9 @@ def _duration(row: int, ticks: Ticks) -> NDArray[np.float64]:
 
 
 class RunningStatistics:
-    """Adds up V values over the episode of each of N fights, in arrays of float64 ``(V, N)``."""
+    """Running statistics of V values over the current episode of each of N fights, float64 arrays ``(V, N)``."""
 
-    ARRAYS = ("count", "total", "squares", "low", "high")
+    ARRAYS = ("count", "total", "squares", "low", "high")  #: Attributes that a snapshot keeps.
 
     def __init__(self, num_values: int, num_fights: int) -> None:
         shape = (num_values, num_fights)
@@ -217,21 +224,21 @@ class RunningStatistics:
         self.begin(slice(None))
 
     def begin(self, fights: NDArray[np.int64] | slice) -> None:
-        """New episodes have begun in these fights."""
+        """Call it when episodes start in these fights."""
         for array in (self.count, self.total, self.squares):
             array[:, fights] = 0.0
         self.low[:, fights], self.high[:, fights] = np.inf, -np.inf
 
-    def add(self, values: NDArray[np.float64], told: NDArray[np.bool_] | bool = True) -> None:
-        """Takes in values that can be broadcast to ``(V, N)``; those that are not told must be 0."""
-        self.count += told
-        np.minimum(self.low, values, out=self.low, where=told)
-        np.maximum(self.high, values, out=self.high, where=told)
+    def add(self, values: NDArray[np.float64], valid: NDArray[np.bool_] | bool = True) -> None:
+        """Adds values that can be broadcast to ``(V, N)``; those that are not ``valid`` do not count and must be 0."""
+        self.count += valid
+        np.minimum(self.low, values, out=self.low, where=valid)
+        np.maximum(self.high, values, out=self.high, where=valid)
         self.total += values
         self.squares += values * values
 
     def of(self, which: Any) -> dict[str, NDArray[np.float64]]:
-        """`STATISTICS` of a part of the values; the standard deviation is that of the population."""
+        """Returns `STATISTICS` of the values at an index; the standard deviation is that of the population."""
         count, total, squares, low, high = (getattr(self, name)[which] for name in self.ARRAYS)
         mean = total / count
         deviation = np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
@@ -239,9 +246,9 @@ class RunningStatistics:
 
 
 class EpisodeStatistics(RunningStatistics):
-    """Statistics of the values that the game's metrics name, and of the reward of the tick.
+    """Statistics of the game's `sb3_pvp.game.Metrics.values` and of the reward per tick.
 
-    Ticks in which a fight broke off are left out: nobody knows what was reported of them (rewards.md §5).
+    Ticks in which a fight broke off are left out: their report is undefined (rewards.md §5).
     """
 
     def __init__(self, num_fights: int, metrics: Metrics | None) -> None:
@@ -249,24 +256,24 @@ class EpisodeStatistics(RunningStatistics):
         self.names = (*metrics.values, "reward")
         super().__init__(len(self.names), num_fights)
         columns = {name: column for column, name in enumerate(self.names)}
-        #: By the column of a flag: the columns of the values that only a tick with that flag has.
+        #: The column of a flag, and the columns of the values that only count in ticks with that flag.
         self._optional = [
             (columns[flag], [columns[name] for name in names if name in columns])
             for flag, names in metrics.optional.items()
         ]
 
     def end_tick(self, tick: Transition, reward: NDArray[np.float32]) -> None:
-        """Takes in a tick of all fights; rewards ``(N,)``."""
+        """Adds a tick of all fights with the rewards ``(N,)``."""
         values = np.array([*(tick.report[name] for name in self.names[:-1]), reward], np.float64)
-        told = np.broadcast_to(tick.outcome < _TARGET_LOST, values.shape).copy()
+        valid = np.broadcast_to(tick.outcome < _TARGET_LOST, values.shape).copy()
         for flag, columns in self._optional:
-            told[columns] &= values[flag] != 0
-        values[~told] = 0.0
-        self.add(values, told)
+            valid[columns] &= values[flag] != 0
+        values[~valid] = 0.0
+        self.add(values, valid)
 
     def of_episode(self, fight: int) -> dict[str, dict[str, float]]:
-        """`STATISTICS` of the episode of a fight: of each the values by name, without those that no tick had."""
-        told = np.flatnonzero(self.count[:, fight])
-        names = [self.names[column] for column in told.tolist()]
-        statistics = self.of((told, fight)).items()
+        """Returns ``{statistic: {name: value}}`` of a fight's episode, without values that no tick had."""
+        present = np.flatnonzero(self.count[:, fight])
+        names = [self.names[column] for column in present.tolist()]
+        statistics = self.of((present, fight)).items()
         return {name: dict(zip(names, values.tolist(), strict=True)) for name, values in statistics}

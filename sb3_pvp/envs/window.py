@@ -1,4 +1,4 @@
-"""A window that shows pictures at the pace of the game."""
+"""The window of render mode ``"human"``, which shows images at the pace of the game."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
-_BACKGROUND = (20, 23, 29)  #: Around the picture.
-_HELP = "space: pause, right arrow: one tick, up and down: faster and slower"
-_UNSEEN = ("dummy", "offscreen")  #: What SDL draws on where nobody can see it, unless somebody asked for that.
-_SLOWEST, _FASTEST = 0.25, 256.0
+_BACKGROUND = (20, 23, 29)  #: RGB, around the image.
+_KEYS = "space: pause, right arrow: one tick, up and down: faster and slower"
+_INVISIBLE_DRIVERS = ("dummy", "offscreen")  #: SDL falls back to these on a machine without a display.
+_SLOWEST, _FASTEST = 0.25, 256.0  #: Images per second.
+_SCREEN_SHARE = 0.9  #: Of the desktop's width and height that a new window may take.
+_POLLS_PER_SECOND = 60  #: Of the keyboard, while an image is shown.
 
 
 def has_display() -> bool:
-    """Whether somebody could see a window; true as well if ``SDL_VIDEODRIVER`` asks for one that nobody sees."""
+    """Returns whether a window would be visible; also true if ``SDL_VIDEODRIVER`` selects an invisible one."""
     try:
         pygame.display.init()
     except pygame.error:
         return False
-    if "SDL_VIDEODRIVER" in os.environ or pygame.display.get_driver() not in _UNSEEN:
+    if "SDL_VIDEODRIVER" in os.environ or pygame.display.get_driver() not in _INVISIBLE_DRIVERS:
         return True
     pygame.display.quit()
     return False
 
 
 class Window:
-    """A window that opens with the first picture, for ``pace`` pictures per second; once closed it drops all others.
+    """A window that opens with the first image and shows ``pace`` images per second; once closed, it stays closed.
 
-    Keys: space pauses and goes on, the right arrow shows one tick, up and down double and halve the pace, escape closes
-    the window.
+    Keys: space pauses and resumes, the right arrow shows the next tick, up and down double and halve the pace, escape
+    closes the window.
     """
 
     def __init__(self, title: str, pace: float) -> None:
@@ -39,42 +41,42 @@ class Window:
         self._clock = pygame.time.Clock()
 
     def show(self, image: NDArray[np.uint8]) -> None:
-        """Shows a picture, uint8 ``(rows, columns, 3)``, and returns when it is time for the next one."""
+        """Shows an image, uint8 ``(height, width, 3)``, and returns when it is time for the next one."""
         if self.closed:
             return
-        picture = pygame.surfarray.make_surface(image.swapaxes(0, 1))
-        if self._screen is None or not pygame.display.get_init():  # another window may have taken pygame's with it
+        picture = pygame.surfarray.make_surface(image.swapaxes(0, 1))  # pygame's arrays are (width, height, 3)
+        if self._screen is None or not pygame.display.get_init():  # closing another Window quits pygame's display
             pygame.display.init()
-            pygame.display.set_caption(f"{self._title} ({_HELP})")
-            room = pygame.Rect((0, 0), [round(0.9 * side) for side in pygame.display.get_desktop_sizes()[0]])
+            pygame.display.set_caption(f"{self._title} ({_KEYS})")
+            room = pygame.Rect((0, 0), [round(_SCREEN_SHARE * side) for side in pygame.display.get_desktop_sizes()[0]])
             own = picture.get_rect()
             self._screen = pygame.display.set_mode(
                 (own if room.contains(own) else own.fit(room)).size, pygame.RESIZABLE
             )
         self._draw(picture)
         started = pygame.time.get_ticks()
-        while not self.closed and not any(self._obey(event, picture) for event in pygame.event.get()):
-            if not self.paused and pygame.time.get_ticks() - started >= 1000 / self.pace:
+        while not self.closed and not any(self._handle_event(event, picture) for event in pygame.event.get()):
+            if not self.paused and pygame.time.get_ticks() - started >= 1000 / self.pace:  # milliseconds
                 return
-            self._clock.tick(60)
+            self._clock.tick(_POLLS_PER_SECOND)
 
     def close(self) -> None:
-        """Closes the window; what other programs do with pygame goes on."""
+        """Closes the window, but not the rest of pygame, which the program may use elsewhere."""
         if self._screen is not None:
             pygame.display.quit()
             self._screen = None
         self.closed = True
 
     def _draw(self, picture: pygame.Surface) -> None:
-        """As large as fits the window, in its middle."""
+        """Draws the image in the middle of the window, as large as fits."""
         assert self._screen is not None
-        place = picture.get_rect().fit(self._screen.get_rect())
+        area = picture.get_rect().fit(self._screen.get_rect())
         self._screen.fill(_BACKGROUND)
-        self._screen.blit(pygame.transform.smoothscale(picture, place.size), place)
+        self._screen.blit(pygame.transform.smoothscale(picture, area.size), area)
         pygame.display.flip()
 
-    def _obey(self, event: pygame.event.Event, picture: pygame.Surface) -> bool:
-        """Returns whether the next picture is wanted at once."""
+    def _handle_event(self, event: pygame.event.Event, picture: pygame.Surface) -> bool:
+        """Handles a key or a change of the window; returns whether to show the next image at once."""
         key = event.key if event.type == pygame.KEYDOWN else None
         if event.type == pygame.QUIT or key == pygame.K_ESCAPE:
             self.close()

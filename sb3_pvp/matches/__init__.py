@@ -1,1 +1,1 @@
-"""Who beats whom: duels, evaluation, and rating by playing; for results and not for learning."""
+"""Fights for results, not for learning: evaluation of a model, and matches that rate a league's players."""

@@ -1,4 +1,4 @@
-"""How often a model wins, and how sure one can be of that."""
+"""Evaluation: how often a model wins, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.ppo.resumable import kept_random_state
 
-EVALUATION_SEED = 1_000_000_007  #: Fight i starts from this plus i, far from the seeds of training.
-# A fight that reaches the limit of ticks is nobody's win; what is not named here is broken.
+EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
+#: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
 FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 
 
 @dataclass
 class Score:
-    """Counts of finished episodes from the model's point of view; broken ones count as neither won nor lost."""
+    """Counts of finished episodes from the model's point of view; broken ones count separately."""
 
     wins: int = 0
     losses: int = 0
     ties: int = 0
     broken: int = 0
     ticks: int = 0
-    reward: float = field(default=0.0, compare=False)  #: Raw, of all decided episodes.
-    faults: Counter[str] = field(default_factory=Counter)  #: How the broken ones ended, and how often.
-    groups: dict[str, Score] = field(default_factory=dict, compare=False)  #: Of each build, if the world tells it.
+    reward: float = field(default=0.0, compare=False)  #: Sum of the raw rewards of all decided episodes.
+    faults: Counter[str] = field(default_factory=Counter)  #: How often each broken outcome occurred.
+    groups: dict[str, Score] = field(default_factory=dict, compare=False)  #: By build, if the world has builds.
 
     @property
     def decided(self) -> int:
-        """Episodes that say something about the model: all but the broken ones."""
+        """Number of episodes that count: all but the broken ones."""
         return self.wins + self.losses + self.ties
 
     @property
@@ -51,7 +51,7 @@ class Score:
         return self.wins / max(self.decided, 1)
 
     def count(self, info: dict[str, Any]) -> bool:
-        """Counts an episode that ended with this info; returns whether it says something about the model."""
+        """Counts an episode that ended with this ``info``; returns whether it was decided."""
         outcome, build = info["outcome"], info.get("build")
         if build is not None:
             self.groups.setdefault(build, Score()).count({**info, "build": None})
@@ -65,7 +65,7 @@ class Score:
         return True
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures that ``sb3-pvp evaluate --json`` prints, but for those of groups."""
+        """Returns the figures that ``sb3-pvp evaluate --json`` prints, without those of groups."""
         counts = {name: getattr(self, name) for name in ("wins", "losses", "ties", "broken", "win_rate")}
         interval, ticks = list(wilson_interval(self.wins, self.decided)), self.ticks / max(self.decided, 1)
         return {"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks}
@@ -79,7 +79,7 @@ class Score:
 
 
 def wilson_interval(wins: int, episodes: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's score interval for a share; ``z = 1.96`` covers 95 %. Without episodes anything is possible: (0, 1)."""
+    """Returns the Wilson score interval of a win rate, ``(0, 1)`` without episodes; ``z = 1.96`` covers 95 %."""
     if not episodes:
         return 0.0, 1.0
     share, spread = wins / episodes, z * z / episodes
@@ -95,29 +95,28 @@ def evaluate_model(
     deterministic: bool = True,
     advance: Callable[[int], object] = lambda decided: None,
 ) -> Score:
-    """Lets the model play ``num_episodes`` in ``env``.
+    """Evaluates a model for ``num_episodes`` in ``env``; an episode that breaks off is played again.
 
-    Every environment plays its fixed share: counting whichever episodes end first would favour short ones. An episode
-    that breaks off is played again. ``advance`` is called with how many more are decided.
-
-    Raises `WorldError` if more break off than all environments at once, or than a tenth of the episodes: what is left
-    would favour those that break off less, such as short ones. `ValueError` for no episodes.
+    ``advance`` is called after each episode, with 1 if it was decided, otherwise with 0. Raises `WorldError` if more
+    episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
+    # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
     max_broken = max(env.num_envs, num_episodes // 10)
-    share = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
+    # Each row plays a fixed share: taking the first episodes that end would favor short ones.
+    remaining = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
     score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
-    while any(share):
+    while any(remaining):
         row, info = next(episodes)
-        if share[row]:
+        if remaining[row]:
             decided = score.count(info)
-            share[row] -= decided
+            remaining[row] -= decided
             advance(decided)
         if score.broken > max_broken:
             faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
             raise WorldError(
-                f"{score.broken} fights broke off ({faults}) while {score.decided} of {num_episodes} ended: no win "
-                "rate can be given. Check that the server runs, and that nobody else stops it"
+                f"too many fights broke off for a win rate: {score.broken} ({faults}), while {score.decided} of "
+                f"{num_episodes} ended. Check that the server keeps running"
             )
     return score
 
@@ -125,7 +124,7 @@ def evaluate_model(
 def finished_episodes(
     model: MaskablePPO, env: VecEnv, observations: VecEnvObs, deterministic: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Lets the model play on from these observations: the row and the info of every episode as it ends."""
+    """Lets the model play from these observations; yields row and ``info`` of every episode as it ends."""
     while True:
         masks = get_action_masks(env)
         actions, _ = model.predict(observations, deterministic=deterministic, action_masks=masks)  # type: ignore[arg-type]
@@ -134,18 +133,22 @@ def finished_episodes(
 
 
 class Finished(NamedTuple):
-    """An episode that has ended: whom the learner fought, and what the environment told at the end."""
+    """A finished episode: the learner's opponent, and the environment's last ``info``."""
 
     choice: OpponentChoice
     info: dict[str, Any]
 
 
 class EvaluationFights:
-    """Lets a model fight chosen opponents in an environment of its own, which is made when it is needed.
+    """Lets a model fight given opponents in a separate environment, which is made on first use.
 
-    ``env`` is a ``VecEnv`` whose environments have ``set_opponent``; or what a new `PvpVecEnv` with at most
-    ``num_envs`` rows has otherwise than the training environment, ``None`` for nothing. Raises `ValueError` for
-    anything else; and when fights begin, if there is no environment and that of the training is none of this package.
+    Args:
+        env: a ``VecEnv`` whose environments have ``set_opponent``; or the arguments in which a new `PvpVecEnv` differs
+            from the training environment, ``None`` for no difference.
+        num_envs: the most rows that the new environment may have.
+
+    Raises:
+        ValueError: for another ``env``, or when fights start if the training environment is not from this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
@@ -158,34 +161,35 @@ class EvaluationFights:
     def play(
         self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
     ) -> list[Finished]:
-        """One episode for each choice, in no particular order; every row plays a fixed share of them.
+        """Plays one episode against each choice; returns them in the order in which they ended.
 
-        They follow from the seed, the model and the global random generators, which are left as they were.
+        The result depends on ``seed``, the model and the global random generators, whose states are restored.
         """
         POSITIVE.read("the number of fights", len(choices))
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
-        coming = [iter(choices[row :: env.num_envs]) for row in range(env.num_envs)]
-        told: list[list[OpponentChoice]] = [[] for _ in coming]
+        # Each row has a fixed share of the choices, as in `evaluate_model`.
+        queues = [iter(choices[row :: env.num_envs]) for row in range(env.num_envs)]
+        opponents: list[list[OpponentChoice]] = [[] for _ in queues]  # of each row's current and next episode
         finished: list[Finished] = []
 
-        def announce(row: int) -> None:
-            for choice in islice(coming[row], 1):
+        def set_next_opponent(row: int) -> None:
+            for choice in islice(queues[row], 1):
                 env.env_method("set_opponent", choice, indices=[row])
-                told[row].append(choice)
+                opponents[row].append(choice)
 
         with kept_random_state():
             for row in range(env.num_envs):
-                announce(row)
+                set_next_opponent(row)
             env.seed(seed)
             observations = env.reset()
-            for row in range(env.num_envs):  # the choice of an episode must be known when the one before it ends
-                announce(row)
+            for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
+                set_next_opponent(row)
             episodes = finished_episodes(model, env, observations, deterministic)
             while len(finished) < len(choices):
                 row, info = next(episodes)
-                if told[row]:
-                    finished.append(Finished(told[row].pop(0), info))
-                announce(row)
+                if opponents[row]:
+                    finished.append(Finished(opponents[row].pop(0), info))
+                set_next_opponent(row)
         return finished
 
     def close(self) -> None:
@@ -198,6 +202,6 @@ class EvaluationFights:
         from sb3_pvp.envs import PvpVecEnv
 
         if training_env is None or not training_env.has_attr("settings"):
-            raise ValueError("evaluation needs environments of this package, or its own: give the callback an env")
+            raise ValueError("cannot copy this training environment for evaluation: pass an env to the callback")
         kwargs = vars(training_env.get_attr("settings", indices=[0])[0])
         return PvpVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})

@@ -1,4 +1,4 @@
-"""Matches between the players of a league: opponents in both seats, for ratings and not for learning."""
+"""Matches between the players of a league, for their ratings: opponents in both seats, no learner."""
 
 from __future__ import annotations
 
@@ -19,43 +19,48 @@ from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponen
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
-FIGHTS_OF_A_CHOICE = 16  #: `rate` chooses pairs for so many fights at a time.
-PARALLEL = 128  #: Fights side by side.
-ONE_SIDED = 200  #: Who has won, or lost, so many without exception cannot be measured with these partners.
-_FIRST_SEAT = 1 << 32  #: Lies between the seeds of opponents in the second seat and in the first one.
-_NOBODY = OpponentChoice(WORLD_BOT)  #: In a pool: somebody whom nobody asks.
+FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
+PARALLEL = 128  #: Fights that are played at the same time.
+ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
+_FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two opponents sample differently.
+_EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
 
 
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
-    """Raises `ValueError` unless each of them has a model in the league, or is a bot or script of that name."""
+    """Raises `ValueError` unless each player has a model in the league, or is the name of a bot or script."""
     for player in players:
         if league.path(player).is_file():
             continue
         if player.step is not None:
-            raise ValueError(f"{player} has no model in {league.folder}: its file would be {league.path(player)}")
+            raise ValueError(f"{player} has no model in {league.folder}: there is no file {league.path(player)}")
         require_known("player", player.name, [*map(str, league.players()), *known_opponents(game=game)])
 
 
 def play_matches(
     league: League, schedule: Mapping[Pair, int], seed: int, settings: FightSettings, parallel_fights: int = PARALLEL
 ) -> list[MatchRecord]:
-    """Lets pairs of players fight so many times, all side by side, and adds the matches to the league's log.
+    """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
-    The settings say what is fought, where and how; those of learners do not count, such as ``rewards``. Actions are
-    sampled on either side. Half of a pair's fights are in either seat; the world's own bot can only sit in the second
-    one. The n-th fight has the seed ``seed + n``. If an error ends this, the fights that were over are in the log.
+    Both sides sample their actions. A player has each seat in half of a pair's fights, but the world's own bot can
+    only have the second seat. If an error interrupts this, the fights that were over are in the log.
 
-    Raises `ValueError` for unknown players, and pairs that cannot fight each other; nothing was played then.
+    Args:
+        schedule: the number of fights of each pair.
+        seed: the n-th fight has the seed ``seed + n``.
+        settings: those of the fights; those of a learner, such as ``rewards``, are ignored.
+
+    Raises:
+        ValueError: for unknown players and impossible pairs, before the first fight.
     """
     POSITIVE.check(parallel_fights=parallel_fights)
-    planned = [fight for pair, count in schedule.items() for fight in _seated(league, pair, count, settings.game)]
+    planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
     records: dict[int, MatchRecord] = {}
     try:
-        for number, record in _play(league, planned, seed, settings, parallel_fights):
+        for number, record in _play_fights(league, planned, seed, settings, parallel_fights):
             records[number] = record
-    finally:
+    finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
         in_order = [records[number] for number in sorted(records)]
         league.log.append(in_order)
     return in_order
@@ -63,11 +68,11 @@ def play_matches(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far `rate` has come."""
+    """The progress of `rate`."""
 
-    half_widths: dict[Player, float]  #: Half of the 95 % interval of each candidate, Elo points.
-    out_of_reach: tuple[Player, ...]  #: Uncertain candidates of whom more fights would tell next to nothing.
-    num_fights: int  #: Fought so far.
+    half_widths: dict[Player, float]  #: Half the width of each candidate's 95 % interval, Elo points.
+    out_of_reach: tuple[Player, ...]  #: Uncertain candidates whose rating more fights would hardly improve.
+    num_fights: int  #: Played so far.
 
 
 def rate(
@@ -79,74 +84,76 @@ def rate(
     max_fights: int = 20_000,
     seed: int = 0,
 ) -> Iterator[Progress]:
-    """Lets the most informative pairs fight until every candidate is known well enough; yields before each round.
+    """Plays the most informative pairs until the ratings are certain; yields its progress before each round.
 
-    Nobody waits for those who are out of reach: who has won, or lost, `ONE_SIDED` fights without exception against
-    partners who were chosen for being near. Pairs whose fights do not count, as of two who never attack first, are
-    left alone.
+    Candidates that have won, or lost, `ONE_SIDED` fights without exception are out of reach and do not keep this from
+    ending. Pairs whose fights do not count, such as two players that never attack first, are not chosen again.
 
     Args:
-        league: gets the matches into its log; its anchors are the fixed points.
-        half_width: Elo points; done when no 95 % interval is wider than this on either side.
-        settings: where and how, see `play_matches`.
-        fights_per_round: the ratings are fitted anew after so many fights.
+        league: the matches are appended to its log; its anchors have fixed ratings.
+        half_width: Elo points; done when each 95 % interval is at most this wide on either side.
+        settings: see `play_matches`.
+        fights_per_round: the ratings are fitted again after this many fights.
 
-    Raises `ValueError` for unknown players, or fewer than two; nothing was played then.
+    Raises:
+        ValueError: for unknown players, or less than two, before the first fight.
     """
     ABOVE_0.check(half_width=half_width)
     POSITIVE.check(fights_per_round=fights_per_round, max_fights=max_fights)
     players = tuple(sorted(set(candidates)))
     check_players(league, players, settings.game)
     if len(players) < 2:
-        raise ValueError("rating needs two players at least, such as two models, or a model and the baseline")
-    fought, num_fights = Payoff(), 0
+        raise ValueError("rating needs at least two players, such as two models, or a model and the baseline")
+    payoff, num_fights = Payoff(), 0
     fruitless: set[Pair] = set()
     while True:
         fit = league.ratings().bradley_terry(players)
         widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
         uncertain = [player for player in players if widths[player] > half_width]
-        totals = ((player, fought.total(player)) for player in uncertain)
+        totals = ((player, payoff.total(player)) for player in uncertain)
         out_of_reach = tuple(player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
         yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
         measurable = [player for player in players if player not in out_of_reach]
         left = max(min(fights_per_round, max_fights - num_fights), 0)
-        choices = -(-left // FIGHTS_OF_A_CHOICE)
-        chosen = informative_pairs(fit, measurable, half_width, choices, FIGHTS_OF_A_CHOICE, fruitless)
-        pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_OF_A_CHOICE)][:left])
-        if not pairs:
+        num_pairs = -(-left // FIGHTS_PER_PAIR)  # rounded up
+        chosen = informative_pairs(fit, measurable, half_width, num_pairs, FIGHTS_PER_PAIR, fruitless)
+        pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_PER_PAIR)][:left])
+        if not pairs:  # all are certain or out of reach, or `max_fights` is reached
             return
         records = play_matches(league, pairs, seed + num_fights, settings)
         counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
         fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
-        fought.update(records)
+        payoff.update(records)
         num_fights += pairs.total()
 
 
-def _seated(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
-    """The fights of a pair, whoever has the first seat in front."""
+def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
+    """Returns the fights of a pair, each as the players of the first and the second seat."""
     check_players(league, pair, game)
-    POSITIVE.read(f"how often {pair[0]} fights {pair[1]}", num_fights)
+    POSITIVE.read(f"the number of fights of {pair[0]} against {pair[1]}", num_fights)
     a, b = pair
     seatings = [(first, second) for first, second in ((a, b), (b, a)) if league.opponent(first) != WORLD_BOT]
     if a == b or not seatings:
-        raise ValueError(f"{a} cannot fight {b}: a match needs two players, of whom one at least is an agent")
+        raise ValueError(f"{a} cannot fight {b}: a match needs two players that differ, at least one of them an agent")
+    # Of an odd number of fights, the last seating gets one more.
     return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
 
 
-def _play(
+def _play_fights(
     league: League, planned: Sequence[Pair], seed: int, settings: FightSettings, parallel_fights: int
 ) -> Iterator[tuple[int, MatchRecord]]:
-    """The number and the record of each planned fight, as they end.
+    """Plays the planned fights; yields number and record of each as it ends.
 
-    Which row plays what is settled before: if whoever is free took the next fight, short ones would prevail among
-    those that are over.
+    Row r of the world plays the fights r, r + count, r + 2 count, ...: if free rows took the next fight of a common
+    queue, short fights would be overrepresented among those that are over after an interruption.
     """
     count, series = min(len(planned), parallel_fights), uuid.uuid4().hex
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
     rules = {} if settings.death_match else {"death_match": False}
     with closing(settings.make_world(count)) as world:
-        pools = [OpponentPool(world, _NOBODY, settings.game, seat) for seat in range(NUM_SEATS)]
+        pools = [OpponentPool(world, _EMPTY_SEAT, settings.game, seat) for seat in range(NUM_SEATS)]
         actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
+        # The number of each row's fight; at first one step before the first fight, as if one had just ended.
         numbers, ticks, ended = np.arange(-count, 0), np.zeros(count, np.int64), np.arange(count)
         while True:
             numbers[ended] += count
@@ -157,7 +164,7 @@ def _play(
                     for row in ended.tolist()
                     if numbers[row] < len(planned)
                 }
-                _begin(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
+                _start_fights(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
             playing = np.flatnonzero(numbers < len(planned))
             if not playing.size:
                 return
@@ -178,7 +185,7 @@ def _play(
                 yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
 
 
-def _begin(
+def _start_fights(
     world: World,
     pools: Sequence[OpponentPool],
     rows: NDArray[np.int64],
@@ -186,7 +193,7 @@ def _begin(
     seeds: Sequence[int],
     rules: Mapping[str, bool],
 ) -> None:
-    """Fights begin in the rows where somebody is seated; in the others nobody plays any more."""
+    """Starts fights in the rows of ``seated``; the other rows have no more fights to play."""
     done = np.setdiff1d(rows, list(seated))
     if done.size and isinstance(world, Leavable):
         world.leave(done)
@@ -195,5 +202,5 @@ def _begin(
         world.reset(np.array(list(seated)), [{"bots": bots[row], **rules, "seed": seeds[row]} for row in seated])
     for seat, (pool, stream) in enumerate(zip(pools, (_FIRST_SEAT, 0), strict=True)):
         for row in rows.tolist():
-            pool.choose(row, seated[row][seat] if row in seated else _NOBODY)
+            pool.choose(row, seated[row][seat] if row in seated else _EMPTY_SEAT)
         pool.begin(rows, [seeds[row] + stream if row in seated else None for row in rows.tolist()])

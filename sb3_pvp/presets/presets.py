@@ -1,13 +1,13 @@
-"""Where the hyperparameters are, and presets by name: ``hyperparams/`` in a checkout, package data in a wheel.
+"""Hyperparameter files and presets: in ``hyperparams/`` of a checkout, package data in a wheel.
 
-The hyperparameters of an environment may begin with those of other presets (cli-config.md §4)::
+The hyperparameters of an environment can import those of presets (cli-config.md §4)::
 
     NAME-OF-THE-ENVIRONMENT:
       import: [PastSelfPlay, Core]
       gamma: 0.99
 
-Own values come first, then those of the first preset that has them; values are replaced as a whole. An environment that
-is not in a file has those of ``default``, as in rl-zoo3.
+Values in the file take precedence, then those of the first preset in the list; values are replaced as a whole, not
+merged. An environment that is not in a file has the hyperparameters of ``default``, as in rl-zoo3.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ import yaml
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.game import HOME_GAME
 
-#: The algorithm of all presets; the environments in its file are presets of that name.
+#: The algorithm of all presets; each environment in its file is a preset with the environment's name.
 ALGO = "maskable_ppo"
-#: The key whose value names the presets to begin with, and whose hyperparameters an unnamed environment has.
+#: Special keys: the presets to import, and the hyperparameters of environments that are not in the file.
 IMPORT, DEFAULT = "import", "default"
-#: Dotted names of earlier versions, which stand in users' files, and what is called so today.
+#: Dotted names of earlier versions, which may be in users' files, and their current names.
 RENAMED = {"sb3_pvp.callbacks.ExploiterCallback": "sb3_pvp.exploiters.ExploiterCallback"}
 
 _SUFFIXES = (".yml", ".yaml")
 _PACKAGE = Path(__file__).resolve().parent.parent
-_FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")
+_FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")  #: In a wheel, and in a checkout.
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Hyperparameters for an environment, with the name that ``--preset`` calls them; in a file of rl-zoo3's format."""
+    """A preset: hyperparameters for an environment, in a file of rl-zoo3's format, with the name for ``--preset``."""
 
     name: str
     path: Path
     env_id: str
 
     def hyperparams(self) -> dict[str, Any]:
-        """What the file says for the environment, as `hyperparams_in` tells it: a new dict each time."""
-        return _resolved(_read(self.path), self.path, self.env_id, (self.name,))
+        """Returns the hyperparameters with all imports, see `hyperparams_in`; a new dict each time."""
+        return _resolve_imports(_read(self.path), self.path, self.env_id, (self.name,))
 
 
 def is_ours(env_id: str) -> bool:
-    """Whether this environment was registered by this package."""
+    """Returns whether this package registered the environment."""
     return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
 
 
 def hyperparams_folder() -> Path:
-    """The folder with the files of all presets."""
+    """Returns the folder with the files of all presets."""
     return next(folder for folder in _FOLDERS if folder.is_dir())
 
 
 def hyperparams_path(name: str) -> Path | None:
-    """The yaml file of this rl-zoo3 algorithm or preset, or ``None`` if this package has no such file."""
+    """Returns the YAML file of an rl-zoo3 algorithm or a preset, or ``None`` if this package has none."""
     path = hyperparams_folder() / f"{name}.yml"
     return path if path.is_file() else None
 
 
 def presets() -> dict[str, Preset]:
-    """All presets by name: the environments in ``maskable_ppo.yml``, and every other file under its own name."""
+    """Returns all presets by name: the environments in ``maskable_ppo.yml``, and each other file by its name."""
     found: dict[str, Preset] = {}
     for path in sorted(hyperparams_folder().glob("*.yml")):
         for env_id in _read(path):
@@ -79,9 +79,9 @@ def presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> Preset:
-    """The preset with this name, or in this yaml file; raises ``ValueError`` with the nearest one if there is none.
+    """Returns the preset with this name, or in this YAML file; `ValueError` with the nearest name for another name.
 
-    That of a file is for the first environment in it; with nothing but ``default``, for the home game.
+    The preset in a file is for the first environment in it, or for `HOME_GAME` if the file only has ``default``.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES and path.is_file():
@@ -94,10 +94,11 @@ def find_preset(name: str) -> Preset:
 
 
 def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
-    """What ``-conf``, a yaml file or Python with a dict ``hyperparams``, says for an environment: a new dict.
+    """Returns an environment's hyperparameters in a configuration, with all imports; a new dict.
 
-    It has all that it imports. Raises `ValueError` for what is none of that, or has nothing for the environment; and
-    for an import of a preset that is unknown, for another environment, or imports itself.
+    ``config`` is the value of ``-conf``: a YAML file, or a Python file or module with a dict ``hyperparams``. Raises
+    `ValueError` for anything else or a missing environment, and for an imported preset that is unknown, for another
+    environment, or imports itself.
     """
     path = Path(config)
     if path.suffix in _SUFFIXES:
@@ -105,30 +106,30 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
     else:
         try:
             python = runpy.run_path(config) if path.suffix == ".py" else vars(importlib.import_module(config))
-            content = _checked(copy.deepcopy(python["hyperparams"]), config)
-        except Exception as error:  # whatever a program may raise
+            content = _check_content(copy.deepcopy(python["hyperparams"]), config)  # Python keeps the module
+        except Exception as error:  # the user's module may raise anything
             what = f"{type(error).__name__}: {error}"
             raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {what}") from error
-    return _resolved(content, config, env_id)
+    return _resolve_imports(content, config, env_id)
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with what names like ``policy_kwargs.net_arch`` say in its place; `ValueError` if that is no mapping."""
+    """Returns a copy with keys like ``policy_kwargs.net_arch`` nested; `ValueError` where there is no mapping."""
     result = copy.deepcopy(dict(hyperparams))
     for name in [name for name in hyperparams if "." in name]:
         value = result.pop(name)
         *outer, last = name.split(".")
-        place = result
+        mapping = result
         for key in outer:
-            place = place.setdefault(key, {})
-            if not isinstance(place, dict):
-                raise ValueError(f"cannot set {name}: {key} is no mapping, but {place!r}")
-        place[last] = value
+            mapping = mapping.setdefault(key, {})
+            if not isinstance(mapping, dict):
+                raise ValueError(f"cannot set {name}: {key} is not a mapping, but {mapping!r}")
+        mapping[last] = value
     return result
 
 
 def renamed(value: Any) -> Any:
-    """The same text, list or mapping with today's names in the place of those that are `RENAMED`."""
+    """Returns the text, list or mapping with current names in place of those in `RENAMED`."""
     if isinstance(value, str):
         for before, now in RENAMED.items():
             value = value.replace(before, now)
@@ -140,29 +141,31 @@ def renamed(value: Any) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return copy.deepcopy(_parsed(path, path.stat().st_mtime_ns))
+    # A copy, because `_resolve_imports` removes keys and callers may change the rest.
+    return copy.deepcopy(_parse(path, path.stat().st_mtime_ns))
 
 
 @lru_cache
-def _parsed(path: Path, modified: int) -> dict[str, Any]:
-    """What is in a file that was last changed then."""
+def _parse(path: Path, modified: int) -> dict[str, Any]:
+    """Parses a file; the time of its last change is part of the cache's key."""
     try:
         content = yaml.safe_load(renamed(path.read_text("utf-8")))
-    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: no text, or an impossible date
+    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an invalid date
         raise ValueError(f"{path} is not YAML: {error}") from error
-    return _checked(content, path)
+    return _check_content(content, path)
 
 
-def _checked(content: Any, source: str | Path) -> dict[str, Any]:
+def _check_content(content: Any, source: str | Path) -> dict[str, Any]:
+    """Returns the content of a configuration; `ValueError` unless it maps names of environments to something."""
     if not isinstance(content, dict) or not content or not all(isinstance(env_id, str) for env_id in content):
         raise ValueError(f"{source} must map environments to their hyperparameters, such as ENV: {{import: PRESET}}")
     return content
 
 
-def _resolved(
+def _resolve_imports(
     content: Mapping[str, Any], source: str | Path, env_id: str, importers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """What stands in a configuration for the environment, with all imports; importers: presets, outermost first."""
+    """Returns an environment's hyperparameters with all imports; ``importers``: presets so far, outermost first."""
     if not {env_id, DEFAULT} & content.keys():
         raise ValueError(f"there are no hyperparameters for {env_id} in {source}")
     own = content.get(env_id, content.get(DEFAULT))
@@ -173,11 +176,11 @@ def _resolved(
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {names!r}")
     resolved: dict[str, Any] = {}
-    for name in reversed(names):
+    for name in reversed(names):  # the first in the list has precedence: its values come last
         if name in importers:
             raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
         preset = find_preset(name)
         if preset.env_id != env_id:
             raise ValueError(f"hyperparameters for {env_id} cannot import {name}, a preset for {preset.env_id}")
-        resolved |= _resolved(_read(preset.path), preset.path, env_id, (*importers, name))
+        resolved |= _resolve_imports(_read(preset.path), preset.path, env_id, (*importers, name))
     return resolved | own

@@ -1,6 +1,6 @@
-"""Hyperparameters checked before a run has a folder: what is misspelled is one line with the nearest name.
+"""Validation of hyperparameters before a run has a folder: one line per error, with the nearest name for a typo.
 
-For environments of this package only; those of others are rl-zoo3's business.
+Only for environments of this package; rl-zoo3 handles all others on its own.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import AT_LEAST_1, MAPPING, POSITIVE
 from sb3_pvp.common.names import arguments_of, require_all_known, require_known
+from sb3_pvp.envs.renderer import RENDER_MODES
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.vec_env import read_env_functions
-from sb3_pvp.envs.viewer import RENDER_MODES
 from sb3_pvp.opponents.seat_views import observation_space
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.model_files import PolicyFile
 from sb3_pvp.ppo.hyperparameters import RANGES, value_at
 
-#: What may change the spaces of an environment.
+#: Hyperparameters that can change an environment's spaces.
 _WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
-#: What rl-zoo3 itself reads; everything else must be an argument of the algorithm, but for those that it gives itself.
+#: Hyperparameters that rl-zoo3 reads; all others must be arguments of the algorithm, except those that rl-zoo3 passes.
 _ZOO = ("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy", *_WRAPPERS)
-_GIVEN = ("device", "env", "seed", "tensorboard_log", "verbose")
-#: A rate of rl-zoo3 that falls to zero.
+_PASSED_BY_ZOO = ("device", "env", "seed", "tensorboard_log", "verbose")
+#: rl-zoo3's notation for a linear schedule, such as ``lin_3e-4``.
 _LINEAR = re.compile(r"lin_[\d.]+(e[+-]?\d+)?")
-#: Where callbacks of this package are; only named, because they are made of what stands above presets.
+#: The packages with our callbacks: as names, because presets may not import packages that build on them.
 _CALLBACKS = ("sb3_pvp.callbacks", "sb3_pvp.exploiters")
 
 
@@ -47,19 +47,23 @@ def check_hyperparams(
     one_world: bool = False,
     trained_agent: str = "",
 ) -> list[gymnasium.Env[Any, Any] | None]:
-    """Checks names, and values as far as that is possible without training; raises `ValueError` for what is wrong.
+    """Checks names, and values as far as that is possible without training; raises `ValueError` for the first error.
 
-    ``environments`` are the arguments of those for training and evaluation; with ``one_world`` they will be those of a
-    `PvpVecEnv`, which cannot have every wrapper. ``trained_agent`` is the file of the model that the training goes on
-    with, if there is one. Returns the environments that were made for that, see `checked_env`.
+    Args:
+        environments: ``env_kwargs`` of the environment for training, then of that for evaluation if they differ.
+        one_world: whether they will be in a `PvpVecEnv`, which cannot apply all wrappers.
+        trained_agent: the file of the model to continue training, if any.
+
+    Returns:
+        The environments that were made for the checks, see `checked_env`.
     """
     check_names(hyperparams, algorithm)
     for name in ("n_timesteps", "policy"):
         if hyperparams.get(name) is None:
-            raise ValueError(f"there is no {name} among the hyperparameters for {env_id}: begin with import: {env_id}")
+            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
     if hyperparams.get("frame_stack") is not None:
         raise ValueError(
-            'frame_stack would stack masks as well; for frames of observations: -params "env_kwargs.frame_ages:[0, 1]"'
+            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
         )
     check_settings(hyperparams)
     (settings, env), *others = [checked_env(env_id, env_kwargs or {}) for env_kwargs in environments]
@@ -71,12 +75,12 @@ def check_hyperparams(
 
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:
     """Raises `ValueError` for a hyperparameter that neither rl-zoo3 nor the algorithm knows."""
-    arguments = arguments_of(algorithm, without=_GIVEN)
+    arguments = arguments_of(algorithm, without=_PASSED_BY_ZOO)
     require_all_known("hyperparameter", hyperparams, arguments and arguments.union(_ZOO))
 
 
 def check_settings(hyperparams: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for what is wrong with any algorithm and environment: values, the policy, callbacks."""
+    """Checks what does not depend on algorithm or environment: values, the policy and callbacks (`ValueError`)."""
     for name in RANGES.keys() & hyperparams.keys():
         value = hyperparams[name]
         if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
@@ -94,9 +98,9 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
 
 
 def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.Env[Any, Any] | None]:
-    """The settings that these arguments stand for, and an environment; ``None`` on a server, which is not asked twice.
+    """Checks ``env_kwargs`` (`ValueError`); returns the settings, and an environment that training can use.
 
-    Raises `ValueError` for what is wrong in them.
+    The environment is ``None`` if its fights take place on a server, to connect only once.
     """
     MAPPING.check(env_kwargs=env_kwargs)
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
@@ -122,7 +126,7 @@ def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any]
 
 
 def _policy_class(policy: Any) -> Any:
-    """The class of a policy; ``None`` if it is one of SB3's short names."""
+    """Returns the class of a policy, ``None`` for an alias of SB3 such as ``"MlpPolicy"``."""
     if not isinstance(policy, str) or "." not in policy:
         return None
     try:
@@ -132,12 +136,13 @@ def _policy_class(policy: Any) -> Any:
 
 
 def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Those of the policy, which may be a text in Python; raises `ValueError` for anything else."""
+    """Returns ``policy_kwargs``, a mapping or a Python expression for one; `ValueError` for anything else."""
     given = hyperparams.get("policy_kwargs") or {}
     try:
-        value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given  # as rl-zoo3 does it
+        # rl-zoo3 evaluates the text in its own module too, so names such as ``nn`` work.
+        value = eval(given, dict(vars(exp_manager))) if isinstance(given, str) else given
         return dict(value)
-    except Exception as error:  # whatever Python says about it
+    except Exception as error:  # the expression may raise anything
         raise ValueError(f"policy_kwargs must be a mapping, or Python for one, got {given!r}: {error}") from error
 
 
@@ -154,28 +159,28 @@ def _check_model(
         return
     policy_class = _policy_class(hyperparams["policy"])
     if policy_class is None:
-        known = {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"}  # which are not for mappings
+        known = {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"}  # these cannot read Dict observations
         require_known("policy", hyperparams["policy"], known)
     elif isinstance(policy_class, type) and issubclass(policy_class, AutoregressivePolicy):
         try:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):  # the trial's initial weights must not change those of the run
                 policy_class(observations, actions, lambda _: 0.0, **policy_kwargs_in(hyperparams))
-        except Exception as error:  # whatever a policy says to arguments of other types
+        except Exception as error:  # a policy may raise anything for arguments of the wrong type
             raise ValueError(f"impossible policy_kwargs: {error}") from error
 
 
 def _check_callback(callback: Any) -> None:
-    """A callback as it stands in a yaml file: a name, or a mapping of one name to arguments."""
+    """Checks an entry of ``callback`` in a YAML file: a name, or a mapping of one name to its arguments."""
     if isinstance(callback, Mapping) and len(callback) != 1:
         raise ValueError(f"a callback is a name, or one name with its arguments indented below; got {dict(callback)}")
     ((name, arguments),) = callback.items() if isinstance(callback, Mapping) else ((callback, {}),)
-    if not isinstance(name, str):  # the object itself, from a configuration in Python
+    if not isinstance(name, str):  # a Python configuration may have the object itself
         return
     if not isinstance(arguments, Mapping):
         raise ValueError(f"the arguments of {name} must be a mapping, got {arguments!r}")
     try:
         callback_class = get_class_by_name(name)
-    except (ImportError, AttributeError, ValueError) as error:  # ValueError: no module at all
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: a name without a module
         known = {each: f"{ours}.{each}" for ours in _CALLBACKS for each in importlib.import_module(ours).__all__}
         module, _, class_name = name.rpartition(".")
         close = difflib.get_close_matches(class_name, known, n=1) if module in ("", *_CALLBACKS) else []

@@ -1,4 +1,4 @@
-"""Two small games of a user's own: whoever has the higher coin wins; dice are coins with six sides."""
+"""Two small games of a user's own: the higher coin wins; dice are coins with six sides."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_fights_are_those_of_the_training(trained_on_a_mix: Path, capsys: pytest
     assert other == f"with sampled actions: sb3-pvp evaluate {path} --episodes 12 --stochastic"
 
 
-def test_a_model_that_does_not_tell_fights_as_its_league(
+def test_a_model_without_a_record_fights_as_its_league(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     league = League(tmp_path / "league")
@@ -116,7 +116,7 @@ def test_a_model_that_does_not_tell_fights_as_its_league(
     path = league.add(Player("main", 0), MaskablePPO.load(model).save)
     assert evaluate(path, capsys=capsys)["start"] == MIX
     PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, seed=0).save(path)
-    assert evaluate(path, capsys=capsys)["start"] == {}  # which it tells itself
+    assert evaluate(path, capsys=capsys)["start"] == {}  # as the model itself records
 
 
 def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,9 +127,9 @@ def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.Ca
     assert result["game"] == "NhEnv" and result["episodes"] == 6 and result["broken"] == 0
     with pytest.raises(SystemExit):
         main(["evaluate", str(path), "--episodes", "2", "--stochastic"])
-    told = capsys.readouterr().out
-    assert "does not tell how those of its training started" in told
-    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in told
+    output = capsys.readouterr().out
+    assert "does not record how its training fights started" in output
+    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in output
 
 
 def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_stacked_frames_are_given_by_age(stacking_model: Path, capsys: pytest.Ca
         )
     ]
     assert [result["mean_ticks"] for result in results] == [5.0] * 4
-    assert "say which with --frame-ages, such as 0,2" in refusal(stacking_model, capsys=capsys)
+    assert "pass their ages with --frame-ages, such as 0,2" in refusal(stacking_model, capsys=capsys)
     assert "do not match" in refusal(stacking_model, "--frame-ages", "0,1,2", capsys=capsys)
     assert "got 'new'" in refusal(stacking_model, "--frame-ages", "new", capsys=capsys)
     assert "distinct" in refusal(stacking_model, "--frame-ages", "0,0", capsys=capsys)
@@ -216,7 +216,7 @@ def test_wrong_arguments_of_the_environment_are_refused(
 def test_every_environment_plays_its_share(model: Path) -> None:
     env = NhVecEnv(4, opponent="noop", max_episode_ticks=5)
     score = evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
-    assert score == Score(ties=6, ticks=30)  # fights that reach the limit are nobody's win
+    assert score == Score(ties=6, ticks=30)  # fights that reach the limit count as ties
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_episodes_that_break_off_are_played_again(model: Path, monkeypatch: pyte
 def test_no_rate_is_given_if_too_many_episodes_break_off(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Breaking, "breaking", 1000)
     env = NhVecEnv(4, opponent="noop", max_episode_ticks=5, world=_Breaking)
-    with pytest.raises(WorldError, match=r"^5 fights broke off \(desync: 5\) while .* no win rate can be given"):
+    with pytest.raises(WorldError, match=r"^too many fights broke off for a win rate: 5 \(desync: 5\)"):
         evaluate_model(MaskablePPO.load(model), env, num_episodes=6)
 
 

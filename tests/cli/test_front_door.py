@@ -56,7 +56,7 @@ def test_rl_zoo3_shows_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("presets") == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["name", "algorithm", "game", "what", "for"]
+    assert header.split() == ["name", "algorithm", "game", "purpose"]
     assert any(line.startswith("PureSelfPlay ") and "Against itself only" in line for line in lines)
     assert run("presets", "--json") == 0
     listed = json.loads(capsys.readouterr().out)["presets"]
@@ -123,7 +123,7 @@ def test_progress_on_a_terminal_only(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv("TERM", "xterm-256color")
     assert shown() == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "20 fights" in (told := shown()) and "50%" in told
+    assert "20 fights" in (output := shown()) and "50%" in output
 
 
 def test_shells_complete(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

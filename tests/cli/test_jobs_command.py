@@ -46,7 +46,7 @@ def test_from_start_to_cleanup(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
     )
     assert run("jobs", "start", *python("exit(3)")) == 0  # without -- as well
     log = Path("logs/jobs/1-sleeper.log").absolute()
-    assert f"job 1 (sleeper) is started; its output is in {log}" in capsys.readouterr().out
+    assert f"job 1 (sleeper) started; its output is in {log}" in capsys.readouterr().out
     wait_until(log.read_text)
     jobs.wait(jobs.find("2")[0].job)
     assert run("jobs", "logs", "sleeper") == 0
@@ -55,7 +55,7 @@ def test_from_start_to_cleanup(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
     listed = json.loads(capsys.readouterr().out)["jobs"]
     assert [(job["id"], job["state"], job["exit_code"]) for job in listed] == [(1, "running", None), (2, "failed", 3)]
     assert run("jobs", "stop", "1", "--grace", "5") == 0
-    assert capsys.readouterr().out == "job 1 (sleeper) is stopped\n"
+    assert capsys.readouterr().out == "job 1 (sleeper) stopped\n"
     assert run("jobs", "list") == 0
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["id", "name", "state", "exit"]
@@ -140,7 +140,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         (["jobs", "start", "train", "--preset", "Cor"], "did you mean 'Core'"),
         (["jobs", "start", "train", "--preset"], "unknown preset"),
         (["jobs", "start", "--name", "mine", "train", "--preset=Cor"], "did you mean 'Core'"),
-        (["jobs", "stop", "nobody"], "unknown job 'nobody'"),
+        (["jobs", "stop", "missing"], "unknown job 'missing'"),
         (["jobs", "logs", "1"], "unknown job '1'"),
         (["jobs", "logs", "all"], "there are no jobs"),
         (["jobs", "stop", "1", "--grace", "-1"], "--grace"),
@@ -162,12 +162,12 @@ def test_one_tensorboard_for_each_folder(jobs: Jobs, tmp_path: Path, capsys: pyt
     assert run("tensorboard", "--port", "0") == 0
     said = capsys.readouterr().out
     url = said.split()[-1]
-    assert said == f"TensorBoard is started as job 1 and shows tensorboard at {url}\n"
+    assert said == f"TensorBoard started as job 1 and shows tensorboard at {url}\n"
     assert url.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(url + "data/logdir") as reply:
         assert json.load(reply)["logdir"] == str(tmp_path / "tensorboard")
     assert run("tensorboard", "--port", "0") == 0
-    assert capsys.readouterr().out == f"TensorBoard runs already as job 1 and shows tensorboard at {url}\n"
+    assert capsys.readouterr().out == f"TensorBoard is already running as job 1 and shows tensorboard at {url}\n"
     assert run("tensorboard", "--logdir", "logs", "--port", url.rstrip("/").rpartition(":")[2]) == 2
     assert "give another port" in capsys.readouterr().err
     assert len(jobs.all()) == 1
@@ -186,8 +186,8 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     wait_until(lambda: "total_timesteps" in log.read_text())
     from sb3_pvp.common.watched_process import members
 
-    everybody = members(status.job.mark)
-    assert len(everybody) >= 4  # supervisor, training, two workers
+    processes = members(status.job.mark)
+    assert len(processes) >= 4  # supervisor, training, two workers
     assert run("jobs", "stop", "NhEnv") == 0
-    assert not any(is_alive(process.pid) for process in everybody)
+    assert not any(is_alive(process.pid) for process in processes)
     assert jobs.find("NhEnv")[0].state == "stopped"

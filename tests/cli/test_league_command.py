@@ -42,13 +42,13 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, "show", folder, "--rollouts").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["player", "main@128", "main@64"]
-    assert lines[3] == "5 matches, 1 of which do not count"
+    assert lines[3] == "5 matches, 1 of them not counted"
     shown = as_json(capsys, "show", folder, "--rollouts")
     assert (shown["matches"], shown["not_counted"]) == (5, 1)
     assert [(one["player"], one["games"]) for one in shown["players"]] == [("main@128", 4), ("main@64", 4)]
 
 
-def test_single_rollouts_are_shown_if_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_rollouts_are_shown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     League.existing(folder).add(NEW, lambda path: path.write_text("a model"))
     assert [one["player"] for one in as_json(capsys, "show", folder)["players"]] == ["main@128"]
     assert run(capsys, "export", folder, "--format", "markdown").count("| main@") == 1
@@ -60,7 +60,7 @@ def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
-def test_recompute_tells_whether_ratings_were_kept_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recompute_reports_whether_saved_ratings_were_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     League.existing(folder).save_ratings()
     figures = {"matches": 5, "not_counted": 1, "identical": True, "kept": "identical"}
     assert as_json(capsys, "recompute", folder) == figures
@@ -76,7 +76,7 @@ def test_recompute_tells_whether_ratings_were_kept_right(folder: Path, capsys: p
     assert "of other anchors" in run(capsys, "recompute", folder)
 
 
-def test_nothing_is_made_of_a_league_whose_matches_are_gone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_league_whose_matches_are_gone_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     League.existing(folder).save_ratings()
     (folder / "matches.sqlite").unlink()
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -137,20 +137,22 @@ def test_anchors_who_cannot_fight_are_left_out(folder: Path, capsys: pytest.Capt
         main(["league", "rate", str(folder), "--until", "2000", "--player", "noop", "--player", "scripted"])
     assert exit_info.value.code == 0
     errors = capsys.readouterr().err
-    assert "without the league's anchor foo" in errors and "without the league's anchor main@7" in errors
+    assert "ignoring the league's anchor foo" in errors and "ignoring the league's anchor main@7" in errors
 
 
 def fights(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What `play` and `rate` say that they play."""
+    """Returns the line in which `play` and `rate` describe their fights."""
     with pytest.raises(SystemExit):
         main(["league", *map(str, arguments)])
     return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("fights of"))
 
 
-def test_more_matches_are_fought_as_the_league_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_matches_default_to_the_training_of_the_league(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play = ("play", folder, "scripted", "noop", "--fights", 2)
     rate = ("rate", folder, "--until", 50, "--max-fights", 2, "--player", "noop", "--player", "scripted")
-    assert fights(capsys, *play) == "fights of NhEnv with {} (the league does not tell what was trained)"
+    assert (
+        fights(capsys, *play) == "fights of NhEnv with {} (the league does not record how its training fights started)"
+    )
     league = League.existing(folder)
     league.set_fights("NhEnv", {"accountBuild": "ZERKER"})
     for command in (play, rate):

@@ -51,7 +51,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 
         ("coins:Coins", "coins:Coins"),
         (Dice(), "coins:Dice"),
         (find_game("NhEnv"), "NhEnv"),
-        (Loaded(1), "Loaded"),  # nobody else can make this one
+        (Loaded(1), "Loaded"),  # cannot be made without this object
     ],
 )
 def test_games_have_names_for_files(game: Any, name: str, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_league_of_an_own_game(run: Path, tmp_path: Path, capsys: pytest.Cap
         assert "coins:Coins" in refused and "Dice" in refused
 
 
-def test_a_league_that_does_not_tell_asks_its_models(
+def test_a_league_without_a_record_uses_its_models(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = shutil.copytree(run / "league", tmp_path / "league")
@@ -118,7 +118,7 @@ def test_a_league_that_does_not_tell_asks_its_models(
     command(capsys, "league", "play", folder, "main@0", "main@16", "--fights", 2)
 
 
-def test_what_cannot_be_drawn_is_not_recorded(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_game_without_a_viewer_is_not_recorded(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fight = tmp_path / "fight.json.gz"
     refused = command(capsys, "record", run / "own.zip", "-o", fight, code=2)
     assert "Coins has no viewer" in refused and not fight.exists()

@@ -28,35 +28,36 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_a_fight_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, fight = saved(random_model(1), tmp_path, "mine"), tmp_path / "fight.json.gz"
     options = ("--opponent", "noop", "--seed", "4", "--reset-params", '{"accountBuild": "ZERKER"}', "-o", str(fight))
-    code, told = run("record", model, *options, capsys=capsys)
+    code, output = run("record", model, *options, capsys=capsys)
     recording = load_fight(fight)
-    assert code == 0 and f"mine against noop: {recording.outcomes[0]} after {len(recording.moments) - 1} ticks" in told
+    ticks = len(recording.moments) - 1
+    assert code == 0 and f"mine against noop: {recording.outcomes[0]} after {ticks} ticks" in output
     assert (recording.seed, recording.build) == (4, "ZERKER")
-    assert "with sampled actions" in told and "with the most likely actions: sb3-pvp record" in told
-    code, told = run("record", model, *options, "--json", capsys=capsys)
-    figures = json.loads(told)
+    assert "with sampled actions" in output and "with the most likely actions: sb3-pvp record" in output
+    code, output = run("record", model, *options, "--json", capsys=capsys)
+    figures = json.loads(output)
     assert (figures["players"], figures["build"], figures["start"]) == (
         ["mine", "noop"],
         "ZERKER",
         {"accountBuild": "ZERKER"},
     )
     assert (figures["outcome"], figures["ticks"]) == (recording.outcomes[0], len(recording.moments) - 1)
-    code, told = run("replay", str(fight), capsys=capsys)
-    assert code == 0 and f"open {tmp_path / 'fight.html'} in a browser" in told
+    code, output = run("replay", str(fight), capsys=capsys)
+    assert code == 0 and f"open {tmp_path / 'fight.html'} in a browser" in output
     assert "mine against noop" in (tmp_path / "fight.html").read_text()
 
 
 def test_the_fight_is_one_of_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env = NhVecEnv(1, reset_params={"accountBuild": "MAXED"})
     PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(tmp_path / "maxed.zip")
-    _, told = run("record", str(tmp_path / "maxed"), "-o", str(tmp_path / "fight.json"), "--json", capsys=capsys)
-    assert json.loads(told)["build"] == "MAXED"
+    _, output = run("record", str(tmp_path / "maxed"), "-o", str(tmp_path / "fight.json"), "--json", capsys=capsys)
+    assert json.loads(output)["build"] == "MAXED"
 
 
 def test_policies_of_sb3_contrib_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     MaskablePPO("MultiInputPolicy", NhVecEnv(1), n_steps=2, batch_size=2).save(tmp_path / "stock.zip")
-    code, told = run("record", str(tmp_path / "stock.zip"), "-o", str(tmp_path / "fight.json"), capsys=capsys)
-    assert code == 0 and "does not tell how those of its training started" in told
+    code, output = run("record", str(tmp_path / "stock.zip"), "-o", str(tmp_path / "fight.json"), capsys=capsys)
+    assert code == 0 and "does not record how its training fights started" in output
     assert load_fight(tmp_path / "fight.json").moments[1].decisions[0]
 
 
@@ -95,5 +96,5 @@ def test_every_fight_has_a_page_of_its_own(
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = run(*arguments, capsys=capsys)
-    assert code == 2 and message in told and told.count("\n") == 1
+    code, output = run(*arguments, capsys=capsys)
+    assert code == 2 and message in output and output.count("\n") == 1

@@ -1,4 +1,4 @@
-"""What ``sb3-pvp sweep`` tells about studies; nothing is trained here."""
+"""What ``sb3-pvp sweep`` prints about studies; nothing is trained here."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys:
         assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
 
 
-def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_lists_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
     assert capsys.readouterr().out.endswith(

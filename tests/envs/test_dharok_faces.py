@@ -63,7 +63,7 @@ def test_a_fight_of_many_goes_the_way_of_a_single_one() -> None:
             break
 
 
-def test_a_snapshot_goes_on_as_before() -> None:
+def test_a_snapshot_resumes_bit_for_bit() -> None:
     envs = [NhVecEnv(2, contract="DharokEnv", seed=seed) for seed in (1, 2)]
     rng = np.random.default_rng(0)
     envs[0].reset()

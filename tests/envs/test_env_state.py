@@ -1,4 +1,4 @@
-"""Snapshots of environments: what was put back goes on bit for bit."""
+"""Snapshots of environments: a restored environment resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def vec_env(variant: int, seed: int = 0) -> NhVecEnv:
 
 
 def play(env: NhVecEnv, ticks: int, seed: int = 0) -> str:
-    """A digest of all that the environment tells."""
-    rng, told = np.random.default_rng(seed), hashlib.sha256()
+    """Returns a digest of all outputs of the environment."""
+    rng, digest = np.random.default_rng(seed), hashlib.sha256()
     for _ in range(ticks):
         observation, rewards, dones, infos = env.step(env.fights.contract.random_action(env.action_masks(), rng))
         for info in infos:
             info.get("episode", {}).pop("t", None)  # wall-clock time
-        told.update(spelled_out((observation, rewards, dones, infos, env.reset_infos, env.action_masks())))
-    return told.hexdigest()
+        digest.update(spelled_out((observation, rewards, dones, infos, env.reset_infos, env.action_masks())))
+    return digest.hexdigest()
 
 
 def spelled_out(value: Any) -> bytes:
-    """Equal bytes for equal values, which a pickle does not promise: it also tells which objects are the same."""
+    """Returns equal bytes for equal values; a pickle also depends on which objects are identical."""
     if isinstance(value, dict):
         value = [*value.items()]
     if isinstance(value, (list, tuple)):
@@ -61,7 +61,7 @@ def spelled_out(value: Any) -> bytes:
 
 @settings(deadline=None, max_examples=30)
 @given(variant=st.sampled_from(range(len(VARIANTS))), before=st.integers(0, 60), rollouts=st.integers(0, 3))
-def test_a_restored_vec_env_goes_on_bit_for_bit(variant: int, before: int, rollouts: int) -> None:
+def test_a_restored_vec_env_resumes_bit_for_bit(variant: int, before: int, rollouts: int) -> None:
     env = vec_env(variant)
     env.reset()
     env.set_trained_rollouts(rollouts)
@@ -79,19 +79,19 @@ def test_a_restored_vec_env_goes_on_bit_for_bit(variant: int, before: int, rollo
 
 
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
-def test_a_restored_single_env_goes_on_bit_for_bit(variant: int) -> None:
+def test_a_restored_single_env_resumes_bit_for_bit(variant: int) -> None:
     def go_on(env: NhEnv) -> bytes:
-        told: list[Any] = []
+        outputs: list[Any] = []
         rng, running = np.random.default_rng(0), env._running
         for _ in range(60):
             if running:
                 action = env.contract.random_action(env.action_masks(), rng)
-                told.append(env.step(action))
-                running = not (told[-1][2] or told[-1][3])
+                outputs.append(env.step(action))
+                running = not (outputs[-1][2] or outputs[-1][3])
             else:
-                told.append(env.reset())
+                outputs.append(env.reset())
                 running = True
-        return spelled_out(told)
+        return spelled_out(outputs)
 
     env, other = (NhEnv(**SETTINGS, **VARIANTS[variant]) for _ in range(2))
     state = env.get_state()  # before the first reset, which is seeded by chance
@@ -113,7 +113,7 @@ def test_seeds_and_options_of_the_next_reset_are_kept() -> None:
     assert all(np.array_equal(first[key], second[key]) for key in first)
 
 
-def test_another_process_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_another_process_resumes_bit_for_bit(tmp_path: Path) -> None:
     env = vec_env(3)
     env.reset()
     play(env, 30)
@@ -126,8 +126,8 @@ env.set_state(pickle.load(open(sys.argv[1], "rb")))
 print(play(env, 50, seed=2))
 """
     run = [sys.executable, "-c", program, str(tmp_path / "state.pickle")]
-    told = subprocess.run(run, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
-    assert told.split() == [play(env, 50, seed=2)]
+    output = subprocess.run(run, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
+    assert output.split() == [play(env, 50, seed=2)]
 
 
 def test_a_snapshot_is_plain_data_and_a_copy() -> None:
@@ -184,7 +184,7 @@ def test_versions_and_missing_parts_are_refused() -> None:
             env.set_state(changed)
 
 
-def test_a_world_that_cannot_be_put_back_says_so() -> None:
+def test_a_world_without_get_state_is_refused() -> None:
     env = NhVecEnv(FIGHTS, world=FakeWorld)
     env.reset()
     with pytest.raises(NotImplementedError, match=r"FakeWorld has no get_state\(\)"):

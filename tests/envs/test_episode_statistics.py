@@ -32,10 +32,10 @@ def summary(values: list[float]) -> dict[str, float]:
 
 
 class Notes:
-    """What each fight's ticks told, as lists."""
+    """The values of each fight's ticks, as lists."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(N)]
+        self.values: list[dict[str, list[float]]] = [defaultdict(list) for _ in range(N)]
 
     def write(self, tick: Transition, reward: Any) -> None:
         for fight in range(N):
@@ -43,11 +43,11 @@ class Notes:
                 continue
             for name in VALUES[:-1]:
                 if name not in FLAGS or tick.report[FLAGS[name]][fight]:
-                    self.told[fight][name].append(float(tick.report[name][fight]))
-            self.told[fight]["reward"].append(float(reward[fight]))
+                    self.values[fight][name].append(float(tick.report[name][fight]))
+            self.values[fight]["reward"].append(float(reward[fight]))
 
     def of(self, fight: int) -> dict[str, dict[str, float]]:
-        each = {name: summary(values) for name, values in self.told[fight].items()}
+        each = {name: summary(values) for name, values in self.values[fight].items()}
         return {statistic: {name: each[name][statistic] for name in each} for statistic in STATISTICS}
 
 
@@ -73,10 +73,10 @@ def test_they_are_those_of_all_ticks_of_an_episode(seed: int, ticks: int) -> Non
             assert_same(statistics.of_episode(fight), notes.of(fight))
         statistics.begin(np.flatnonzero(over))
         for fight in np.flatnonzero(over):
-            notes.told[fight].clear()
+            notes.values[fight].clear()
 
 
-def test_the_end_of_a_fight_tells_them() -> None:
+def test_the_info_of_an_end_has_them() -> None:
     env, rng = NhVecEnv(N, max_episode_ticks=40, episode_statistics=True), np.random.default_rng(0)
     env.reset()
     notes, ended = Notes(), 0
@@ -93,11 +93,11 @@ def test_the_end_of_a_fight_tells_them() -> None:
                 for values in (*found.values(), *expected.values()):
                     values.pop("reward")
                 assert_same(found, expected)
-                notes.told[fight].clear()
+                notes.values[fight].clear()
     assert ended >= 10
 
 
-def test_a_single_fight_tells_them_too() -> None:
+def test_a_single_environment_has_them_too() -> None:
     env = NhEnv(max_episode_ticks=3, episode_statistics=True)
     env.reset(seed=1)
     infos = [env.step(env.contract.random_action(env.action_masks(), env.np_random))[4] for _ in range(3)]
@@ -105,13 +105,13 @@ def test_a_single_fight_tells_them_too() -> None:
     assert infos[2]["episode_statistics"]["count"]["distance"] == 3
 
 
-def test_they_go_on_in_a_restored_environment() -> None:
+def test_they_continue_in_a_restored_environment() -> None:
     def last_statistics(env: NhVecEnv, rng: np.random.Generator) -> dict[str, Any]:
         infos: list[dict[str, Any]] = [{}]
         while not infos[0]:
             infos = env.step(random_actions(env, rng))[3]
-        told: dict[str, Any] = infos[0]["episode_statistics"]
-        return told
+        statistics: dict[str, Any] = infos[0]["episode_statistics"]
+        return statistics
 
     env, rng = NhVecEnv(N, max_episode_ticks=30, episode_statistics=True), np.random.default_rng(3)
     env.reset()

@@ -198,7 +198,7 @@ def test_sums_of_environments_add_up() -> None:
     assert of_table(together) == pytest.approx(expected_metrics([*stories[0].infos, *stories[1].infos]))
 
 
-def test_a_second_look_sees_only_what_is_new() -> None:
+def test_pop_returns_only_what_is_new() -> None:
     story = Story(4)
     story.play(15)
     story.metrics.pop()
@@ -208,7 +208,7 @@ def test_a_second_look_sees_only_what_is_new() -> None:
     assert summarize(story.metrics.pop()) == {"rewards/overall_total": 0.0}
 
 
-def test_without_an_end_there_is_nothing_to_tell_of_ends() -> None:
+def test_without_an_end_there_are_no_metrics_of_ends() -> None:
     story = Story(5, ends=False)
     story.play(10)
     summary = summarize(story.metrics.pop())
@@ -217,7 +217,7 @@ def test_without_an_end_there_is_nothing_to_tell_of_ends() -> None:
 
 
 def test_times_are_of_each_fight_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight begins anew after the second tick."""
+    """Ticks take 1, 2, 4, 8 seconds, pauses before them 10, 20, 40, 80; a fight is reset after the second tick."""
     clock = [0.0]
     monkeypatch.setattr(fight_metrics, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     metrics = fight_metrics.FightMetrics(2, NH)
@@ -283,7 +283,7 @@ def test_measuring_changes_no_fight() -> None:
         np.testing.assert_array_equal(rewards, other_rewards)
 
 
-def test_nothing_is_measured_unasked() -> None:
+def test_nothing_is_measured_by_default() -> None:
     with pytest.raises(RuntimeError, match="enable_metrics"):
         NhEnv().pop_metrics()
 
@@ -311,7 +311,7 @@ def test_weights_are_those_of_the_time() -> None:
     )
 
 
-def test_looking_at_a_random_weight_takes_no_random_number_away() -> None:
+def test_reading_a_random_weight_uses_no_random_number() -> None:
     weights = reward_weights({"default": {"type": "expression", "expression": "random()"}})
     before = np.random.get_state()[1].copy()  # type: ignore[union-attr, index]  # noqa: NPY002
     assert 0 <= current_weights(weights, 0)["default_reward"] <= 1

@@ -21,11 +21,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecVide
 
 import sb3_pvp  # noqa: F401
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs import viewer as viewer_module
+from sb3_pvp.envs import renderer as renderer_module
 from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.rendering import Scene
-from sb3_pvp.games.osrs.rendering import viewer as looks
+from sb3_pvp.games.osrs.rendering import viewer as game_viewer
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.rsps.served import world_server
@@ -39,7 +39,7 @@ def unseen_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """pygame without a display, and without delay between ticks."""
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setattr(viewer_module, "RENDER_FPS", 1000)
+    monkeypatch.setattr(renderer_module, "RENDER_FPS", 1000)
     pygame.display.quit()
     yield pygame
     pygame.display.quit()
@@ -128,7 +128,7 @@ def test_every_tick_of_a_fight_is_seen(vec_env_cls: Any) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "tick"), [({}, 1), ({"seed": 3}, 0), ({"options": {"training": False}}, 0)])
-def test_who_asks_for_a_certain_fight_sees_that_one(arguments: dict[str, Any], tick: int) -> None:
+def test_a_fight_with_a_seed_or_options_is_shown_at_once(arguments: dict[str, Any], tick: int) -> None:
     env = NhEnv(opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=1), render_mode="ansi")
     env.reset(seed=0)
     env.render()
@@ -140,7 +140,7 @@ def test_who_asks_for_a_certain_fight_sees_that_one(arguments: dict[str, Any], t
 def scenes_of(env: Any, monkeypatch: pytest.MonkeyPatch, steps: int) -> list[Scene]:
     """What is drawn when the first fight is rendered after each of these steps."""
     scenes: list[Scene] = []
-    monkeypatch.setattr(looks, "render_text", lambda scene, color: str(scenes.append(scene)))
+    monkeypatch.setattr(game_viewer, "render_text", lambda scene, color: str(scenes.append(scene)))
     env.reset()
     env.env_method("render", indices=0)
     for _ in range(steps):
@@ -166,20 +166,20 @@ def test_what_was_chosen_and_what_was_masked_is_seen(opponent: str, monkeypatch:
 def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
-    for name in ("seat_masks", "fighters"):
+    for name in ("seat_masks", "describe_seats"):
         monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("read without rendering"))
     for _ in range(5):
         env.step(np.tile(STAB, (2, 1)))
 
 
-def test_who_stops_looking_is_not_served_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_are_recorded_only_after_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="ansi")
     env.reset(seed=0)
-    viewer = env.fights.viewer
-    viewer._scene(0)
+    renderer = env.fights.renderer
+    renderer._scene(0)
     for expected in (True, False, False):
         env.step(STAB)
-        assert (viewer._masks is not None) == expected
+        assert (renderer._masks is not None) == expected
 
 
 def test_restored_fights_are_seen() -> None:

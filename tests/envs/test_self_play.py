@@ -40,12 +40,12 @@ def test_a_pair_plays_the_fight_of_a_parallel_env() -> None:
     while not ended:
         actions = CONTRACT.random_action(env.action_masks(), rng)
         together, rewards, dones, infos = env.step(actions)
-        apart, told, over, _, _ = fight.step(dict(zip(("fighter_0", "fighter_1"), actions, strict=True)))
+        apart, reward, over, _, _ = fight.step(dict(zip(("fighter_0", "fighter_1"), actions, strict=True)))
         ended = dones.all()
         assert dones[0] == dones[1] == over["fighter_0"]
         for row, agent in enumerate(("fighter_0", "fighter_1")):
             seen = infos[row]["terminal_observation"] if ended else {key: part[row] for key, part in together.items()}
-            assert rewards[row] == np.float32(told[agent])
+            assert rewards[row] == np.float32(reward[agent])
             assert all(np.array_equal(seen[key], apart[agent][key]) for key in seen)
     outcomes = {info["outcome"] for info in infos}
     assert outcomes in ({"won", "lost"}, {"tied"})
@@ -86,7 +86,7 @@ def test_the_learner_s_noise_and_masks_are_those_of_both_seats() -> None:
     assert not observation["action_mask"][:, CONTRACT.flat_index("use_veng")].any()
 
 
-def test_pairs_stand_beside_other_opponents() -> None:
+def test_pairs_work_beside_other_opponents() -> None:
     env = NhVecEnv(7, "noop", world=FakeWorld, seed=10)
     env.env_method("set_opponent", "self", indices=[2, 3])
     env.env_method("set_opponent", "baseline", indices=[6])
@@ -125,7 +125,7 @@ def test_a_pair_forms_when_one_of_the_two_is_free_and_parts_when_its_fight_ends(
     assert [info["seed"] for info in env.reset_infos] == [None, None, None, None]
 
 
-def test_a_row_that_parts_fights_by_its_own_seed() -> None:
+def test_a_row_that_leaves_its_pair_uses_its_own_seed() -> None:
     def observed(seed: int) -> Any:
         env = NhVecEnv(
             2, "self", seed=seed, reset_params={"randomizeGear": True, "randomizeBuild": True}, max_episode_ticks=3
@@ -146,7 +146,7 @@ def test_half_a_pair_is_refused() -> None:
     env = NhVecEnv(4, "noop")
     env.reset()
     env.env_method("set_opponent", "self", indices=[1])
-    with pytest.raises(ValueError, match="rows 0 and 1 play each other or neither of them does"):
+    with pytest.raises(ValueError, match='rows 0 and 1 must both play "self" or neither'):
         env.step(nothing(4))
     with pytest.raises(ValueError, match="rows 0 and 1"):
         env.reset()
@@ -158,7 +158,7 @@ def test_half_a_pair_is_refused() -> None:
         NhEnv(opponent="self").reset()
 
 
-def test_restored_pairs_go_on_bit_for_bit() -> None:
+def test_restored_pairs_resume_bit_for_bit() -> None:
     def make(seed: int) -> NhVecEnv:
         return NhVecEnv(6, "self", seed=seed, max_episode_ticks=12, noise=NOISE, frame_ages=(0, 2))
 

@@ -69,7 +69,7 @@ def assert_rows_equal(together: Any, rows: list[Any]) -> None:
             assert np.array_equal(value, row[key]), key
 
 
-def test_the_end_of_a_fight_is_told_under_sb3_s_keys() -> None:
+def test_the_end_of_a_fight_is_reported_under_sb3_s_keys() -> None:
     env = NhVecEnv(3, opponent="noop", world=ending((Outcome.LOST, Outcome.WON), tick=2))
     env.reset()
     _, _, dones, infos = env.step(NOTHING)
@@ -95,7 +95,7 @@ def test_broken_fights_are_truncated(end: tuple[Outcome, Outcome]) -> None:
     assert all("is_success" not in info for info in infos)
 
 
-def test_a_truncation_by_time_is_told() -> None:
+def test_a_truncation_by_time_is_reported() -> None:
     env = NhVecEnv(3, opponent="noop", world=FakeWorld, max_episode_ticks=2)
     env.reset()
     env.step(NOTHING)
@@ -227,7 +227,7 @@ def test_env_functions_pass_their_settings_on() -> None:
         ([env_function(), env_function(opponent="noop")], "but opponent is 'baseline' and 'noop'"),
         ([env_function(), env_function(rewards={"win": 2.0})], "rewards is"),
         ([lambda: TransformReward(NhEnv(), lambda reward: 2 * reward)], "cannot apply the wrapper TransformReward"),
-        ([lambda: gym.make("CartPole-v1")], "made of PvpEnv environments, got CartPoleEnv"),
+        ([lambda: gym.make("CartPole-v1")], "functions that make a PvpEnv, got CartPoleEnv"),
     ],
 )
 def test_functions_that_cannot_share_a_world_are_refused(functions: list[Any], message: str) -> None:
@@ -263,10 +263,10 @@ def test_values_of_a_wrong_kind_are_refused_in_one_line(arguments: dict[str, Any
     assert "\n" not in str(refusal.value)
 
 
-def test_rows_that_are_not_there_are_refused() -> None:
+def test_unknown_rows_are_refused() -> None:
     env = NhVecEnv(2, world=FakeWorld)
     for method in ("action_masks", "render"):
-        with pytest.raises(IndexError, match="there is no row 7: this environment has the rows 0 to 1"):
+        with pytest.raises(IndexError, match="no row 7: this environment has the rows 0 to 1"):
             env.env_method(method, indices=[7])
 
 

@@ -137,7 +137,10 @@ def test_rating_stops_at_the_limit(league: League) -> None:
 @pytest.mark.parametrize("count", [0, -1])
 def test_numbers_of_fights_are_positive(league: League, count: int) -> None:
     for what, play in (
-        ("how often noop fights scripted", lambda: play_matches(league, {(NOOP, SCRIPTED): count}, 0, SETTINGS)),
+        (
+            "the number of fights of noop against scripted",
+            lambda: play_matches(league, {(NOOP, SCRIPTED): count}, 0, SETTINGS),
+        ),
         ("parallel_fights", lambda: play_matches(league, {(NOOP, SCRIPTED): 1}, 0, SETTINGS, count)),
         ("fights_per_round", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, fights_per_round=count)]),
         ("max_fights", lambda: [*rate(league, [NOOP, SCRIPTED], 50, SETTINGS, max_fights=count)]),
@@ -170,7 +173,7 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
 def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
     league: League, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, ended = rating._play, []
+    play, ended = rating._play_fights, []
 
     def failing(*given: Any) -> Iterator[tuple[int, MatchRecord]]:
         for each in play(*given):
@@ -179,7 +182,7 @@ def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
             if len(ended) == 3:
                 raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(rating, "_play", failing)
+    monkeypatch.setattr(rating, "_play_fights", failing)
     with pytest.raises(ConnectionError):
         play_matches(league, {(SCRIPTED, BOT): 8}, 0, SETTINGS)
     assert len(league.log) == len(ended) == 3

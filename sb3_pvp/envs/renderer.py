@@ -1,4 +1,4 @@
-"""Shows the fights of an environment in a render mode of Gymnasium: as text, as arrays, or in a window."""
+"""Rendering of an environment's fights in Gymnasium's render modes: as text, as images, or in a window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
 RENDER_FPS = 2  #: Ticks shown per second.
-#: What `render` returns: a text, a picture uint8 ``(height, width, 3)``, or nothing.
+#: What `render` returns: text, an image uint8 ``(height, width, 3)``, or nothing.
 Frame: TypeAlias = str | NDArray[np.uint8] | None
 
 
@@ -31,47 +31,48 @@ def check_render_mode(render_mode: str | None) -> str | None:
     return render_mode
 
 
-class Viewer:
-    """Sees every tick of fights, also what could have been chosen in it, and the last one of a fight that is over.
+class FightRenderer:
+    """Renders the last tick of each fight with the masks it was played with; also the end of a fight that was reset.
 
-    It only looks while somebody asks: for a tick that nobody looked at, the next one costs nothing, and of the one
-    after that the masks are unknown. Nothing is imported, and no window is opened, before there is need to.
+    Unused rendering is free: masks are copied and final scenes kept only for the tick after a rendered one. So the
+    first frame after a pause has no masks. pygame is imported, and the window opened, on first use.
     """
 
     def __init__(self, fights: Fights) -> None:
         self._fights = fights
-        self.names: tuple[str, str] | None = None  #: Of the players; ``None``: those that the fights have.
+        self.names: tuple[str, str] | None = None  #: Names of the players, if not those of `Fights.describe_seats`.
         self._window: Window | None = None
-        self._no_display = self._started = self._asked = False
-        self._masks: NDArray[np.bool_] | None = None
-        self._ends: dict[int, Any] = {}
-        self._seen: set[int] = set()
+        self._no_display = self._started = self._was_rendered = False
+        self._masks: NDArray[np.bool_] | None = None  #: Of the tick that is played or was played last.
+        self._final_scenes: dict[int, Any] = {}  #: Of the rows whose fight ended in the last tick.
+        self._rendered_rows: set[int] = set()  #: Since the last tick.
 
     def start_tick(self) -> None:
         """Call it before a tick."""
-        self._ends.clear()
-        self._seen.clear()
-        self._masks = self._fights.seat_masks() if self._asked else None
-        self._asked = False
+        self._final_scenes.clear()
+        self._rendered_rows.clear()
+        self._masks = self._fights.seat_masks() if self._was_rendered else None
+        self._was_rendered = False
 
     def end_tick(self) -> None:
         """Call it after a tick."""
         if self._masks is not None:
             over = self._fights.terminated | self._fights.truncated
-            self._ends = {row: self._look(row) for row in np.flatnonzero(over).tolist()}
+            self._final_scenes = {row: self._new_scene(row) for row in np.flatnonzero(over).tolist()}
 
-    def start_new(self, certain: bool = True) -> None:
-        """Call it when new fights have begun; ``certain`` ones: nobody shall see the ends of those before."""
+    def start_episodes(self, keep_final_scenes: bool = False) -> None:
+        """Call it when fights were reset.
+
+        Vectorized environments reset inside ``step``, so the end of a fight could never be rendered after it. With
+        ``keep_final_scenes``, the next frame of such a row is its last fight's end, unless that was rendered already.
+        """
         self._started = True
-        self._ends = {row: end for row, end in self._ends.items() if row not in self._seen and not certain}
+        unseen = {row: scene for row, scene in self._final_scenes.items() if row not in self._rendered_rows}
+        self._final_scenes = unseen if keep_final_scenes else {}
         self._masks = None
 
     def frame(self, row: int, render_mode: str | None) -> Frame:
-        """What `render` returns for the fight of a row; in mode ``"human"`` the window shows it instead.
-
-        It is the last tick; if the fight has ended in it, its end and not the new fight, unless that was seen before:
-        vectorised environments reset before anybody can see it.
-        """
+        """Returns what `render` returns for the fight of a row, see `start_episodes`; shows it in mode ``"human"``."""
         if render_mode == "ansi":
             return self._text(self._scene(row))
         if render_mode == "rgb_array":
@@ -81,7 +82,7 @@ class Viewer:
         return None
 
     def show(self, rows: Iterable[int]) -> None:
-        """Shows fights side by side in the window, for as long as a tick lasts; without a display, as text."""
+        """Shows fights side by side in the window for one tick's time; prints them if there is no display."""
         scenes = [self._scene(row) for row in rows]
         images = [] if self._no_display else [self._picture(scene) for scene in scenes]
         if images and self._window is None:
@@ -91,7 +92,7 @@ class Viewer:
                 self._window = Window(self._fights.contract.name, RENDER_FPS)
             else:
                 self._no_display = True
-                gym.logger.warn("there is no display to open a window on: fights are shown as text")
+                gym.logger.warn("no display to open a window on: fights are printed as text")
         if self._no_display:
             for scene in scenes:
                 print(self._text(scene), flush=True)
@@ -109,30 +110,31 @@ class Viewer:
             self._window = None
 
     @property
-    def _looks(self) -> Any:
-        if (looks := self._fights.settings.game.viewer) is None:
-            raise ValueError("this game has no viewer (`sb3_pvp.game.Viewer`): nobody knows how to draw it")
-        return looks
+    def _game_viewer(self) -> Any:
+        if (viewer := self._fights.settings.game.viewer) is None:
+            raise ValueError("this game cannot be rendered: it has no viewer (`sb3_pvp.game.Viewer`)")
+        return viewer
 
     def _scene(self, row: int) -> Any:
         if not self._started:
-            raise ResetNeeded("there is no fight to render: call reset() first")
-        self._asked = True
-        self._seen.add(row)
-        return self._ends.get(row) or self._look(row)
+            raise ResetNeeded("no fight to render: call reset() first")
+        self._was_rendered = True
+        self._rendered_rows.add(row)
+        return self._final_scenes.get(row) or self._new_scene(row)
 
-    def _look(self, row: int) -> Any:
+    def _new_scene(self, row: int) -> Any:
         fights = self._fights
-        number, names, actions = fights.fighters(row)
+        number, names, actions = fights.describe_seats(row)
         masks: Sequence[NDArray[np.bool_] | None] = (None, None)
-        if self._masks is not None and fights.length[row] > 0:  # before its first tick nothing was to be chosen
+        if self._masks is not None and fights.length[row] > 0:  # before the first tick there was no choice
             masks = self._masks[number]
-        scene = self._looks.scene(fights.world, number, self.names or names, actions, masks)
+        scene = self._game_viewer.scene(fights.world, number, self.names or names, actions, masks)
+        # The tick limit is the environment's: for the world, the fight still runs.
         timeout = bool(fights.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
         return replace(scene, outcome="timeout") if timeout else scene
 
     def _text(self, scene: Any) -> str:
-        return str(self._looks.text(scene, color="NO_COLOR" not in os.environ))
+        return str(self._game_viewer.text(scene, color="NO_COLOR" not in os.environ))
 
     def _picture(self, scene: Any) -> NDArray[np.uint8]:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -140,5 +142,5 @@ class Viewer:
             import pygame  # noqa: F401
         except ImportError as error:
             raise DependencyNotInstalled('pictures of fights need pygame: pip install "sb3-pvp[render]"') from error
-        picture: NDArray[np.uint8] = self._looks.picture(scene)
+        picture: NDArray[np.uint8] = self._game_viewer.picture(scene)
         return picture
