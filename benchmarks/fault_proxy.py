@@ -93,6 +93,7 @@ class RandomFaults:
 
     def __call__(self, line: Line, random: Generator) -> Fault:
         """The fault of this line."""
+        # One random number for all kinds: their probabilities add up, and at most one fault happens.
         place = int(np.searchsorted(self._bounds, random.random(), side="right"))
         if place == len(self._kinds) or line.direction not in self._directions:
             return None
@@ -226,6 +227,7 @@ class _Pipe:
         while data := await self._source.readline():
             if self._direction == "request":
                 self._link.request = data
+            # After a half-close lines are still read, so that the sender is not blocked, and dropped.
             if not self._is_shut:
                 await self._pass(data)
         self._shut()
@@ -267,6 +269,7 @@ class _Pipe:
         raise _Reset
 
     async def _truncate(self, data: bytes) -> None:
+        # Without an end, with a line ending, or (`None`) with the end of the connection.
         end = self._random.choice(np.array([b"", b"\n", None], object))
         length = self._random.integers(max(len(data.rstrip()), 1))
         await self._send(data[:length] + (end or b""))

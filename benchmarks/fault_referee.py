@@ -52,6 +52,7 @@ class _RefereedWorld(SimWorld):
             self.state["inventory"][fight] = NO_ITEM
             self.state["level"][fight, :, HITPOINTS] = HEALTH
             self._episodes[fight] = _episode_ids(given)
+            # Known from the start, so that a result that a client reports too early is wrong.
             self._referee.verdicts |= dict.fromkeys(self._episodes[fight], Outcome.RUNNING)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
@@ -171,7 +172,7 @@ class WatchedWorld(RemoteWorld):
 
     def _judge(self, fight: int, in_time: bool) -> None:
         outcomes = [Outcome(int(outcome)) for outcome in self.outcome[fight]]
-        if outcomes[_LEARNER] >= Outcome.TARGET_LOST:
+        if outcomes[_LEARNER] >= Outcome.TARGET_LOST:  # these outcomes are fights that broke off
             has_missed = bool(self.desync_reason[fight, _LEARNER] == DesyncReason.TICK)
             self._findings.broken += 1
             self._findings.missed += has_missed

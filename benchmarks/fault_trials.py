@@ -211,6 +211,7 @@ class Player(threading.Thread):
 
 def legal_actions(masks: NDArray[np.bool_], head_sizes: Sequence[int], random: Generator) -> NDArray[np.int64]:
     """Random choices ``(N, heads)`` that the flat masks ``(N, A)`` allow; 0 where nothing is allowed."""
+    # The largest of independent uniform keys is a uniformly random legal entry.
     keys = np.where(masks, random.random(masks.shape), -1.0)
     heads = np.split(keys, np.cumsum(head_sizes)[:-1], axis=1)
     return np.stack([head.argmax(axis=1) for head in heads], axis=1)

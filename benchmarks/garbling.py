@@ -79,6 +79,7 @@ def _spoiled_bytes(line: bytes, random: Generator) -> bytes:
 
 
 def _noise(line: bytes, random: Generator) -> bytes:
+    # A line ending inside would make two lines of it.
     return random.bytes(int(random.integers(1, _MAX_NOISE))).replace(b"\n", b"\xff")
 
 

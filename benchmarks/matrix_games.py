@@ -58,6 +58,7 @@ class MatrixGame(Game):
         return float((self.payoff @ np.asarray(strategy)).max())
 
     def _play_champion(self, turn: Turn) -> None:
+        # Inverse transform sampling with the random number of the row.
         chosen = np.searchsorted(self.champion.cumsum(), turn.chance, side="right")
         for number, choice in enumerate(self.choices):
             turn.choose(choice, chosen == number)

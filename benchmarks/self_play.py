@@ -47,6 +47,7 @@ def make_learner(
         seed=seed,
         device="cpu",
     )
+    # The observation is constant and the network has no layers, so the only bias holds the logits.
     (bias,) = [each for name, each in model.policy.action_net.named_parameters() if name.endswith("bias")]
     with th.no_grad():
         bias[:] = th.tensor(logits)

@@ -64,6 +64,7 @@ async def _measure(server: ServerProcess, load: Load, seconds: float, rapid_conn
     after, wall = server.usage(), wall + time.perf_counter()
     latencies = np.array(load.latencies[steps:])
     await load.end()
+    # A short measurement may round to 0 CPU seconds.
     turn = Turn(len(latencies), max(after.cpu_s - before.cpu_s, CPU_RESOLUTION), wall)
     row = make_row(f"{load.num_paired} in pairs, {load.size - load.num_paired} against the bot", load.size, turn)
     counts = {"rapid_connects": accepted, "lost_steps": sum(load.faults.values())}

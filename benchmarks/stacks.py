@@ -87,6 +87,7 @@ def make_league(size: Size, num_models: int = 8) -> MaskablePPO:
         choice = OpponentChoice(model, name=f"snapshot {number}")
         model.env.env_method("set_opponent", choice, indices=range(number, size.n_envs, num_models))
         model.learn(size.n_envs * size.n_steps, reset_num_timesteps=False)
+    # SB3 starts the next rollout from the last observation that it knows, so a reset by hand has to replace it.
     model._last_obs = model.env.reset()
     return model
 
@@ -152,6 +153,7 @@ def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
     """Returns a case that collects rollouts: acting, the environment, and the buffer."""
     assert model.env is not None
     env, steps = model.env, model.n_steps * model.n_envs
+    # Rollouts without `learn` need the callback and the logger that `learn` would set up.
     _, callback = model._setup_learn(steps, reset_num_timesteps=False)
 
     def collect() -> None:

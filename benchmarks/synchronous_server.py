@@ -126,6 +126,7 @@ class SynchronousServer:
         loop = asyncio.get_running_loop()
         while True:
             waits_since = loop.time()
+            # The world ticks when it has an unanswered message of every agent in it.
             while not (self._arrivals or self._inbox) or not all(self._unanswered.values()):
                 self._news.clear()
                 await self._news.wait()
@@ -166,7 +167,7 @@ class SynchronousServer:
             if (delay := start + due - loop.time()) > 0:
                 await asyncio.sleep(delay)
             reply(line)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # without delays nothing above has given way to the connections
 
     def _moments(self, count: int) -> list[float]:
         """Seconds after which each reply of a tick is sent, from a recorded tick with about as many agents."""

@@ -79,7 +79,7 @@ def walking(last: str = "") -> Iterator[Walk]:
         nonlocal imports, games
         code, step = frame.f_code, {"call": 1, "return": -1}.get(event, 0)
         if (code.co_filename, code.co_name) == _IMPORT:
-            imports += step
+            imports += step  # a depth: imports run further imports
         elif step and not imports and code.co_filename.startswith(_PACKAGE):
             file = code.co_filename.removeprefix(_PACKAGE)[1:]
             games += step * file.startswith("games")

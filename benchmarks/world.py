@@ -66,5 +66,6 @@ def _start_row(case: str, environment: dict[str, str]) -> Row:
 
 
 def _cpu_of_children() -> float:
+    # These include a child only after it has been waited for, as `subprocess.run` does.
     times = os.times()
     return times.children_user + times.children_system

@@ -89,7 +89,7 @@ class CurveCallback(BaseCallback):
         self._start_clock()
 
     def _on_step(self) -> bool:
-        return not self._done
+        return not self._done  # only the result of this method can stop a training of SB3
 
     def _on_training_end(self) -> None:
         if not self._done:  # the limit of steps came first
@@ -108,6 +108,7 @@ class CurveCallback(BaseCallback):
         evaluation = Evaluation.of(score, self.num_timesteps, rollouts, progress.cpu_s, progress.wall_s)
         append_evaluation(self._folder, evaluation)
         progress.evaluated_steps = self.num_timesteps
+        # At first after a quarter more training each time: evenly spaced on the logarithmic axis of the plot.
         early = max(EARLY, progress.cpu_s / 4)
         progress.evaluate_at = progress.cpu_s + min(60 * self._budget.evaluate_every, early)
         wanted = self._budget.win_rate

@@ -68,6 +68,7 @@ def draw(path: Path, curves: Sequence[Curve]) -> None:
     figure = Figure(figsize=(12, 5.2), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for number, curve in enumerate(curves):
+        # A logarithmic axis has no place for the untrained model, at 0 steps.
         evaluations = [each for each in curve.evaluations if each.steps]
         low, high = zip(*(each.ci95 for each in evaluations), strict=True) if evaluations else ((), ())
         across = [[each.steps / 1e6 for each in evaluations], [each.cpu_s / 60 for each in evaluations]]

@@ -34,6 +34,7 @@ class HiddenKeys(VecEnvWrapper):
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Plays one step; removes the hidden keys from all observations, including terminal ones."""
         observations, rewards, dones, infos = self.venv.step_wait()
+        # Algorithms bootstrap from terminal observations, which must fit the same space.
         for index in np.flatnonzero(dones):
             infos[index]["terminal_observation"] = self._visible(infos[index]["terminal_observation"])
         return self._visible(observations), rewards, dones, infos  # type: ignore[arg-type]
