@@ -1,4 +1,4 @@
-"""A TCP proxy that spoils lines, to see what becomes of those who talk through it.
+"""A TCP proxy that injects faults into the lines that clients and server exchange.
 
 ::
 
@@ -32,14 +32,14 @@ DIRECTIONS = ("request", "reply")
 KINDS: dict[str, str] = {
     "delay": "it and all later ones arrive late",
     "drop": "it never arrives",
-    "half_close": "the receiver is told that there is nothing more to come; the other direction goes on",
+    "half_close": "the receiver gets an end of file; the other direction continues",
     "close": "the connection is closed in its place, on both sides",
     "reset": "the connection is reset in its place, on both sides",
     "truncate": "its end is missing; then the next one follows, or a line ending, or the connection is closed",
     "duplicate": "it arrives twice",
     "split": "it arrives in several pieces, with pauses between them",
-    "garble": "another one arrives: noise, no JSON, or JSON of a wrong shape (`benchmarks.garbling`)",
-    "flood": "many lines of rubbish arrive before it, or one line without an end",
+    "garble": "another line arrives: noise, no JSON, or JSON of a wrong shape (`benchmarks.garbling`)",
+    "flood": "many nonsense lines arrive before it, or one line without an end",
 }
 
 #: Longest line that is passed on; endless ones end the connection.
@@ -72,14 +72,14 @@ Chooser = Callable[[Line, Generator], Fault]
 
 
 class RandomFaults:
-    """Each line suffers each kind of fault with a probability of its own, and at most one of them.
+    """Gives each line at most one fault, with a probability per kind.
 
     Args:
         rates: probabilities by kind.
-        directions: where faults happen.
+        directions: the directions with faults.
 
     Raises:
-        ValueError: for an unknown kind or direction, and unless the probabilities are 0 or more and 1 at most in all.
+        ValueError: for an unknown kind or direction, a negative probability, or a sum above 1.
     """
 
     def __init__(self, rates: Mapping[str, float], directions: Iterable[str] = DIRECTIONS) -> None:
@@ -93,6 +93,7 @@ class RandomFaults:
 
     def __call__(self, line: Line, random: Generator) -> Fault:
         """The fault of this line."""
+        # One random number for all kinds: their probabilities add up, and at most one fault happens.
         place = int(np.searchsorted(self._bounds, random.random(), side="right"))
         if place == len(self._kinds) or line.direction not in self._directions:
             return None
@@ -104,17 +105,17 @@ class FaultProxy:
 
     Args:
         port: of the server.
-        choose: says what happens to each line, such as `RandomFaults`.
+        choose: decides what happens to each line, such as `RandomFaults`.
         host: of the server.
-        seed: every direction of every connection has a random generator of its own, which depends on this, on the
-            number of the connection and on the direction.
+        seed: of the random generators. Each direction of each connection has its own, so that faults do not depend on
+            the order in which connections send.
         max_delay: longest delay, seconds.
         pause: between the pieces of a split line, seconds.
         flood_bytes: length of an endless line.
 
     Attributes:
-        injected: counts of the faults by direction and kind; of bytes that replaced a line the kind is ``replace``.
-        connections: how many there were.
+        injected: number of faults by direction and kind; the kind is ``replace`` if bytes replaced a line.
+        connections: number of connections so far.
     """
 
     def __init__(
@@ -140,12 +141,12 @@ class FaultProxy:
         self._links: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Listens, and returns the port; `OSError` if that is not possible."""
+        """Listens, and returns the port; raises `OSError` if that is not possible."""
         self._server = await asyncio.start_server(self.handle, host, port, limit=MAX_LINE)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Listens no more, and hangs up everywhere."""
+        """Stops listening and closes all connections."""
         if self._server is not None:
             self._server.close()
         links = list(self._links)
@@ -169,7 +170,7 @@ class FaultProxy:
             if isinstance(error, _Reset):
                 reset_on_close(writers)
         except asyncio.CancelledError:
-            pass  # by `stop`; nobody waits for this task, which asyncio would complain about
+            pass  # by `stop`; asyncio started this task and would report the cancellation as an error
         finally:
             self._links.discard(task)
             for each in writers:
@@ -226,6 +227,7 @@ class _Pipe:
         while data := await self._source.readline():
             if self._direction == "request":
                 self._link.request = data
+            # After a half-close lines are still read, so that the sender is not blocked, and dropped.
             if not self._is_shut:
                 await self._pass(data)
         self._shut()
@@ -267,6 +269,7 @@ class _Pipe:
         raise _Reset
 
     async def _truncate(self, data: bytes) -> None:
+        # Without an end, with a line ending, or (`None`) with the end of the connection.
         end = self._random.choice(np.array([b"", b"\n", None], object))
         length = self._random.integers(max(len(data.rstrip()), 1))
         await self._send(data[:length] + (end or b""))
@@ -295,7 +298,7 @@ class _Pipe:
 
 
 def reset_on_close(writers: Iterable[asyncio.StreamWriter]) -> None:
-    """Without lingering a socket is not closed in order, but reset."""
+    """Makes the connections end with a reset: a socket that lingers for 0 seconds sends RST instead of FIN."""
     for writer in writers:
         with contextlib.suppress(OSError):  # it may be closed already
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,4 +1,4 @@
-"""Compares what a client says of its fights with what the server's world knows of them."""
+"""Compares the outcomes of fights that a client reports with those in the server's world."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sb3_pvp.games.osrs.remote import RemoteSettings, RemoteWorld
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.games.osrs.sim.state import HITPOINTS, NO_ITEM
 
-#: Fights start with so little health, and nothing to heal with, that most are decided before a fault comes.
+#: Fights start with little health and without food, so that most are decided before a fault breaks them off.
 HEALTH = 30
 _LEARNER = 0
 Options = Mapping[str, Any]
 
 
 class Referee:
-    """Knows how the fights on a server ended. ``verdicts`` are outcomes by the ``episodeId`` of the reset request."""
+    """Collects the true outcomes of a server's fights in ``verdicts``, by the ``episodeId`` of the reset request."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, Outcome] = {}
@@ -38,7 +38,7 @@ class Referee:
 
 
 class _RefereedWorld(SimWorld):
-    """Short fights, of whose outcomes the referee is told."""
+    """Plays short fights and reports their outcomes to the referee."""
 
     def __init__(self, referee: Referee, num_fights: int, seed: int, contract: str) -> None:
         self._referee = referee
@@ -52,6 +52,7 @@ class _RefereedWorld(SimWorld):
             self.state["inventory"][fight] = NO_ITEM
             self.state["level"][fight, :, HITPOINTS] = HEALTH
             self._episodes[fight] = _episode_ids(given)
+            # Known from the start, so that a result that a client reports too early is wrong.
             self._referee.verdicts |= dict.fromkeys(self._episodes[fight], Outcome.RUNNING)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
@@ -62,7 +63,7 @@ class _RefereedWorld(SimWorld):
 
 
 def _episode_ids(options: Options) -> list[str]:
-    """One for each seat that is an agent's."""
+    """The episode ids of the seats that agents have; the server's bot has none."""
     params = options.get("seat_reset_params", ())
     agents = 1 if (options.get("bots") or (None, None))[1] else NUM_SEATS
     return [str(seat.get("episodeId")) for seat in params[:agents]]
@@ -76,19 +77,19 @@ def _one_for_each(options: Options | Sequence[Options] | None, count: int) -> Se
 
 @dataclass
 class Findings:
-    """What was seen of a client.
+    """What was observed of a client.
 
     Attributes:
         steps: of learners.
-        decided: fights that were won, lost or tied for it ...
-        unjudged: ... of which the referee knows nothing, because their name got lost on the way.
-        broken: fights that broke off ...
-        missed: ... of which so many because a world with a clock played ticks without them, ...
-        blamed: ... and so many of these although they were stepped in time.
-        wrong: decided fights of which the referee says otherwise, as texts.
+        decided: fights that were won, lost or tied for the client.
+        unjudged: decided fights that the referee does not know, because their name was lost on the way.
+        broken: fights that broke off.
+        missed: broken fights in which a world with a clock played ticks without the client.
+        blamed: missed fights that the client had stepped in time.
+        wrong: decided fights with another outcome at the referee, as texts.
         errors: exceptions that escaped, as texts.
-        longest: the longest call of each method of the world, seconds.
-        call: name of the call that is under way, and when it began, monotonic seconds.
+        longest: duration of the longest call of each method of the world, seconds.
+        call: name and start of the current call, monotonic seconds.
     """
 
     steps: int = 0
@@ -115,14 +116,14 @@ class Findings:
 
 
 class WatchedWorld(RemoteWorld):
-    """A remote world that gives each fight a name, and compares its outcome with the referee's verdict.
+    """A remote world that names each fight and compares its outcome with the referee's.
 
     Args:
-        settings: where it is.
+        settings: address of the server.
         referee: of that server.
-        findings: where to write down what is seen.
-        name: of no other world on that server.
-        patience: a world with a clock that is stepped again within so many seconds has missed no fight.
+        findings: collects the observations.
+        name: unique among the worlds of that server.
+        patience: seconds between two steps within which a client of a server with a clock misses no ticks.
         options: the other arguments of `RemoteWorld`.
     """
 
@@ -139,7 +140,7 @@ class WatchedWorld(RemoteWorld):
         self._last_step = 0.0
 
     def reset(self, fights: ArrayLike | None = None, options: Options | Sequence[Options] | None = None) -> None:
-        """As in `RemoteWorld`; reset parameters are left out."""
+        """As in `RemoteWorld`, but each fight gets a name in place of other reset parameters."""
         which = np.arange(self.num_fights) if fights is None else np.asarray(fights)
         given = _one_for_each(options, len(which))
         named = [self._named(fight, each) for fight, each in zip(which.tolist(), given, strict=True)]
@@ -171,7 +172,7 @@ class WatchedWorld(RemoteWorld):
 
     def _judge(self, fight: int, in_time: bool) -> None:
         outcomes = [Outcome(int(outcome)) for outcome in self.outcome[fight]]
-        if outcomes[_LEARNER] >= Outcome.TARGET_LOST:
+        if outcomes[_LEARNER] >= Outcome.TARGET_LOST:  # these outcomes are fights that broke off
             has_missed = bool(self.desync_reason[fight, _LEARNER] == DesyncReason.TICK)
             self._findings.broken += 1
             self._findings.missed += has_missed

@@ -1,4 +1,4 @@
-"""Environments that play through a `FaultProxy`, and what becomes of them: the trials of the benchmark `faults`."""
+"""The trials of the benchmark `faults`: environments that play through a `FaultProxy`, and what they must survive."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ from sb3_pvp.games.osrs.remote import RemoteSettings, serve
 from sb3_pvp.games.osrs.remote.remote_agent import LOGOUT_TIMEOUT
 
 HOST = "127.0.0.1"
-#: Whom learners fight, by game: the server's bot, or an opponent on a second connection.
+#: Opponents of the learners, by game: the server's bot, and a script on a second connection.
 OPPONENTS = {"NhEnv": ("baseline", "scripted"), "DharokEnv": ("baseline", "noop")}
 NUM_OPPONENTS = 2
-#: Each fight ticks by itself; all agents share one tick that waits for each of them; a clock that waits for nobody.
+#: Fights tick independently; all agents share one tick that waits for each of them; a clock ticks without waiting.
 MODES = ("independent", "synchronous", "tick")
 INDEPENDENT, SYNCHRONOUS, TICK = MODES
 #: Seconds between the ticks of the clock.
 TICK_SECONDS = 0.02
-#: How fast the synchronous server answers: like the recorded one, but in a fifth of the time.
+#: Response times of the synchronous server, as a share of the recorded ones.
 SLOWNESS = 0.2
-#: For a client that has to live with faults: short time-outs, and so many attempts that they are never used up.
+#: Clients behind the proxy have short time-outs, and more attempts than they can use up.
 SETTINGS = {"connect_timeout": 1.0, "reset_timeout": 1.0, "step_timeout": 0.5, "attempts": 30, "backoff": 0.01}
-#: On a synchronous server others may keep a start waiting until they notice that a line is lost, and have logged out.
-#: Who gives up before that logs in again and again, and each agent more is one more to wait for.
+#: On a synchronous server a start waits until other clients have noticed a lost line and logged out. A client that
+#: gives up earlier logs in again and again, and the server has to wait for each further agent.
 SYNCHRONOUS_SETTINGS = {**SETTINGS, "reset_timeout": 2.0}
 MAX_DELAY = 1.5 * SETTINGS["step_timeout"]
-#: The part of the steps that a single environment plays.
+#: The share of the steps that single environments play.
 SINGLE_SHARE = 0.1
 #: Seconds in which agents that are left behind must be logged out.
 LOGOUT_SECONDS = 30.0
 #: Seconds in which a world is closed.
 CLOSE_SECONDS = 10.0
-#: On a machine that has other work to do everything may take so many times as long as it should.
+#: Calls may take this many times their bound, since the machine may be busy.
 SLACK = 2.0
-#: Seconds between the steps of the witness where nobody waits for it and no clock paces it.
+#: Seconds between the steps of the witness if no other client waits for it and no clock paces it.
 WITNESS_PAUSE = 0.02
-#: So many log-outs of one agent may be lost in a row.
+#: Log-outs of one agent that may be lost in a row.
 LOST_LOGOUTS = 3
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is played, and on what kind of server."""
+    """The kind of server (one of `MODES`) and the game."""
 
     mode: str = INDEPENDENT
     env: str = "NhEnv"
 
     @property
     def settings(self) -> dict[str, float]:
-        """Settings of clients that have to live with faults."""
+        """Settings of clients behind the proxy."""
         return SYNCHRONOUS_SETTINGS if self.mode == SYNCHRONOUS else SETTINGS
 
     @property
     def witness(self) -> dict[str, float]:
-        """Settings of a client that is to lose no fight, whatever others do.
+        """Settings of a client without faults, which must not lose a fight.
 
-        On a synchronous server it must wait longer than others may keep it waiting. A clock forgives it some ticks.
+        On a synchronous server it must wait longer than the others can hold it up. A clock tolerates some late ticks.
         """
         if self.mode == SYNCHRONOUS:
             longest = SLACK * standstill(RemoteSettings(**self.settings))  # type: ignore[arg-type]
@@ -83,15 +83,15 @@ class Terms:
         return {} if self.mode == TICK else {"desync_tick_threshold": 0}
 
     def patience(self, settings: RemoteSettings) -> float:
-        """Who is stepped again within so many seconds has not missed too many ticks of the clock."""
+        """Seconds between two steps within which a client does not miss too many ticks of the clock."""
         return settings.desync_tick_threshold * TICK_SECONDS if self.mode == TICK else 0.0
 
 
 def bounds(settings: RemoteSettings) -> dict[str, float]:
-    """How long the calls of a remote world may take, seconds.
+    """Longest allowed duration of each call of a remote world, seconds.
 
-    One step may wait for the start of the opponent's agent, for that one's first step, and for the answer to the step
-    that asks for the end.
+    One step may wait for the start of the opponent's agent, for that agent's first step, and for the reply to the step
+    that requests the end.
     """
     pauses = sum(min(settings.backoff * 2**attempt, 5.0) for attempt in range(settings.attempts))
     return {
@@ -102,17 +102,17 @@ def bounds(settings: RemoteSettings) -> dict[str, float]:
 
 
 def bounds_in_step(settings: RemoteSettings) -> dict[str, float]:
-    """The same where fights are not independent, so that resets are deferred: while no fight is under way a step waits
-    until one has started, as a reset would."""
+    """As `bounds`, for servers whose fights are not independent, so that resets are deferred: without a running fight,
+    a step waits until one has started, as a reset would."""
     own = bounds(settings)
     return {**own, "step": own["reset"] + 3 * settings.step_timeout}
 
 
 def standstill(settings: RemoteSettings) -> float:
-    """How long clients with these settings may keep another one waiting on a synchronous server, seconds.
+    """Seconds that clients with these settings may hold up another one on a synchronous server.
 
-    The start of a fight takes some ticks. In each of them somebody's line may be lost, and then the world stands still
-    until that client's time-out. It goes on when the agent has logged out; log-outs may be lost, and are sent again.
+    The start of a fight takes some ticks. In each of them a client's line may be lost, which stops the world until that
+    client's time-out. The world continues when the agent has logged out; lost log-outs are sent again.
     """
     noticed = max(settings.reset_timeout, settings.step_timeout)
     logout = min(LOGOUT_TIMEOUT, settings.step_timeout) + settings.backoff * 2.0**LOST_LOGOUTS
@@ -120,16 +120,16 @@ def standstill(settings: RemoteSettings) -> float:
 
 
 def bounds_beside(others: RemoteSettings) -> dict[str, float]:
-    """Bounds of a client without faults on a synchronous server that it shares with others: it waits with them."""
+    """Bounds of a client without faults on a synchronous server: it waits for the clients behind the proxy."""
     waiting = standstill(others)
     return {"step": waiting, "reset": waiting, "close": CLOSE_SECONDS}
 
 
 class Player(threading.Thread):
-    """Plays random legal actions in an environment until it has played enough, and closes it.
+    """A thread that plays random legal actions in an environment until it has played enough, then closes it.
 
     Attributes:
-        findings: what became of it.
+        findings: observations of its world.
         bounds: of its world, see `bounds`.
     """
 
@@ -152,7 +152,7 @@ class Player(threading.Thread):
         bounds: Mapping[str, float],
         seed: int,
     ) -> Player:
-        """A player whose world is at that address."""
+        """A player whose world has these settings."""
         findings, patience = Findings(), course.terms.patience(settings)
         world = partial(WatchedWorld, settings, course.referee, findings, f"{name}, port {settings.port}", patience)
         return cls(name, partial(make_env, world), findings, bounds, seed)
@@ -164,11 +164,11 @@ class Player(threading.Thread):
         self.start()
 
     def has_played(self, steps: float) -> bool:
-        """It has played so many steps."""
+        """Whether it has played at least this many steps."""
         return self.findings.steps >= steps
 
     def wait(self) -> None:
-        """Waits for the end, or until a call takes far too long."""
+        """Waits for the end of the thread, or until one of its calls takes far too long."""
         while self.is_alive():
             self.join(0.1)
             if self._hangs():
@@ -176,7 +176,7 @@ class Player(threading.Thread):
                 return
 
     def broken_promises(self) -> list[str]:
-        """What should not have happened."""
+        """What should not have happened, as texts: slow calls, wrong outcomes, exceptions."""
         found = self.findings
         late = [
             f"a {name} took {found.longest[name]:.1f} s, which is more than {SLACK:g} times {bound:g} s"
@@ -186,7 +186,7 @@ class Player(threading.Thread):
         return [f"{self.name}: {text}" for text in (*late, *found.wrong, *found.errors)]
 
     def run(self) -> None:
-        """What is raised is written down as an error."""
+        """Plays, and records an exception as an error."""
         try:
             env = self._make_env()
             try:
@@ -211,6 +211,7 @@ class Player(threading.Thread):
 
 def legal_actions(masks: NDArray[np.bool_], head_sizes: Sequence[int], random: Generator) -> NDArray[np.int64]:
     """Random choices ``(N, heads)`` that the flat masks ``(N, A)`` allow; 0 where nothing is allowed."""
+    # The largest of independent uniform keys is a uniformly random legal entry.
     keys = np.where(masks, random.random(masks.shape), -1.0)
     heads = np.split(keys, np.cumsum(head_sizes)[:-1], axis=1)
     return np.stack([head.argmax(axis=1) for head in heads], axis=1)
@@ -227,21 +228,21 @@ def one_fight(opponent: str, contract: str, world: Any) -> VecEnv:
 
 
 class Course:
-    """Where trials take place: a server of ours, which must outlive all of them.
+    """A server of ours for all trials, in a thread.
 
     Args:
         seed: of the server's world.
-        terms: what is played there, and how.
+        terms: the kind of server and the game.
 
     Attributes:
-        port: where it listens.
-        referee: knows how its fights ended.
+        port: of the server.
+        referee: collects the true outcomes of its fights.
     """
 
     def __init__(self, seed: int, terms: Terms) -> None:
         self.terms = terms
         self.referee = Referee()
-        # Compiled before clients wait for it.
+        # Compile the rules now: that takes longer than the clients' time-outs.
         self.referee.make_world(1, seed, contract=terms.env).close()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -249,7 +250,7 @@ class Course:
         self.port = self.on_loop(self._start_server(seed))
 
     def on_loop(self, work: Any) -> Any:
-        """The result of a coroutine that runs beside the server."""
+        """Runs a coroutine in the server's event loop and returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start_server(self, seed: int) -> int:
@@ -272,33 +273,33 @@ class Course:
     async def _stop_server(self) -> None:
         self._serving.cancel()
         await asyncio.wait([self._serving])
-        # What a synchronous server does besides: its clock, and its connections.
+        # The tasks of a synchronous server, its clock and its connections, are not children of `_serving`.
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server and its thread."""
         self.on_loop(self._stop_server())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def ask(self, action: str, agent: str = "") -> Any:
-        """The server's answer to a request that does not go through a proxy."""
+    def request(self, action: str, agent: str = "") -> Any:
+        """Sends a request without the proxy and returns the server's reply."""
         line = json.dumps({"action": action, "body": None, "meta": {"id": agent}}).encode() + b"\n"
         with socket.create_connection((HOST, self.port), LOGOUT_SECONDS) as connection:
             connection.sendall(line)
             return json.loads(connection.makefile().readline())
 
     def left_behind(self) -> list[str]:
-        """Who is still logged in after `LOGOUT_SECONDS`; they are logged out then."""
+        """Returns the ids of agents that are still logged in after `LOGOUT_SECONDS`, and logs them out."""
         deadline = time.monotonic() + LOGOUT_SECONDS
-        while agents := [str(info["id"]) for info in self.ask("debug")["body"]]:
+        while agents := [str(info["id"]) for info in self.request("debug")["body"]]:
             if time.monotonic() > deadline:
                 for agent in agents:
-                    self.ask("logout", agent)
+                    self.request("logout", agent)
                 break
             time.sleep(0.05)
         return agents
@@ -311,7 +312,7 @@ async def _served(server: asyncio.Server) -> None:
 
 @contextmanager
 def open_course(seed: int, terms: Terms) -> Iterator[Course]:
-    """A course; what goes wrong in fights is not logged meanwhile, for that is what is wanted."""
+    """Starts and closes a `Course`; the client's warnings are silenced, since faults are intended here."""
     logger = logging.getLogger("sb3_pvp.games.osrs.remote")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -326,10 +327,10 @@ def open_course(seed: int, terms: Terms) -> Iterator[Course]:
 def run_trial(
     course: Course, name: str, faults: RandomFaults, num_envs: int, steps: int, seed: int
 ) -> tuple[Row, list[str]]:
-    """Lets learners play about ``steps`` steps through faults, in several environments at once, while a witness plays
-    without a proxy.
+    """Lets learners play about ``steps`` steps through the proxy, in several environments at once, while a witness
+    plays without it.
 
-    Returns the row of the report, and what was promised and is not so.
+    Returns the row of the report and the broken promises.
     """
     proxy = FaultProxy(course.port, faults, seed=seed, max_delay=MAX_DELAY)
     settings = RemoteSettings(host=HOST, port=course.on_loop(proxy.start()), **course.terms.settings)  # type: ignore[arg-type]
@@ -338,7 +339,8 @@ def run_trial(
     turn = _play(players, witness, steps, WITNESS_PAUSE if course.terms.mode == INDEPENDENT else 0.0)
     broken_promises = [text for player in players for text in player.broken_promises()]
     broken_promises += [f"without a proxy: {text}" for text in witness.broken_promises()]
-    # With a clock a client has to keep up, and this process has more to do than that: what it missed is its own fault.
+    # With a clock a client has to keep up, and this process is busy with all others: ticks that it missed because it
+    # was late are no fault of the client.
     lost = witness.findings.broken - (witness.findings.missed if course.terms.mode == TICK else 0)
     lost += witness.findings.blamed
     if lost:

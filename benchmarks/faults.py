@@ -13,7 +13,7 @@ from sb3_pvp.common.errors import Refusal, refusals
 
 
 class Mode(str, Enum):
-    """`benchmarks.fault_trials.MODES`, for the command line."""
+    """`benchmarks.fault_trials.MODES` for the command line, without importing that module at start."""
 
     INDEPENDENT = "independent"
     SYNCHRONOUS = "synchronous"
@@ -21,7 +21,7 @@ class Mode(str, Enum):
 
 
 class Game(str, Enum):
-    """Which environment is played."""
+    """The environment."""
 
     NH = "NhEnv"
     DHAROK = "DharokEnv"
@@ -37,19 +37,19 @@ def bench_faults(
     seed: Annotated[int, typer.Option(min=0, help="Seed of faults, actions and the world.")] = 0,
     kinds: Annotated[str, typer.Option(help="Kinds of faults, comma-separated.")] = ",".join(KINDS),
     mode: Annotated[
-        Mode, typer.Option(help="What fights wait for: themselves, everybody, or a clock.")
+        Mode, typer.Option(help="What a tick waits for: the agents of its fight, all agents, or a clock.")
     ] = Mode.INDEPENDENT,
-    env: Annotated[Game, typer.Option(help="What is fought.")] = Game.NH,
+    env: Annotated[Game, typer.Option(help="The environment.")] = Game.NH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Play on a server through a proxy that spoils lines, and check what is promised about it.
+    """Play on a server through a proxy that injects faults, and check what is promised about them.
 
-    Each kind of fault on its own, then all of them together, then on the way to the server only. Exit code 1 if a call
-    takes too long, an exception escapes, a fight counts as what it is not, somebody stays logged in, or another client
-    of the same server is disturbed: on a synchronous server that one waits for the others, but loses no fight; with a
-    clock it loses no fight in which it keeps up.
+    The cases are each kind of fault, all of them together, and all of them on the way to the server only. The exit code
+    is 1 if a call takes too long, an exception escapes, a fight gets a wrong result, an agent stays logged in, or
+    another client of the same server loses a fight: on a synchronous server that client waits for the others, and with
+    a clock fights in which it is late do not count.
 
-    A synchronous server stands still for every line that is lost: take few environments there, such as --n-envs 2.
+    A synchronous server stops at every lost line: use few environments there, such as --n-envs 2.
     """
     from benchmarks.fault_trials import Terms, open_course, run_trial
 

@@ -1,7 +1,7 @@
-"""Spoils lines of JSON in ways that whoever reads them can notice.
+"""Corrupts lines of JSON in ways that a reader can detect.
 
-The protocol has no checksums: where a digit becomes another digit nobody can tell. So spoiled bytes are such as no
-text has, and a value is replaced by one of another kind, never by another of its own.
+The protocol has no checksums, so a reader cannot detect a digit that became another digit. Corrupt bytes are therefore
+bytes that UTF-8 never has, and a value is replaced by one of another type, never of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from numpy.random import Generator
 
 _MAX_NOISE = 300
-#: Lines that are no request at all, and no answer to a `reset` or `step`.
+#: Lines that are neither a request nor a reply to a `reset` or `step`.
 _STRANGE_LINES = (
     b"",
     b"[]",
@@ -35,13 +35,13 @@ _NOT_AN_OBJECT: tuple[Any, ...] = (None, [], "?", 7)
 
 
 def garbled(line: bytes, random: Generator) -> bytes:
-    """A wrong line in the place of this one; with a line ending, and with no other inside."""
+    """Returns a wrong line in place of this one, with one line ending, at its end."""
     ways = (_spoiled_bytes, _noise, _strange, _misshapen)
     return ways[random.integers(len(ways))](line.rstrip(b"\r\n"), random) + b"\n"
 
 
 def misshapen(value: Any, random: Generator) -> Any:
-    """A JSON value in which one thing is missing, too much, or of another kind."""
+    """Returns a JSON value in which one thing is missing, superfluous, or of another type."""
     if isinstance(value, dict):
         return _misshapen_object(value, random)
     if isinstance(value, list):
@@ -71,7 +71,7 @@ def _misshapen_list(value: list[Any], random: Generator) -> Any:
 
 
 def _spoiled_bytes(line: bytes, random: Generator) -> bytes:
-    """Some bytes are such as UTF-8 never has."""
+    """Replaces some bytes by one that UTF-8 never has."""
     changed = bytearray(line or b" ")
     for place in random.integers(len(changed), size=random.integers(1, 4)):
         changed[place] = 0xFF
@@ -79,11 +79,12 @@ def _spoiled_bytes(line: bytes, random: Generator) -> bytes:
 
 
 def _noise(line: bytes, random: Generator) -> bytes:
+    # A line ending inside would make two lines of it.
     return random.bytes(int(random.integers(1, _MAX_NOISE))).replace(b"\n", b"\xff")
 
 
 def _strange(line: bytes, random: Generator) -> bytes:
-    # In the place of an error, an empty object is a right answer, which nobody can notice.
+    # In place of an error, an empty object is a valid reply, which no reader can detect.
     lines = [each for each in _STRANGE_LINES if b'"error"' not in line or each != b"{}"]
     return lines[random.integers(len(lines))]
 

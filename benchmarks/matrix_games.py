@@ -15,7 +15,7 @@ from sb3_pvp.simple_game import ArrayWorld
 
 
 class MatrixWorld(ArrayWorld):
-    """Every fight is one decision of both."""
+    """A world whose fights last one simultaneous decision."""
 
     def __init__(self, game: MatrixGame, num_fights: int, seed: int = 0) -> None:
         super().__init__(game.contract, num_fights, seed)
@@ -23,22 +23,22 @@ class MatrixWorld(ArrayWorld):
         self.obs[:] = 1.0
 
     def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
-        """The fight is over."""
+        """Ends the fight with the payoff of both choices."""
         self.end(fight, float(self._payoff[tuple(actions[:, 0])]), 0.0)
 
 
 class MatrixGame(Game):
-    """A symmetric game; its script, ``"champion"``, chooses by fixed chances.
+    """A symmetric game with a script, ``"champion"``, that plays a fixed mixed strategy.
 
     Args:
         name: of the game and its contract.
-        beats: for each choice, those that lose against it.
-        champion: how often the champion chooses what.
+        beats: the choices that lose, by the choice that beats them.
+        champion: the champion's strategy, a probability per choice.
 
     Attributes:
-        choices: what there is to choose.
+        choices: names of the choices.
         champion: float64 ``(choices,)``.
-        payoff: ints ``(choices, choices)``: 1 where the choice of the row beats that of the column, -1 where it loses.
+        payoff: int64 ``(choices, choices)``: 1 if the choice of the row beats that of the column, -1 if it loses.
     """
 
     def __init__(self, name: str, beats: Mapping[str, Sequence[str]], champion: Sequence[float]) -> None:
@@ -54,10 +54,11 @@ class MatrixGame(Game):
         return MatrixWorld(self, num_fights, seed)
 
     def best_answer(self, strategy: ArrayLike) -> float:
-        """What the best answer wins on average against a strategy ``(choices,)``: 0 if that cannot be exploited."""
+        """Returns the mean payoff of the best response to a strategy ``(choices,)``; 0 if it cannot be exploited."""
         return float((self.payoff @ np.asarray(strategy)).max())
 
     def _play_champion(self, turn: Turn) -> None:
+        # Inverse transform sampling with the random number of the row.
         chosen = np.searchsorted(self.champion.cumsum(), turn.chance, side="right")
         for number, choice in enumerate(self.choices):
             turn.choose(choice, chosen == number)
@@ -66,8 +67,8 @@ class MatrixGame(Game):
 ROCK_PAPER_SCISSORS = MatrixGame(
     "rock_paper_scissors", {"rock": ["scissors"], "paper": ["rock"], "scissors": ["paper"]}, champion=(0.5, 0.3, 0.2)
 )
-#: With a well, into which rock and scissors fall and which paper covers. The champion never plays it, and can be
-#: exploited: the well wins 0.6 per game against it.
+#: With a fourth choice, a well: rock and scissors fall into it, paper covers it. The champion never plays the well, and
+#: the well wins 0.6 per game against it.
 WITH_A_WELL = MatrixGame(
     "rock_paper_scissors_well",
     {"rock": ["scissors"], "paper": ["rock", "well"], "scissors": ["paper"], "well": ["rock", "scissors"]},

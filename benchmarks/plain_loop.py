@@ -1,4 +1,4 @@
-"""What the fused heads are measured against: the same policy, written down as it is defined, head after head."""
+"""The reference for the speed of the fused heads: the same policy as a plain loop over heads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sb3_pvp.policies import AutoregressivePolicy
 class PlainLoop(nn.Module):
     """The same function as an `AutoregressivePolicy` (without feature networks and future masks), in a loop over heads.
 
-    Each head is a network of its own, on the trunk's output and the normalised one-hot encodings of all choices before
-    it. It starts with the weights and statistics of ``policy``, of which it keeps copies, and learns with plain Adam.
+    Each head is a separate network whose input is the trunk's output and the normalised one-hot encodings of all
+    earlier choices. It starts from copies of ``policy``'s weights and statistics, and learns with plain Adam.
     """
 
     def __init__(self, policy: AutoregressivePolicy) -> None:
@@ -27,12 +27,13 @@ class PlainLoop(nn.Module):
         self.rules = deepcopy(policy.rules)
         self.heads = nn.ModuleList(_network(policy.heads.layers(head)) for head in range(len(policy.head_sizes)))
         self.has_rules = [bool(part.any()) for part in th.split(self.rules.forbids, list(policy.head_sizes), 1)]
+        # SB3's epsilon for PPO, which PyTorch's default is not.
         self.optimizer = th.optim.Adam(self.parameters(), lr=policy.optimizer.param_groups[0]["lr"], eps=1e-5)
 
     def forward(
         self, obs: dict[str, th.Tensor], deterministic: bool = False, action_masks: th.Tensor | None = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Acts in a rollout: actions ``(batch, heads)``, values ``(batch, 1)``, log-probabilities ``(batch,)``."""
+        """Returns actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         raw = self.features.per_frame(obs)
         features = self.features.flatten(raw)
         actions, distributions = self._run(features, action_masks, None)
@@ -44,7 +45,7 @@ class PlainLoop(nn.Module):
     def evaluate_heads(
         self, obs: dict[str, th.Tensor], actions: th.Tensor, action_masks: th.Tensor | None = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Values ``(batch, 1)``, and log-probabilities and entropies ``(batch, heads)`` of given actions."""
+        """Returns values ``(batch, 1)``, and log-probabilities and entropies ``(batch, heads)`` of given actions."""
         features = self.features(obs)
         _, distributions = self._run(features, action_masks, actions.long())
         entropies = th.stack([one.entropy() for one in distributions], 1)  # type: ignore[no-untyped-call]
@@ -62,7 +63,7 @@ class PlainLoop(nn.Module):
             own = slice(start, start + size)
             logits = self.heads[head](th.cat([latent, *encodings], 1))
             legal = self._legal(head, own, masks, actions)
-            # Without its checks, which nobody needs here and which would flatter what this is compared with.
+            # Without validation, which would slow down this loop and so flatter the fused heads.
             distributions.append(Categorical(logits=logits.masked_fill(~legal, -1e8), validate_args=False))
             actions.append(distributions[-1].sample() if given is None else given[:, head])  # type: ignore[no-untyped-call]
             one_hot = nn.functional.one_hot(actions[-1], size).float()
@@ -76,6 +77,7 @@ class PlainLoop(nn.Module):
             sizes = self.rules.head_sizes
             chosen = th.cat([nn.functional.one_hot(action, sizes[i]) for i, action in enumerate(actions)], 1).float()
             legal = legal & (chosen @ self.rules.forbids[: own.start, own] == 0)
+        # As in the policy, a head with nothing allowed takes its first choice.
         nothing = ~legal.any(1, keepdim=True)
         return th.cat([legal[:, :1] | nothing, legal[:, 1:]], 1)
 

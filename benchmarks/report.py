@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: cases measured in turns, their rows, and how those are printed."""
+"""Shared parts of the benchmarks: cases that are measured in turns, and reports as a table or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from sb3_pvp import __version__
 from sb3_pvp.common.errors import Refusal
 
-#: So many turns for each case: what slows the machine down for a while then slows down all of them.
+#: Turns of each case. Cases take turns, so that a slow phase of the machine affects all of them.
 ROUNDS = 5
 MEASURED = ("case", "n", "agent_steps", "cpu_s", "wall_s", "agent_steps_per_core_s")
 Row = dict[str, Any]
@@ -27,10 +27,10 @@ class Case:
     """Something to measure.
 
     Attributes:
-        name: what it is called in the report.
+        name: in the report.
         n: its size, such as a batch or a number of environments.
-        agent_steps: how many steps of one seat one call of ``run`` deals with.
-        run: does it once.
+        agent_steps: steps of one seat per call of ``run``.
+        run: runs the case once.
         control: name of the case that its speed is divided by.
     """
 
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Turn:
-    """What was measured in a while: CPU seconds of all threads of this process, and seconds on the wall."""
+    """A measurement: agent steps, CPU seconds of all threads of this process, and wall-clock seconds."""
 
     agent_steps: int
     cpu: float
@@ -56,7 +56,7 @@ class Turn:
 
 
 def measure(cases: Sequence[Case], seconds: float, rounds: int = ROUNDS) -> list[Row]:
-    """Measures cases in turns, for about ``seconds`` of CPU time each, after one call of each that does not count.
+    """Measures cases in turns, for about ``seconds`` of CPU time each, after a warm-up call of each.
 
     A row's ``ratio`` is the median over the rounds of its speed divided by that of its control in the same round.
     """
@@ -76,7 +76,7 @@ def take_turn(case: Case, seconds: float) -> Turn:
 
 
 def make_row(case: str, n: int, turn: Turn, **more: Any) -> Row:
-    """One line of a report."""
+    """Returns one row of a report: the columns of `MEASURED`, then ``more``."""
     values = (case, n, turn.agent_steps, turn.cpu, turn.wall, turn.rate)
     return dict(zip(MEASURED, values, strict=True)) | more
 
@@ -96,7 +96,7 @@ def print_report(bench: str, rows: list[Row], packages: Iterable[str], as_json: 
 
 
 def positive_numbers(text: str, option: str) -> list[int]:
-    """Reads comma-separated positive integers; anything else is a `Refusal` about the option."""
+    """Parses comma-separated positive integers; raises `Refusal` for anything else."""
     numbers = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if min(numbers) < 1:
         raise Refusal(f"{option} must be positive numbers such as 1,32,1024; got {text!r}")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks rock_paper_scissors``: what docs/self-play.md shows."""
+"""``python -m benchmarks rock_paper_scissors``: the figures of docs/self-play-results.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bench_rock_paper_scissors(
         Path | None, typer.Option("--json", help="Also write the figures as JSON.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Train against the past and against the newest self, and draw how exploitable that makes the learner."""
+    """Train against the past and against the newest self, and plot how exploitable the learner becomes."""
     import torch as th
 
     from benchmarks.self_play import OPPONENTS, figures, plot, summary, train

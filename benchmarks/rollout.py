@@ -10,15 +10,15 @@ from benchmarks.report import Row, measure, print_report
 
 
 def bench_rollout(
-    n_envs: Annotated[int, typer.Option(min=1, help="How many environments.")] = 100,
+    n_envs: Annotated[int, typer.Option(min=1, help="Number of environments.")] = 100,
     n_steps: Annotated[int, typer.Option(min=1, help="Steps of each environment in a rollout.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each case.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure acting alone, and whole rollouts, beside a plain loop over heads and stock MaskablePPO.
+    """Measure acting alone and whole rollouts, compared with a plain loop over heads and stock MaskablePPO.
 
-    The row of rollouts against 8 models also tells which share of the CPU time these opponents take.
+    The row of rollouts against 8 models also has the share of the CPU time that these opponents take.
     """
     from benchmarks.stacks import PACKAGES, one_thread
 

@@ -1,4 +1,4 @@
-"""Self-play in games whose right answers are known: a learner, how exploitable it is, and a picture of that."""
+"""Self-play in games whose optimal strategies are known: a learner, its exploitability, and a plot of it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
-#: Whom the learner fights: arguments of `SelfPlayCallback`, and what that is called in the picture.
+#: Kinds of opponents: arguments of `SelfPlayCallback`, and the title in the picture.
 OPPONENTS: dict[str, tuple[dict[str, Any], str]] = {
     "past": ({"past": 1.0, "match_maker": "uniform"}, "against the whole past"),
     "prioritised": ({"past": 1.0, "match_maker": "prioritised"}, "against the past, drawn by quality"),
     "latest": ({"latest": 1.0}, "against the newest self only"),
 }
-#: How the learner begins: it nearly always plays rock.
+#: Initial logits of the learner, which nearly always plays rock.
 FIRST_LOGITS = (2.0, 0.0, 0.0)
 
 
 def make_learner(
     game: MatrixGame, seed: int = 0, logits: Sequence[float] = FIRST_LOGITS, opponent: str = "baseline"
 ) -> PvpPPO:
-    """A learner whose only parameters are the logits of its choices, and the value of the game."""
+    """Returns a learner whose only parameters are the logits of its choices and the value of the game."""
     env = PvpVecEnv(64, opponent, game=game, seed=seed)
     model = PvpPPO(
         AutoregressivePolicy,
@@ -47,6 +47,7 @@ def make_learner(
         seed=seed,
         device="cpu",
     )
+    # The observation is constant and the network has no layers, so the only bias holds the logits.
     (bias,) = [each for name, each in model.policy.action_net.named_parameters() if name.endswith("bias")]
     with th.no_grad():
         bias[:] = th.tensor(logits)
@@ -54,7 +55,7 @@ def make_learner(
 
 
 def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
-    """How likely each choice is."""
+    """Returns the probability of each choice, float64 ``(choices,)``."""
     policy: Any = model.policy
     num_choices = policy.action_space.nvec[0]
     seen = {"observation": th.ones(num_choices, 1, 1), "action_mask": th.ones(num_choices, num_choices)}
@@ -64,8 +65,8 @@ def strategy_of(model: PvpPPO) -> NDArray[np.float64]:
     return strategy
 
 
-class Strategies(BaseCallback):
-    """Remembers the learner's strategy at the start of every rollout, which is when snapshots are taken."""
+class StrategyRecorder(BaseCallback):
+    """Records the learner's strategy at the start of every rollout, which is when snapshots are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,19 +80,22 @@ class Strategies(BaseCallback):
 
 
 def train(kind: str, rollouts: int, folder: Path, seed: int = 0) -> NDArray[np.float64]:
-    """The learner's strategy in every rollout, float64 ``(rollouts, choices)``; ``kind``: one of `OPPONENTS`."""
-    model, memory, league = make_learner(ROCK_PAPER_SCISSORS, seed), Strategies(), folder / "league"
+    """Trains against a ``kind`` of `OPPONENTS`; returns the strategies, float64 ``(rollouts, choices)``."""
+    model, recorder, league = make_learner(ROCK_PAPER_SCISSORS, seed), StrategyRecorder(), folder / "league"
     callbacks = [
         LeagueCallback(pictures_every=10 * rollouts, directory=league),
         SelfPlayCallback(**OPPONENTS[kind][0], directory=league),
-        memory,
+        recorder,
     ]
     model.learn(rollouts * model.n_steps * model.n_envs, callback=callbacks)
-    return np.array(memory.strategies)
+    return np.array(recorder.strategies)
 
 
 def figures(strategies: NDArray[np.float64]) -> dict[str, Any]:
-    """Strategies, their averages so far (all snapshots alike, as the match maker draws them), and how exploitable."""
+    """Returns strategies, their running averages, and the exploitability of both.
+
+    The averages weight all snapshots equally, as the uniform match maker does.
+    """
     averages = strategies.cumsum(0) / np.arange(1, len(strategies) + 1)[:, None]
     return {
         "strategy": strategies.round(4).tolist(),
@@ -102,7 +106,7 @@ def figures(strategies: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
-    """One row of pictures for each kind of self-play."""
+    """Plots strategies and exploitability, one row per kind of opponents."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -135,7 +139,7 @@ def plot(results: dict[str, dict[str, Any]], file: Path) -> None:
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
-    """Where a learner has come to at the end of its training."""
+    """Returns the figures of a trained learner: its average strategy, and the exploitability of average and newest."""
     return {
         "average": result["average"][-1],
         "exploitability_of_average": result["exploitability_of_average"][-1],

@@ -17,7 +17,7 @@ from sb3_pvp.common.errors import refusals
 if TYPE_CHECKING:
     from benchmarks.server_load import Load
 
-#: Descriptors that client and server need besides those of the connections.
+#: File descriptors that client and server need besides those of the connections.
 _SPARE = 200
 #: Seconds from the last rapid connection to the end of the measurement.
 _AFTERWARDS = 1.0
@@ -31,14 +31,14 @@ def bench_server(
         float | None, typer.Option(min=0.01, help="Requests per second of each client; as many as it can by default.")
     ] = None,
     rapid_connects: Annotated[
-        int, typer.Option(min=0, help="Make so many more connections meanwhile, which talk nonsense and hang up.")
+        int, typer.Option(min=0, help="Further connections that send nonsense and close while the others fight.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the server and of the clients.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure a sim-server in a process of its own: CPU time, latency, memory, descriptors, lost steps.
+    """Measure a sim-server in a separate process: CPU time, latency, memory, descriptors, lost steps.
 
-    Exits with 1 if a step was lost.
+    The exit code is 1 if a step was lost.
     """
     from benchmarks.server_load import Load
 
@@ -55,19 +55,20 @@ def bench_server(
 
 
 async def _measure(server: ServerProcess, load: Load, seconds: float, rapid_connects: int) -> Row:
-    """Measures from the moment when everyone fights, until the time is over and all rapid connections were made."""
+    """Measures from the moment when all clients fight, until the time is over and all rapid connections were made."""
     await load.start()
     before, wall, steps = server.usage(), -time.perf_counter(), len(load.latencies)
-    _, taken = await asyncio.gather(asyncio.sleep(seconds), load.knock(rapid_connects))
-    # The server shall have noticed that they have gone.
+    _, accepted = await asyncio.gather(asyncio.sleep(seconds), load.connect_rapidly(rapid_connects))
+    # Until the server has noticed that they are closed, their descriptors would look like a leak.
     await asyncio.sleep(_AFTERWARDS if rapid_connects else 0)
     after, wall = server.usage(), wall + time.perf_counter()
     latencies = np.array(load.latencies[steps:])
     await load.end()
+    # A short measurement may round to 0 CPU seconds.
     turn = Turn(len(latencies), max(after.cpu_s - before.cpu_s, CPU_RESOLUTION), wall)
     row = make_row(f"{load.num_paired} in pairs, {load.size - load.num_paired} against the bot", load.size, turn)
-    seen = {"rapid_connects": taken, "lost_steps": sum(load.faults.values())}
-    return row | _speed(latencies, wall) | _held(before, after) | seen
+    counts = {"rapid_connects": accepted, "lost_steps": sum(load.faults.values())}
+    return row | _speed(latencies, wall) | _resources(before, after) | counts
 
 
 def _speed(latencies: NDArray[np.float64], wall: float) -> Row:
@@ -75,7 +76,7 @@ def _speed(latencies: NDArray[np.float64], wall: float) -> Row:
     return {"agent_steps_per_s": len(latencies) / wall, "p50_ms": p50, "p99_ms": p99}
 
 
-def _held(before: Usage, after: Usage) -> Row:
+def _resources(before: Usage, after: Usage) -> Row:
     return {
         "rss_mb_start": before.rss_mb,
         "rss_mb_end": after.rss_mb,

@@ -1,4 +1,4 @@
-"""Clients that keep a server busy: fighters on connections that stay, and strangers whose connections come and go."""
+"""Clients that keep a server busy: fighters on lasting connections, and short connections that send nonsense."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Step, reques
 
 Address = tuple[str, int]
 
-#: Seconds that the answers to the last steps may take.
-PATIENCE = 30.0
-#: So many connections are opened at the same time.
+#: Seconds that the replies to the last steps may take.
+REPLY_TIMEOUT = 30.0
+#: Connections that are opened at the same time.
 AT_ONCE = 50
-#: What a stranger says before it hangs up; the last one is too long for a request.
+#: What a short connection sends before it closes; the last one is too long for a request.
 NONSENSE = (b"", b"\x00\xff\n", b'{"action": "st', b"GET / HTTP/1.1\r\n\r\n", b'{"action":"step"}\n', b"[" * 9000)
 
 
 class Load:
     """Connections that fight without end: some against the bot, the others in pairs, with both views on the wire.
 
-    :param address: host and port of the server.
-    :param connections: how many.
-    :param pairs: the share of them that fight each other.
-    :param pace: requests per second of each connection; ``None``: the next one follows the answer at once.
-    :param seed: of what they do.
+    Args:
+        address: host and port of the server.
+        connections: number of connections.
+        pairs: share of the connections that fight each other.
+        pace: requests per second of each connection; ``None``: the next one follows the reply at once.
+        seed: of the random actions.
 
     Attributes:
-        latencies: how many seconds the answers to steps took, of a pair since both had asked.
-        faults: by reason, how many answers were missing or wrong.
+        latencies: seconds from a step to its reply; in a pair, from the later of both steps.
+        faults: number of missing or wrong replies, by reason.
     """
 
     def __init__(self, address: Address, connections: int, pairs: float, pace: float | None, seed: int) -> None:
@@ -47,75 +48,77 @@ class Load:
         speakers = [Speaker(index, opponent, connections, choices) for index, opponent in enumerate(opponents)]
         self._fighters = [Fighter(speaker, self) for speaker in speakers]
         for fighter in self._fighters[: self.num_paired]:
-            fighter.rival = self._fighters[fighter.speaker.index ^ 1]
+            fighter.opponent = self._fighters[fighter.speaker.index ^ 1]
 
     async def start(self) -> None:
-        """Opens all connections; returns when everyone has taken a step, or there is a fault."""
+        """Opens all connections; returns when every fighter has taken a step, or counts a fault."""
         for first in range(0, len(self._fighters), AT_ONCE):
             group = self._fighters[first : first + AT_ONCE]
             await asyncio.gather(*(fighter.connect(self._address) for fighter in group))
-        if not await self._comes_true(lambda: all(fighter.has_begun for fighter in self._fighters)):
-            self.faults["not everybody could begin"] += 1
+        if not await self._wait_until(lambda: all(fighter.has_begun for fighter in self._fighters)):
+            self.faults["a fighter could not begin"] += 1
 
-    async def knock(self, count: int) -> int:
-        """Opens ``count`` more connections, `AT_ONCE` at a time, that hang up at once, most of them after some
-        nonsense; returns how many the server took."""
+    async def connect_rapidly(self, count: int) -> int:
+        """Opens ``count`` more connections, `AT_ONCE` at a time, most of which send some nonsense and all of which
+        close at once; returns how many the server accepted."""
         numbers = iter(range(count))
-        return sum(await asyncio.gather(*(_knock(self._address, numbers) for _ in range(AT_ONCE))))
+        return sum(await asyncio.gather(*(_connect_rapidly(self._address, numbers) for _ in range(AT_ONCE))))
 
     async def end(self) -> None:
-        """Everybody leaves, after the answer to the step that is under way; one that does not come is a fault."""
+        """Closes all connections after the reply to the current step; a missing reply is a fault."""
         for fighter in self._fighters:
             fighter.speaker.is_leaving = True
-        await self._comes_true(lambda: not any(fighter.is_stepping for fighter in self._fighters))
+        await self._wait_until(lambda: not any(fighter.is_stepping for fighter in self._fighters))
         for fighter in self._fighters:
             fighter.hang_up()
 
-    async def _comes_true(self, condition: Callable[[], bool]) -> bool:
-        """Waits for it, but not longer than for a log-in, a reset and two steps."""
+    async def _wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Waits for the condition, at most as long as a log-in, a reset and two steps may take; returns it."""
         now = asyncio.get_running_loop().time
-        deadline = now() + PATIENCE + 4 * self.interval
+        deadline = now() + REPLY_TIMEOUT + 4 * self.interval
         while not condition() and now() < deadline:
             await asyncio.sleep(0.05)
         return condition()
 
 
 class Fighter(asyncio.Protocol):
-    """A connection of a `Load`. After its first fault it says nothing more."""
+    """A connection of a `Load`. It closes after its first fault."""
 
     def __init__(self, speaker: Speaker, load: Load) -> None:
         self.speaker, self._load = speaker, load
         self._talk = speaker.talk()
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = b""
-        self._asked = 0.0
-        #: Since when the server could have answered.
+        self._sent_at = 0.0
+        #: Since when the server could have replied.
         self._due = 0.0
-        self.rival: Fighter | None = None
-        #: A step is under way.
+        self.opponent: Fighter | None = None
+        #: A step waits for its reply.
         self.is_stepping = False
-        #: The first step was answered.
+        #: The first step has got its reply.
         self.has_begun = False
 
     async def connect(self, address: Address) -> None:
-        """Opens the connection and says the first word, everyone at a moment of its own."""
+        """Opens the connection and schedules the first request."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self, *address)
-        loop.call_later(self._load.interval * self.speaker.index / self.speaker.speakers, self._ask, *next(self._talk))
+        # Spread over an interval: in step, all requests of a paced load would arrive as one burst.
+        loop.call_later(self._load.interval * self.speaker.index / self.speaker.speakers, self._send, *next(self._talk))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remembers where to write to."""
+        """Keeps the transport for requests."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server is not to hang up first."""
+        """Counts a fault if the server has closed the connection."""
         if self._transport is not None:
             self._fault("the server closed the connection")
 
     def data_received(self, data: bytes) -> None:
-        """Goes on when the answer is complete (there is one at a time), or when it is time for the next request."""
+        """Sends the next request when the reply is complete and the interval is over."""
         self._buffer += data
+        # There is one reply at a time, so a line ending can only be the end of it.
         if not self._buffer.endswith(b"\n"):
             return
         loop = asyncio.get_running_loop()
@@ -123,38 +126,39 @@ class Fighter(asyncio.Protocol):
             self.is_stepping, self.has_begun = False, True
             self._load.latencies.append(loop.time() - self._due)
         if self._load.interval:
-            loop.call_at(self._asked + self._load.interval, self._go_on)
+            loop.call_at(self._sent_at + self._load.interval, self._send_next)
         else:
-            self._go_on()
+            self._send_next()
 
     def hang_up(self) -> None:
-        """Closes the connection; a step that is still under way is lost."""
+        """Closes the connection; a step without a reply is a fault."""
         if self.is_stepping:
-            self._fault("a step was not answered")
+            self._fault("a step got no reply")
         self._close()
 
-    def opponent_asked(self, moment: tuple[int, int], now: float) -> None:
-        """A tick of a pair begins when both have asked: no answer was due before, if this is the tick waited for."""
+    def on_opponent_step(self, moment: tuple[int, int], now: float) -> None:
+        """Starts the clock of this fighter's step, if the opponent's step is of the same tick: the server plays the
+        tick of a pair when it has both steps."""
         if self.is_stepping and self.speaker.moment == moment:
             self._due = now
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         if self._transport is None:
             return
         reply, self._buffer = self._buffer, b""
         try:
-            self._ask(*self._talk.send(reply))
+            self._send(*self._talk.send(reply))
         except StopIteration:
             self._close()
         except Fault as fault:
             self._fault(str(fault))
 
-    def _ask(self, agent: str, request: AgentRequest) -> None:
+    def _send(self, agent: str, request: AgentRequest) -> None:
         if self._transport is not None:
             self.is_stepping = isinstance(request, Step)
-            self._asked = self._due = asyncio.get_running_loop().time()
-            if self.is_stepping and self.rival is not None:
-                self.rival.opponent_asked(self.speaker.moment, self._asked)
+            self._sent_at = self._due = asyncio.get_running_loop().time()
+            if self.is_stepping and self.opponent is not None:
+                self.opponent.on_opponent_step(self.speaker.moment, self._sent_at)
             self._transport.write(request_line(request, agent))
 
     def _fault(self, reason: str) -> None:
@@ -168,15 +172,15 @@ class Fighter(asyncio.Protocol):
             self._transport = None
 
 
-async def _knock(address: Address, numbers: Iterator[int]) -> int:
-    taken = 0
+async def _connect_rapidly(address: Address, numbers: Iterator[int]) -> int:
+    accepted = 0
     for number in numbers:
         try:
             _, writer = await asyncio.open_connection(*address)
         except OSError:
             continue
-        taken += 1
+        accepted += 1
         writer.write(NONSENSE[number % len(NONSENSE)])
-        # Every other one does not even say goodbye.
+        # Every other round of nonsense ends with a reset instead of an orderly close.
         (writer.transport.abort if number // len(NONSENSE) % 2 else writer.close)()
-    return taken
+    return accepted

@@ -1,4 +1,4 @@
-"""``sb3-pvp sim-server`` in a process of its own, and what it uses of the machine."""
+"""Runs ``sb3-pvp sim-server`` in a separate process and measures its CPU time, memory and descriptors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-#: CPU seconds are counted in steps of this, where there is a ``/proc``.
+#: Resolution of CPU seconds from ``/proc``.
 CPU_RESOLUTION = 0.01
 
 _KIB_PER_MB = 1e6 / 1024
-#: The server has this long to end after it was told to.
-_PATIENCE = 20.0
+#: Seconds that the server may take to end.
+_STOP_TIMEOUT = 20.0
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used so far, and holds now; ``descriptors`` is ``None`` where that cannot be found out."""
+    """CPU seconds so far, current memory, and open descriptors (``None`` if the system does not report them)."""
 
     cpu_s: float
     rss_mb: float
@@ -35,7 +35,7 @@ class ServerProcess:
     port: int
 
     def usage(self) -> Usage:
-        """From ``/proc`` where there is one, else from ``ps``."""
+        """Reads ``/proc`` where there is one, else asks ``ps``."""
         directory = Path("/proc", str(self.pid))
         return _usage_from_proc(directory) if directory.exists() else _usage_from_ps(self.pid)
 
@@ -49,22 +49,22 @@ def started_server(seed: int = 0) -> Iterator[ServerProcess]:
         try:
             _, _, port = process.stdout.readline().rpartition(":")
             if not port.strip().isdecimal():
-                raise OSError("the server that is to be measured did not start")
+                raise OSError("the server to be measured did not start")
             yield ServerProcess(process.pid, int(port))
         finally:
             process.terminate()
             try:
-                process.wait(_PATIENCE)
+                process.wait(_STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
 
 
 def allow_descriptors(number: int) -> None:
-    """Lets this process, and those it starts from now on, have so many files and sockets open at the same time.
+    """Raises the limit of open files and sockets of this process, and of those that it starts, to ``number``.
 
-    `OSError` if that is more than the system grants.
+    Raises `OSError` if that is more than the system grants.
     """
-    import resource  # not everywhere
+    import resource  # missing on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < number:
@@ -75,7 +75,7 @@ def allow_descriptors(number: int) -> None:
 
 
 def _usage_from_proc(directory: Path) -> Usage:
-    # The name of the program is the one field that may hold spaces, in parentheses.
+    # The program's name, in parentheses, is the only field that may contain spaces: count fields from behind it.
     fields = (directory / "stat").read_text().rpartition(")")[2].split()
     user, system, pages = int(fields[11]), int(fields[12]), int(fields[21])
     return Usage(

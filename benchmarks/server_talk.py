@@ -1,4 +1,4 @@
-"""What a client of `benchmarks.server_load` says to a server, fight after fight, and what it expects to hear."""
+"""The requests that a client of `benchmarks.server_load` sends, fight after fight, and the replies that it expects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sb3_pvp.contract.actions import random_action
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logout, Reset, Step
 from sb3_pvp.games.osrs.remote.reset_request import ACCOUNT_BUILDS, BASELINE
 
-#: Yields what an agent (named by its id) asks for, and takes the reply line.
+#: Yields the id of an agent and its next request, and takes the reply line.
 Talk = Generator[tuple[str, AgentRequest], bytes, None]
 
-#: Random joint actions that are drawn for the same masks, which repeat a lot.
+#: Random joint actions kept per set of masks: masks repeat a lot, and sampling must not slow down the load.
 _DRAWN = 16
 _MASKS = re.compile(rb'"actionMasks":(\[\[.*?\]\])')
 _TICKS = re.compile(rb'"episodeTicks":(\d+)')
@@ -26,11 +26,11 @@ _TERMINAL = re.compile(rb'"terminalState":"(\w+)"')
 
 
 class Fault(Exception):
-    """A reply is not what it has to be."""
+    """A reply is missing or wrong."""
 
 
 class RandomChoices:
-    """Random legal joint actions for masks as they stand on the wire."""
+    """Random legal joint actions, by the masks' text in a reply."""
 
     def __init__(self, contract: Contract, seed: int) -> None:
         self._contract = contract
@@ -39,7 +39,7 @@ class RandomChoices:
         self._uses = 0
 
     def choose(self, masks: bytes) -> list[int]:
-        """The next one of the joint actions that were drawn for these masks."""
+        """The next of the joint actions that were sampled for these masks."""
         self._uses += 1
         return self._drawn(masks)[self._uses % _DRAWN]
 
@@ -51,13 +51,14 @@ class RandomChoices:
 
 @dataclass
 class Speaker:
-    """One after another, the agents of one connection among ``speakers`` many: log-in, reset, steps, log-out.
+    """The agents of one connection, one after another: each logs in, resets, steps and logs out.
 
     Attributes:
-        index: number of the connection; it makes the ids.
+        index: number of the connection, from which the agents' ids follow.
         opponent: number of the connection that it fights, ``None`` for the bot.
-        is_leaving: agents log out instead of taking another step, and no more agents come.
-        moment: number of the fight, and the tick of it that was seen last.
+        speakers: number of connections.
+        is_leaving: the agent logs out instead of taking another step, and no other follows.
+        moment: number of the fight, and its last tick in a reply.
     """
 
     index: int
@@ -69,7 +70,7 @@ class Speaker:
     moment: tuple[int, int] = (0, 0)
 
     def talk(self) -> Talk:
-        """Fights without end; `Fault` if a reply is wrong: each one to a step has to show the next tick."""
+        """Fights without end; raises `Fault` for a wrong reply: each reply to a step must show the next tick."""
         while not self.is_leaving:
             yield from self._fight()
             self.fights += 1
@@ -77,7 +78,7 @@ class Speaker:
     def _fight(self) -> Talk:
         agent = self._agent(self.index)
         target = BASELINE if self.opponent is None else self._agent(self.opponent)
-        # Both of a pair come to the same build, in each of their fights to another one.
+        # The same build for both connections of a pair, and another one in each of their fights.
         build = ACCOUNT_BUILDS[(self.index // 2 + self.fights) % len(ACCOUNT_BUILDS)]
         yield from _answered(agent, Login("NhEnv"))
         first = yield from _answered(agent, Reset(target, {"accountBuild": build}))

@@ -1,4 +1,4 @@
-"""The learners that the benchmarks `rollout` and `train` compare, and cases of what they do."""
+"""The learners that the benchmarks `rollout` and `train` compare, and the cases that measure them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BATCH_SIZE = 2048
 
 @dataclass(frozen=True)
 class Size:
-    """How many environments, how many steps of each in a rollout, and the seed of everything."""
+    """Number of environments, steps of each per rollout, and the seed of everything."""
 
     n_envs: int
     n_steps: int
@@ -47,7 +47,7 @@ class Size:
 
 @contextmanager
 def one_thread(seed: int) -> Iterator[None]:
-    """Seeds the random generators, and lets PyTorch work in one thread only, until the ``with`` block is left."""
+    """Seeds the random generators, and limits PyTorch to one thread within the ``with`` block."""
     threads = th.get_num_threads()
     th.set_num_threads(1)
     set_random_seed(seed)
@@ -58,9 +58,10 @@ def one_thread(seed: int) -> Iterator[None]:
 
 
 def make_model(stack: str, size: Size) -> MaskablePPO:
-    """A learner on the randomised mix of fights against the baseline bot, after one rollout.
+    """Returns a learner that has trained for one rollout of randomised fights against the baseline bot.
 
-    A policy of ours has statistics by then, and so will learn from the next one.
+    The first rollout only initialises the statistics of our policy, which learns from the second one on; without it,
+    stock MaskablePPO would be compared with a learner that skips its update.
     """
     settings: dict[str, Any] = {
         "n_steps": size.n_steps,
@@ -79,19 +80,20 @@ def make_model(stack: str, size: Size) -> MaskablePPO:
 
 
 def make_league(size: Size, num_models: int = 8) -> MaskablePPO:
-    """A learner of the default size against as many snapshots of itself, in turns."""
+    """Returns a learner of the default size whose rows fight ``num_models`` snapshots of itself in turns."""
     model = make_model(DEFAULT, size)
     assert isinstance(model.env, NhVecEnv)
     for number in range(num_models):
         choice = OpponentChoice(model, name=f"snapshot {number}")
         model.env.env_method("set_opponent", choice, indices=range(number, size.n_envs, num_models))
         model.learn(size.n_envs * size.n_steps, reset_num_timesteps=False)
+    # SB3 starts the next rollout from the last observation that it knows, so a reset by hand has to replace it.
     model._last_obs = model.env.reset()
     return model
 
 
 def opponents_share(case: Case, model: MaskablePPO) -> float:
-    """Which part of its CPU time a case of rollouts spends in opponents."""
+    """Returns the share of its CPU time that a case of rollouts spends in opponents."""
     assert isinstance(model.env, NhVecEnv)
     opponents, spent = model.env.fights.opponents, 0.0
 
@@ -113,14 +115,14 @@ def opponents_share(case: Case, model: MaskablePPO) -> float:
 
 
 def make_core(size: Size) -> tuple[MaskablePPO, PlainLoop, Samples]:
-    """The Core network, the same as a plain loop over heads, and 2,048 steps at least that it has made."""
+    """Returns the Core network, the same network as a plain loop over heads, and the samples of one rollout."""
     model = make_model(CORE, size)
     assert isinstance(model.policy, AutoregressivePolicy)
     return model, PlainLoop(model.policy), read_buffer(cast(Any, model.rollout_buffer))
 
 
 def acting(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samples, control: str | None) -> Case:
-    """Choosing actions, with values and log-probabilities, as in a rollout."""
+    """Returns a case that computes actions, values and log-probabilities, as in a rollout."""
 
     def act() -> None:
         with th.no_grad():
@@ -130,7 +132,7 @@ def acting(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samp
 
 
 def learning(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samples, control: str | None) -> Case:
-    """One mini-batch: evaluation, gradients and a step of the optimiser."""
+    """Returns a case that learns from one mini-batch: evaluation, gradients and a step of the optimiser."""
     update = PpoUpdate(
         policy=cast(MaskableActorCriticPolicy, policy),
         batch_size=len(batch),
@@ -148,9 +150,10 @@ def learning(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Sa
 
 
 def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
-    """Rollouts: acting, the world, and the buffer."""
+    """Returns a case that collects rollouts: acting, the environment, and the buffer."""
     assert model.env is not None
     env, steps = model.env, model.n_steps * model.n_envs
+    # Rollouts without `learn` need the callback and the logger that `learn` would set up.
     _, callback = model._setup_learn(steps, reset_num_timesteps=False)
 
     def collect() -> None:
@@ -160,7 +163,7 @@ def collecting(name: str, model: MaskablePPO, control: str | None) -> Case:
 
 
 def training(name: str, model: MaskablePPO, control: str | None) -> Case:
-    """Complete training steps: the world, acting and learning."""
+    """Returns a case of complete training: the environment, acting and learning."""
     steps = model.n_steps * model.n_envs
 
     def train() -> None:

@@ -1,9 +1,9 @@
-"""A server that waits for every agent before it plays a tick, as the reference server does, with a reset that takes
-several ticks: one silent agent stops everybody (protocol-observed.md, surprises 1 and 2).
+"""A server that waits for every agent before it plays a tick, as the reference server does, and whose resets take
+several ticks: one silent agent stops all fights (protocol-observed.md, surprises 1 and 2).
 
-It also answers as the reference server does: agent by agent, in an order of its own, spread over time.
-`rsps_timing.json` holds what was recorded there, for each number of agents a list of ticks: the milliseconds between
-the last request and the first reply, and then between each reply and the next.
+It also replies as the reference server does: agent by agent, in random order, spread over time. `rsps_timing.json` has
+recorded times, a list of ticks for each number of agents: the milliseconds between the last request and the first
+reply, and then between each reply and the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
 from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, MAX_LINE, Request, error_reply, parse_request
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 
-#: Ticks until a reset is answered: of an agent that has just logged in, and of one that has fought (protocol.md §5.3).
+#: Ticks until the reply to a reset, of an agent that has just logged in and of one that has fought (protocol.md §5.3).
 FIRST_RESET_TICKS = (1, 2)
 RESET_TICKS = (8, 9)
 Message = tuple[Request, Callable[[bytes], None]]
@@ -36,14 +36,14 @@ class SynchronousServer:
     """One world for all agents.
 
     Args:
-        make_world: what is fought in.
-        slowness: how many times as long as the reference server it takes to answer; 0: all replies at once.
+        make_world: makes the world of the fights.
+        slowness: response time as a multiple of the reference server's; 0: all replies at once.
         seed: of the order and the times of replies, and of the world.
 
     Attributes:
-        ticks: those that the world has played.
-        longest_wait: seconds for which the world waited for a message of an agent, at most.
-        slowest_answer: seconds of its slowest tick, at most.
+        ticks: number of ticks so far.
+        longest_wait: longest time that the world waited for a message of an agent, seconds.
+        slowest_answer: longest time that the replies of a tick took, seconds.
     """
 
     def __init__(self, make_world: WorldFactory, slowness: float = 0.0, seed: int = 0) -> None:
@@ -51,9 +51,11 @@ class SynchronousServer:
         self._slowness = slowness
         self._random = random.Random(seed)
         self._arrivals: list[Message] = []
-        #: Of each agent in the world: messages that are not handed on yet, how many are unanswered, and who has fought.
+        #: Messages by agent, each with the tick after which it is passed on.
         self._inbox: dict[str, list[tuple[int, Message]]] = {}
+        #: Number of messages without a reply, by agent; the world ticks when it is positive for all agents.
         self._unanswered: dict[str, int] = {}
+        #: Agents that have fought, whose resets take longer.
         self._veterans: set[str] = set()
         self._outgoing: list[tuple[Callable[[bytes], None], bytes]] = []
         self._news = asyncio.Event()
@@ -63,7 +65,7 @@ class SynchronousServer:
         self.slowest_answer = 0.0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves a connection; what is no request ends it without a reply (protocol-observed.md)."""
+        """Serves a connection; a line that is no request closes it without a reply (protocol-observed.md)."""
         if self._clock is None:
             self._clock = asyncio.get_running_loop().create_task(self._run())
 
@@ -82,7 +84,7 @@ class SynchronousServer:
 
     def _take(self, request: Request, send: Callable[[bytes], None]) -> None:
         def reply(line: bytes) -> None:
-            send(line.replace(b',"independentFights":true', b""))  # They are not.
+            send(line.replace(b',"independentFights":true', b""))  # here they are not
 
         try:
             agent = "" if request.action == "debug" else request.agent_id
@@ -108,7 +110,7 @@ class SynchronousServer:
         unanswered[agent] += 1
 
         def answer(line: bytes) -> None:
-            # Somebody else may have the name by now.
+            # Another agent may have logged in with this id in the meantime.
             if self._inbox.get(agent) is inbox:
                 unanswered[agent] -= 1
             self._outgoing.append((reply, line))
@@ -124,6 +126,7 @@ class SynchronousServer:
         loop = asyncio.get_running_loop()
         while True:
             waits_since = loop.time()
+            # The world ticks when it has an unanswered message of every agent in it.
             while not (self._arrivals or self._inbox) or not all(self._unanswered.values()):
                 self._news.clear()
                 await self._news.wait()
@@ -133,7 +136,7 @@ class SynchronousServer:
             replies, self._outgoing = self._outgoing, []
             if not replies and not before and not any(self._inbox.values()):
                 self._news.clear()
-                await self._news.wait()  # Everybody waits for an opponent who is not there.
+                await self._news.wait()  # all agents wait for opponents that have not logged in
             began = loop.time()
             await self._answer(replies)
             self.slowest_answer = max(self.slowest_answer, loop.time() - began)
@@ -149,7 +152,7 @@ class SynchronousServer:
         self._lobby.play()
 
     def _welcome(self, agent: str, reply: Callable[[bytes], None], line: bytes) -> None:
-        """The world waits for those only whose log-in it accepts."""
+        """Passes on the reply to a log-in; from an accepted one on, the world waits for the agent."""
         if line == EMPTY_REPLY:
             self._inbox[agent] = []
             self._unanswered[agent] = 0
@@ -164,10 +167,10 @@ class SynchronousServer:
             if (delay := start + due - loop.time()) > 0:
                 await asyncio.sleep(delay)
             reply(line)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # without delays nothing above has given way to the connections
 
     def _moments(self, count: int) -> list[float]:
-        """When each reply of a tick is sent, in seconds: like a recorded tick with about as many agents."""
+        """Seconds after which each reply of a tick is sent, from a recorded tick with about as many agents."""
         recorded = _TIMING[min(_TIMING, key=lambda agents: abs(agents - len(self._inbox)))]
         pause, *gaps = self._random.choice(recorded)
         steps = [pause, *self._random.choices(gaps, k=count)][:count]

@@ -11,13 +11,13 @@ from benchmarks.report import Row, measure, positive_numbers, print_report
 
 def bench_train(
     batches: Annotated[str, typer.Option(help="Batches to act on, comma-separated.")] = "1,16,100",
-    n_envs: Annotated[int, typer.Option(min=1, help="How many environments complete training steps have.")] = 100,
+    n_envs: Annotated[int, typer.Option(min=1, help="Number of environments of complete training.")] = 100,
     n_steps: Annotated[int, typer.Option(min=1, help="Steps of each environment in a rollout.")] = 128,
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each case.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure acting, learning and complete training steps, beside a plain loop over heads and stock MaskablePPO."""
+    """Measure acting, learning and complete training, compared with a plain loop over heads and stock MaskablePPO."""
     sizes = positive_numbers(batches, "--batches")
     from benchmarks.stacks import PACKAGES, one_thread
 
@@ -27,7 +27,7 @@ def bench_train(
 
 
 def _parts_rows(sizes: list[int], seed: int, seconds: float) -> list[Row]:
-    """Acting and learning with the Core network, fused and in a loop, on steps of fights."""
+    """Acting and learning with the Core network, fused and as a loop over heads, on samples of real fights."""
     import torch as th
 
     from benchmarks import stacks

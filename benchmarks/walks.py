@@ -22,21 +22,22 @@ _IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
 _LINE = "train.py --algo maskable_ppo --env NhEnv --n-timesteps 256 --num-threads 1 --verbose 0 --eval-freq -1"
 
 
-class _Arrived(BaseException):
-    """The walk has come to its end."""
+class _EndOfWalk(BaseException):
+    """Ends a walk at its last call; no ``except Exception`` on the way may catch it."""
 
 
 def bench_walks(
-    train: Annotated[bool, typer.Option(help="Walk from a line of train.py to `learn` as well.")] = True,
+    train: Annotated[bool, typer.Option(help="Also walk from a command line of train.py to `learn`.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count the files of sb3_pvp that calls run through on three walks, and the switches from one file to another.
 
-    Calls of Python functions are counted, those of imports are not; "plug-in": nor those of games, and what they call.
+    Calls of Python functions count, except during imports. "Plug-in" also leaves out games and everything they call.
     """
     with tempfile.TemporaryDirectory() as folder:
         walked = {
-            **({"train.py -> learn": _train(Path(folder))} if train else {}),  # first, while nothing is loaded
+            # First: the other walks load and cache what a fresh process would still have to walk through.
+            **({"train.py -> learn": _train(Path(folder))} if train else {}),
             "snapshot -> opponent's act": _opponent_acts(Path(folder)),
             "step_async -> observation": _step(),
         }
@@ -58,7 +59,7 @@ def bench_walks(
 
 
 class Walk(NamedTuple):
-    """The file of each call, relative to the package, in their order; `plugin`: while no code of a game was running."""
+    """The files of all calls in order, relative to the package; `plugin`: only those outside of a game's calls."""
 
     files: list[str]
     plugin: list[str]
@@ -70,7 +71,7 @@ def _switches(files: list[str]) -> int:
 
 @contextmanager
 def walking(last: str = "") -> Iterator[Walk]:
-    """Notes the calls within the ``with`` block, which ends with the first one of a function ``last``."""
+    """Records the calls within the ``with`` block, which ends at the first call of a function named ``last``."""
     walk = Walk([], [])
     imports = games = 0
 
@@ -78,7 +79,7 @@ def walking(last: str = "") -> Iterator[Walk]:
         nonlocal imports, games
         code, step = frame.f_code, {"call": 1, "return": -1}.get(event, 0)
         if (code.co_filename, code.co_name) == _IMPORT:
-            imports += step
+            imports += step  # a depth: imports run further imports
         elif step and not imports and code.co_filename.startswith(_PACKAGE):
             file = code.co_filename.removeprefix(_PACKAGE)[1:]
             games += step * file.startswith("games")
@@ -86,19 +87,19 @@ def walking(last: str = "") -> Iterator[Walk]:
                 walk.files.append(file)
                 walk.plugin.extend([file] * (not games))
         if event == "call" and code.co_name == last:
-            raise _Arrived
+            raise _EndOfWalk
 
     sys.setprofile(see)
     try:
         yield walk
-    except _Arrived:
+    except _EndOfWalk:
         pass
     finally:
         sys.setprofile(None)
 
 
 def _opponent_acts(folder: Path) -> Walk:
-    """A file is chosen as an opponent, its row is reset, and it acts for the first time."""
+    """Sets a file as the opponent of a row, resets the row, and lets the opponent act once."""
     from sb3_pvp.envs import NhVecEnv
     from sb3_pvp.policies import AutoregressivePolicy
     from sb3_pvp.ppo import PvpPPO
@@ -114,7 +115,7 @@ def _opponent_acts(folder: Path) -> Walk:
 
 
 def _step() -> Walk:
-    """From the actions to the observations, in the middle of fights."""
+    """Steps a vectorised environment once, from actions to observations, in the middle of fights."""
     from sb3_pvp.envs import NhVecEnv
 
     env = NhVecEnv(2)
@@ -126,6 +127,7 @@ def _step() -> Walk:
 
 
 def _train(folder: Path) -> Walk:
+    """Runs a command line of train.py until `learn` is called."""
     from sb3_pvp.zoo import train
 
     line = [*_LINE.split(), "--log-folder", str(folder / "logs")]

@@ -26,10 +26,10 @@ def bench_world(
     fights: Annotated[str, typer.Option(help="Numbers of fights, comma-separated.")] = "1,32,1024,16384",
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds to spend on each number of fights.")] = 3.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the worlds.")] = 0,
-    start: Annotated[bool, typer.Option("--start/--no-start", help="Also measure compiling, in own processes.")] = True,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Also measure compiling, in new processes.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure the embedded world: randomised builds, random legal actions, everything a tick writes."""
+    """Measure the embedded world with randomised builds and random legal actions, for both seats."""
     rows = [_ticks_row(count, seconds, seed) for count in positive_numbers(fights, "--fights")]
     rows += _start_rows() if start else []
     print_report("world", rows, ("numba", "numpy"), as_json)
@@ -40,13 +40,13 @@ def _ticks_row(num_fights: int, seconds: float, seed: int) -> Row:
 
     world = SimWorld(num_fights=num_fights, seed=seed, reset_params=RANDOMISED)
     world.reset()
-    _tick(world)  # compiles, if nothing did before
+    _tick(world)  # compiles the rules if they are not in the cache
     case = Case("random legal actions", num_fights, 2 * num_fights, lambda: _tick(world))
     return make_row(case.name, case.n, take_turn(case, seconds), bytes_per_fight=world.nbytes_per_fight)
 
 
 def _tick(world: Any) -> None:
-    """One tick of every fight; fights that ended begin anew, as in training."""
+    """Plays one tick of every fight and restarts fights that have ended, as in training."""
     world.step(world.random_actions())
     ended = world.outcome.any(1).nonzero()[0]
     if ended.size:
@@ -54,7 +54,7 @@ def _tick(world: Any) -> None:
 
 
 def _start_rows() -> list[Row]:
-    """A fresh process up to its first tick, with an empty compile cache and then with the cache that it left."""
+    """Measures a new process up to its first tick, with an empty compile cache and then with the filled one."""
     with TemporaryDirectory() as cache:
         return [_start_row(case, {"NUMBA_CACHE_DIR": cache}) for case in ("cold start", "warm start")]
 
@@ -66,5 +66,6 @@ def _start_row(case: str, environment: dict[str, str]) -> Row:
 
 
 def _cpu_of_children() -> float:
+    # These include a child only after it has been waited for, as `subprocess.run` does.
     times = os.times()
     return times.children_user + times.children_system

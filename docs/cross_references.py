@@ -1,4 +1,4 @@
-"""An extension of griffe: names and citations in docstrings become links to the pages that they are about."""
+"""A griffe extension that turns names and citations of the specification in docstrings into links."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HEADING = re.compile(r"^#+ (([0-9A-Z](?:\.?[0-9]+)*)\.? .*)", re.MULTILINE)
 
 
 class CrossReferences(griffe.Extension):
-    """Runs when the whole package is known; what is on no page stays as it is."""
+    """Runs when the whole package is loaded, so that any name of it can be resolved."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Called by griffe."""
+        """Replaces names and citations in all docstrings of the package."""
         self._visit(pkg)
 
     def _visit(self, item: griffe.Object) -> None:
@@ -33,7 +33,7 @@ class CrossReferences(griffe.Extension):
 
 
 def _reference(item: griffe.Object, name: str) -> str:
-    """The name as an optional reference, if it can be found from this place."""
+    """Returns the name as an optional reference if it can be resolved from ``item``, else as code."""
     try:
         path = name if name.startswith("sb3_pvp.") else item.resolve(name)
     except griffe.NameResolutionError:
@@ -42,16 +42,17 @@ def _reference(item: griffe.Object, name: str) -> str:
 
 
 def _citation(found: re.Match[str]) -> str:
-    """The citation as a link from a page of docs/reference, if the specification has that section."""
+    """Returns the citation as a link from a page of docs/reference; unchanged if there is no such section."""
     document, section = found.groups()
     if section not in (anchors := _anchors(document)):
         return found[0]
-    return f'<a href="../../spec/{document}/#{anchors[section]}">{document}.md §{section}</a>'
+    # A path between sources, not between built pages: Zensical rewrites relative links in raw HTML as well.
+    return f'<a href="../spec/{document}.md#{anchors[section]}">{document}.md §{section}</a>'
 
 
 @lru_cache
 def _anchors(document: str) -> dict[str, str]:
-    """The anchors of a specification's sections, by their numbers."""
+    """Returns the anchors of a specification's sections by their numbers."""
     path = SPEC / f"{document}.md"
     headings = _HEADING.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
     return {number: slugify(re.sub("[`*]", "", heading), "-") for heading, number in headings}

@@ -1,4 +1,4 @@
-"""Connect four of PettingZoo, learned by self-play alone.
+"""PettingZoo's connect four, learned by self-play alone.
 
 pip install 'sb3-pvp[examples]'
 python examples/connect_four.py    # about 40 s of one core
@@ -12,7 +12,8 @@ from sb3_pvp.games.pettingzoo import PettingZooGame
 from sb3_pvp.matches.evaluation import Score, evaluate_model
 from sb3_pvp.policies import AutoregressivePolicy
 
-# Contract, masks and outcomes come from the game. Elsewhere its name is "connect_four:CONNECT_FOUR".
+# The contract, masks and outcomes follow from the PettingZoo game. Other programs can name this
+# variable: "connect_four:CONNECT_FOUR".
 CONNECT_FOUR = PettingZooGame(connect_four_v3.raw_env)
 
 

@@ -1,7 +1,7 @@
 """A league of your own: a learner fights itself and its past, and all snapshots are rated.
 
 python examples/league_training.py                                   # tic-tac-toe, about 20 s of one core
-python examples/league_training.py connect_four:CONNECT_FOUR runs    # another game, and a folder where all is kept
+python examples/league_training.py connect_four:CONNECT_FOUR runs    # another game, and a folder for the results
 """
 
 import sys
@@ -21,13 +21,13 @@ BASELINE = Player("baseline")  # moves at random in these games
 
 
 def train(game: str, league: Path, total_timesteps: int) -> None:
-    """Half of the rows play themselves, half of them the past; the learner never meets the baseline."""
+    """Half of the rows are self-play, half fight past snapshots; the learner never meets the baseline."""
     env = PvpVecEnv(32, game=game, seed=0)
     policy_kwargs = {"net_arch": [128, 128]}
     model = PvpPPO(
         AutoregressivePolicy, env, 1e-3, n_steps=64, batch_size=512, n_epochs=6, policy_kwargs=policy_kwargs, seed=0
     )
-    # Snapshots that beat the learner are met more often. The others are in sb3_pvp/selfplay/match_makers.py.
+    # Chooses snapshots that beat the learner more often. All are in sb3_pvp/selfplay/match_makers.py.
     match_maker = {"name": "prioritised_fictitious", "weighting": "hard"}
     callbacks = [
         LeagueCallback(snapshot_every=5, anchors={str(BASELINE): 1500}, pictures_every=1000, directory=league),
@@ -45,7 +45,7 @@ def main(
         directory = Path(folder or temporary) / "league"
         train(game, directory, total_timesteps)
         league = League.existing(directory)
-        # Snapshots fight one another, and the baseline, until ratings are known to 50 points or it takes too long.
+        # Plays matches until all intervals are within 50 points, or the limit of fights is reached.
         players, fights = [*league.players(), BASELINE], total_timesteps // 60
         for progress in rate(league, players, 50, FightSettings(game=game), max_fights=fights):
             print(f"{progress.num_fights} of {fights} fights for the ratings")

@@ -1,4 +1,4 @@
-"""A saved fighter in another program: sb3_pvp has to be installed there, but not imported.
+"""Loads a saved fighter in another program, where sb3_pvp has to be installed but not imported.
 
 python examples/train_and_evaluate.py            # saves fighter.zip
 python examples/load_elsewhere.py fighter.zip    # about 10 s
@@ -12,7 +12,7 @@ from sb3_contrib import MaskablePPO
 
 
 def main(path: str | Path = "fighter.zip", *, episodes: int = 10) -> float:
-    """Lets the fighter play against the scripted one; returns the share of fights that it won."""
+    """Plays against the scripted opponent; returns the share of fights won."""
     fighter = MaskablePPO.load(path)
     env = gym.make("sb3_pvp:NhEnv", opponent="scripted", reset_params={"accountBuild": "MED"})
     won = 0
@@ -26,18 +26,18 @@ def main(path: str | Path = "fighter.zip", *, episodes: int = 10) -> float:
         won += info["outcome"] == "won"
     print(f"{path} won {won} of {episodes} fights against the scripted fighter.")
 
-    # Where there is no environment, the 176 numbers that NhEnv shows, and a mask of its 45 choices, are enough.
+    # Without an environment, the 176 numbers of an observation and the mask of 45 choices are enough.
     observation, info = env.reset(seed=0)
     numbers, mask = observation["observation"][0], observation["action_mask"]
     action, _ = fighter.predict(numbers, action_masks=mask, deterministic=True)
-    print("Its action by numbers alone:", action)
+    print("Action from plain arrays:", action)
     again, _ = load_with_sb3_pvp(path).predict(observation, deterministic=True)
-    print("Loaded with sb3_pvp.load:   ", again)
+    print("With sb3_pvp.load:       ", again)
     return won / episodes
 
 
 def load_with_sb3_pvp(path: str | Path) -> MaskablePPO:
-    """The alternative: says in one line what is wrong with a file, and leaves the random numbers of torch alone."""
+    """The alternative: one clear line for a bad file, and torch's random state stays as it is."""
     import sb3_pvp
 
     return sb3_pvp.load(path)

@@ -1,6 +1,6 @@
-"""An environment of your own, with masks and a rule between heads, learned by sb3-contrib's own MaskablePPO.
+"""Your own environment with masks and a rule between heads, trained with sb3-contrib's MaskablePPO.
 
-A robot paints the six boards of a fence. Its first head paints or walks; the second says where to walk, if it does.
+A robot paints the six boards of a fence. The first head chooses to paint or to walk, the second where to walk.
 
 python examples/masked_env.py    # about 10 s of one core
 """
@@ -33,7 +33,7 @@ class Fence(gym.Env):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
         paints, way = bool(action[0]), int(action[1])
-        assert paints == (way == 0), "no policy that knows the rule breaks it"
+        assert paints == (way == 0), "the policy's contract rules this out"
         self.place += (0, -1, 1)[way]
         self.painted[self.place] |= paints
         return self.look(), -1.0, bool(self.painted.all()), False, {}
@@ -46,7 +46,7 @@ class Fence(gym.Env):
 
 
 def main(total_timesteps: int = 20_000, seed: int = 0) -> None:
-    th.set_num_threads(1)  # in networks as small as these, more threads only wait for one another
+    th.set_num_threads(1)  # networks this small are slower with more threads
     env, rules = make_vec_env(lambda: gym.wrappers.TimeLimit(Fence(), 100), 16, seed=seed), {"contract": CONTRACT}
     model = MaskablePPO(AutoregressivePolicy, env, n_steps=64, ent_coef=0.02, policy_kwargs=rules, seed=seed)
     before, _ = evaluate_policy(model, env, 100, deterministic=False)

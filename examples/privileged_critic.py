@@ -1,8 +1,8 @@
-"""A critic that sees more than who acts: what an observation has under "privileged" reaches the critic only.
+"""A critic that sees more than the actor: only the critic gets the observation's "privileged" part.
 
-A farmer sees the soil and sows one of eight crops. The right one brings 1 more; the weather, which cannot be foreseen,
-brings 20 more or 20 less. A critic that sees the weather subtracts it, and what is left is the farmer's doing. Without
-it the farmer learns from noise. Once it has learned, `predict` does without the privileged part.
+A farmer sees the soil and sows one of eight crops. The right crop earns 1; the weather, which the farmer cannot see,
+adds or takes 20. A critic that sees the weather predicts its share, so that the advantage is due to the crop alone.
+Without it the farmer learns from noise. `predict` does not need the privileged part.
 
 python examples/privileged_critic.py    # about 15 s of one core
 """

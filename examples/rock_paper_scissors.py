@@ -1,4 +1,4 @@
-"""Rock, paper, scissors: all that a game of your own needs, and a player that learns it against itself.
+"""Rock-paper-scissors: a complete game of your own, learned by self-play.
 
 python examples/rock_paper_scissors.py    # about 10 s of one core
 """
@@ -22,7 +22,7 @@ CONTRACT = Contract("rock_paper_scissors", (HEAD,), (Observation("one", "Always 
 
 
 class RpsWorld(ArrayWorld):
-    """A fight is one decision of both sides."""
+    """A fight is one simultaneous decision of both sides."""
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         self.obs[fight] = 1.0
@@ -43,7 +43,7 @@ def main(total_timesteps: int = 80_000) -> list[list[float]]:
     env = PvpVecEnv(64, game=RockPaperScissors, seed=0)
     model = PvpPPO(AutoregressivePolicy, env, 1e-2, n_steps=8, batch_size=256, n_epochs=4, ent_coef=0.3, seed=0)
     shares = []
-    # "noop" always takes the first choice, rock. Against itself the learner goes round and round, in smaller steps.
+    # "noop" always takes the first choice, rock. Against itself the learner goes in shrinking circles.
     for opponent in ("noop", "self", "self", "self", "self"):
         model.set_env(PvpVecEnv(64, game=RockPaperScissors, opponent=opponent, seed=0))
         model.learn(total_timesteps // 5, reset_num_timesteps=False)

@@ -1,7 +1,7 @@
-"""An opponent of your own in NhEnv, written by hand, and a fighter that learns to beat it.
+"""Your own scripted opponent in NhEnv, and a fighter that learns to beat it.
 
-An opponent acts for N fights at once. What it sees, may do and does has an id in the contract; docs/contract.md lists
-them. In a game of your own it is enough to name a function in `scripts`, as docs/own-game.md does.
+An opponent acts for N fights at once. docs/contract.md lists the ids of all observations and actions. In your own game
+a function in `scripts` is enough, see docs/own-game.md.
 
 python examples/scripted_opponent.py    # about 30 s of one core; saves archer.html, a fight to watch in a browser
 """
@@ -20,15 +20,15 @@ from sb3_pvp.replay import record_fight, write_replay_page
 
 
 class Archer:
-    """Shoots whenever it can, prays against what it faces, and eats when it is hurt."""
+    """Shoots whenever it can, prays against the opponent's weapon, and eats below half health."""
 
     name, contract = "archer", load_contract("NhEnv")
 
     def initial_state(self, seeds: Any) -> Any:
-        return np.zeros(len(seeds))  # nothing to remember from tick to tick
+        return np.zeros(len(seeds))  # no memory between ticks
 
     def predict(self, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any) -> Any:
-        actions = np.zeros((len(observation), self.contract.num_heads), np.int64)  # 0: nothing, in each head
+        actions = np.zeros((len(observation), self.contract.num_heads), np.int64)  # 0: no action, in each head
         seen = {each.id: column for each, column in zip(self.contract.observations, observation.T, strict=True)}
 
         def choose(name: str, where: Any = True) -> None:

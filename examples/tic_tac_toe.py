@@ -1,6 +1,6 @@
-"""Tic-tac-toe: a game in turns, with a viewer that shows positions as text.
+"""Tic-tac-toe: a turn-based game with a viewer that shows positions as text.
 
-python examples/tic_tac_toe.py    # about 10 s of one core, then one game is shown
+python examples/tic_tac_toe.py    # about 10 s of one core; then shows one game
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ MOVES = (
     *(SubAction(f"cell_{i}", f"Draw in cell {i}.") for i in CELLS),
 )
 SEEN = (
-    *(Observation(f"own_{i}", f"Whether cell {i} is one's own.") for i in CELLS),
+    *(Observation(f"own_{i}", f"Whether cell {i} is this side's.") for i in CELLS),
     *(Observation(f"other_{i}", f"Whether cell {i} is the other side's.") for i in CELLS),
-    Observation("to_move", "Whether it is one's turn."),
+    Observation("to_move", "Whether it is this side's turn."),
 )
 CONTRACT = Contract("tic_tac_toe", (Head("move", "Where to draw.", MOVES),), SEEN)
 
 
 class TicTacToeWorld(ArrayWorld):
-    """Chance decides who begins, since the baseline always has the second seat."""
+    """A random side begins, because the baseline always has the second seat."""
 
     def __init__(self, num_fights: int, seed: int) -> None:
         super().__init__(CONTRACT, num_fights, seed)
@@ -58,7 +58,7 @@ class TicTacToeWorld(ArrayWorld):
             self.end(fight, has_won and mover == 0, has_won and mover == 1)
 
     def show(self, fight: int) -> None:
-        """The side whose turn it is not has one legal action: to wait."""
+        """Writes observations and masks; the side that is not to move can only wait."""
         board, mover = self.boards[fight], self.movers[fight]
         for seat in range(2):
             self.obs[fight, seat] = [*(board == seat), *(board == 1 - seat), seat == mover]
@@ -67,7 +67,7 @@ class TicTacToeWorld(ArrayWorld):
 
 @dataclass(frozen=True)
 class Scene:
-    """What the viewer shows."""
+    """A position and its players."""
 
     board: tuple[int, ...]
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Scene:
 
 
 class TextViewer(Viewer):
-    """Boards as text; there are no pictures."""
+    """Shows boards as text, without pictures."""
 
     def scene(self, world: Any, fight: int, names: Sequence[str], actions: Any = None, masks: Any = None) -> Scene:
         return Scene(tuple(world.boards[fight].tolist()), tuple(names), int(world.outcome[fight, 0]))

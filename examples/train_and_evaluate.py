@@ -1,4 +1,4 @@
-"""Trains a fighter against the bot of NhEnv, and shows how often it wins before and after.
+"""Trains a fighter against the bot of NhEnv, and prints its win rate before and after.
 
 python examples/train_and_evaluate.py    # about 40 s of one core; saves fighter.zip
 """
@@ -15,9 +15,9 @@ START = {"accountBuild": "MED"}
 
 
 def main(total_timesteps: int = 400_000, episodes: int = 200, path: str | Path = "fighter.zip") -> Score:
-    """Trains, saves the fighter and returns how it did in the end."""
+    """Trains and saves a fighter; returns its final score."""
     env = NhVecEnv(128, opponent="baseline", reset_params=START, seed=0)
-    # Other seeds than those of the training, so that no fight is one that the fighter has learned from.
+    # Seeds that the training does not use, so that the fighter has not learned from these fights.
     test_env = NhVecEnv(64, opponent="baseline", reset_params=START, seed=1_000_000)
     model = PvpPPO(
         AutoregressivePolicy,

@@ -1,4 +1,4 @@
-"""How fast a preset learns: training under a budget of CPU time with evaluations in between, and pictures of it."""
+"""Learning curves of presets: training with a budget of CPU time and periodic evaluations, and plots of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watches a training run: its clock, its evaluations, its checkpoints."""
+"""The callback of a learning curve: it measures CPU time, evaluates, and saves checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from benchmarks.learning_curves.records import Evaluation, append_evaluation
 from sb3_pvp.matches.evaluation import evaluate_model
 
-#: Fight i of an evaluation starts from this plus i, far from the seeds of training.
+#: Fight i of an evaluation has this seed plus i, far from the seeds of training.
 EVALUATION_SEED = 1_000_000_007
 #: CPU seconds until the first evaluation of a model that has learned.
 EARLY = 15.0
@@ -22,13 +22,13 @@ EARLY = 15.0
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a run trains and how closely it is watched. Minutes are CPU minutes of training.
+    """How long a run trains and how often it is evaluated. Minutes are CPU minutes of training.
 
     Attributes:
-        cpu_minutes: training ends after these.
-        evaluate_every: minutes between evaluations; at the beginning, when much happens in little time, fewer.
+        cpu_minutes: length of the training.
+        evaluate_every: minutes between evaluations; fewer at the beginning, when the win rate changes fast.
         checkpoint_every: minutes between checkpoints.
-        fights: of an evaluation.
+        fights: fights per evaluation.
         win_rate: training also ends when two evaluations in a row reach this.
     """
 
@@ -41,13 +41,13 @@ class Budget:
 
 @dataclass
 class Progress:
-    """What must go on where it was after an interruption; it travels inside the checkpoint.
+    """State that resumes after an interruption; it is saved inside the checkpoint.
 
     Attributes:
         cpu_s, wall_s: seconds of training, without evaluations and checkpoints.
         evaluate_at, checkpoint_at: CPU seconds at which the next one is due.
         evaluated_steps: agent steps at the last evaluation.
-        reached: how many evaluations in a row had the win rate of the budget.
+        reached: number of evaluations in a row that reached the win rate of the budget.
     """
 
     cpu_s: float = 0.0
@@ -59,12 +59,12 @@ class Progress:
 
 
 class CurveCallback(BaseCallback):
-    """Evaluates and saves between rollouts, where a run can go on exactly; none of it counts as training.
+    """Evaluates and saves between rollouts, where a run can resume exactly; neither counts as training time.
 
     Args:
         folder: of the run; gets the evaluations.
-        budget: how long, how often.
-        env: where evaluations are fought, with as many fights as the budget says.
+        budget: length of the training and frequency of evaluations.
+        env: for evaluations; its fights are those of one evaluation.
         checkpoint: the model's file.
     """
 
@@ -89,7 +89,7 @@ class CurveCallback(BaseCallback):
         self._start_clock()
 
     def _on_step(self) -> bool:
-        return not self._done
+        return not self._done  # only the result of this method can stop a training of SB3
 
     def _on_training_end(self) -> None:
         if not self._done:  # the limit of steps came first
@@ -102,12 +102,13 @@ class CurveCallback(BaseCallback):
         if progress.evaluated_steps == self.num_timesteps:  # a run that was over and is started again
             return
         self._env.seed(EVALUATION_SEED)
-        with torch.random.fork_rng(devices=[]):  # training goes on as if nothing had happened
+        with torch.random.fork_rng(devices=[]):  # so that evaluations do not change the training's random numbers
             score = evaluate_model(self.model, self._env, self._budget.fights)  # type: ignore[arg-type]
         rollouts = self.model.trained_rollouts  # type: ignore[attr-defined]
         evaluation = Evaluation.of(score, self.num_timesteps, rollouts, progress.cpu_s, progress.wall_s)
         append_evaluation(self._folder, evaluation)
         progress.evaluated_steps = self.num_timesteps
+        # At first after a quarter more training each time: evenly spaced on the logarithmic axis of the plot.
         early = max(EARLY, progress.cpu_s / 4)
         progress.evaluate_at = progress.cpu_s + min(60 * self._budget.evaluate_every, early)
         wanted = self._budget.win_rate
@@ -118,7 +119,7 @@ class CurveCallback(BaseCallback):
         progress = self._progress
         progress.checkpoint_at = progress.cpu_s + 60 * self._budget.checkpoint_every
         self.model.curve_progress = asdict(progress)  # type: ignore[attr-defined]
-        self.model.save(self._checkpoint)  # which replaces the file at once
+        self.model.save(self._checkpoint)  # replaces the file atomically
 
     def _report(self, evaluation: Evaluation, score: str) -> None:
         speed = evaluation.steps / max(evaluation.cpu_s, 1e-9)

@@ -10,12 +10,12 @@ import typer
 from sb3_pvp.cli.usage import json_object
 from sb3_pvp.common.errors import refusals
 
-learning_curves = typer.Typer(help="Measure how fast a preset learns, and draw it.")
+learning_curves = typer.Typer(help="Measure and plot how fast a preset learns.")
 
 
 @learning_curves.command("train")
 def train(
-    out: Annotated[Path, typer.Option(help="The run's folder; a run that is already there goes on.")],
+    out: Annotated[Path, typer.Option(help="The run's folder; a run that is already there is resumed.")],
     preset: Annotated[str, typer.Option(help="Name of a preset, or a yaml file in rl-zoo3's format.")] = "NhEnv",
     variant: Annotated[str, typer.Option(help="full, no-autoregression, no-privileged-critic or no-shaping.")] = "full",
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, sampling and fights.")] = 0,
@@ -27,7 +27,7 @@ def train(
     checkpoint_every: Annotated[float, typer.Option(help="CPU minutes between checkpoints.")] = 3,
     hyperparams: Annotated[str, typer.Option(help="Hyperparameters that replace the preset's, as JSON.")] = "{}",
 ) -> None:
-    """Train against the baseline bot with builds, gear and fight types randomised, and evaluate along the way."""
+    """Train against the baseline bot with randomised builds, gear and fight types, and evaluate periodically."""
     changes = json_object(hyperparams, "--hyperparams")
     from benchmarks.learning_curves import Budget, CurveRun
     from benchmarks.learning_curves.run import NO_LIMIT
@@ -40,13 +40,13 @@ def train(
 
 @learning_curves.command("plot")
 def plot(
-    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or files that --json wrote.")],
+    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or files written by --json.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture.", dir_okay=False)] = Path("learning.png"),
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the curves as JSON.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Draw learning curves, and print when they reached 50, 80, 90 and 95 % as a table in Markdown."""
+    """Plot learning curves, and print when they reached 50, 80, 90 and 95 % as a Markdown table."""
     from benchmarks.learning_curves.curves import draw, read_curves, table, write_curves
 
     with refusals():

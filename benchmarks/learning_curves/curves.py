@@ -1,4 +1,4 @@
-"""Learning curves as data, as a picture, and as a table."""
+"""Learning curves as JSON, as a plot, and as a Markdown table."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Curve:
 
     @property
     def label(self) -> str:
-        """What the run is called in pictures and tables."""
+        """The run's name in plots and tables."""
         what = self.settings["preset"] if self.settings["variant"] == "full" else self.settings["variant"]
         return f"{what}, seed {self.settings['seed']}"
 
     def first_at(self, win_rate: float) -> Evaluation | None:
-        """The first evaluation whose win rate, the point estimate, is at least this."""
+        """Returns the first evaluation whose point estimate of the win rate is at least ``win_rate``."""
         return next((each for each in self.evaluations if each.win_rate >= win_rate), None)
 
 
 def read_curves(sources: Iterable[Path]) -> list[Curve]:
-    """The curves in these folders of runs and JSON files of `write_curves`; raises ``ValueError`` for anything else."""
+    """Reads the curves in folders of runs and JSON files of `write_curves`; raises ``ValueError`` for anything else."""
     curves = [curve for source in sources for curve in (_from_json(source) if source.is_file() else [_of(source)])]
     for curve in curves:
         if not curve.evaluations:
@@ -47,12 +47,12 @@ def read_curves(sources: Iterable[Path]) -> list[Curve]:
 
 
 def write_curves(path: Path, curves: Sequence[Curve]) -> None:
-    """Writes the curves as JSON, to be drawn again."""
+    """Writes the curves as JSON for `read_curves`."""
     write_atomically(path, json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
 
 
 def table(curves: Sequence[Curve]) -> str:
-    """Agent steps and CPU seconds until each of `MILESTONES` was first reached, as a table in Markdown."""
+    """Returns a Markdown table of agent steps and CPU seconds until each of `MILESTONES` was first reached."""
     head = ["run", "untrained", *(f"{share:.0%}" for share in MILESTONES), "last"]
     rows = [
         [curve.label, _untrained(curve), *(_when(curve.first_at(share)) for share in MILESTONES), _last(curve)]
@@ -62,12 +62,13 @@ def table(curves: Sequence[Curve]) -> str:
 
 
 def draw(path: Path, curves: Sequence[Curve]) -> None:
-    """Draws win rates with their intervals against steps and against CPU minutes, on scales that show the first."""
+    """Plots win rates with their intervals over steps and over CPU minutes, on log scales that show the beginning."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 5.2), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for number, curve in enumerate(curves):
+        # A logarithmic axis has no place for the untrained model, at 0 steps.
         evaluations = [each for each in curve.evaluations if each.steps]
         low, high = zip(*(each.ci95 for each in evaluations), strict=True) if evaluations else ((), ())
         across = [[each.steps / 1e6 for each in evaluations], [each.cpu_s / 60 for each in evaluations]]

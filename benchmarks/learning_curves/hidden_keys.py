@@ -1,4 +1,4 @@
-"""A learner that is kept from seeing part of the observation."""
+"""A wrapper that hides parts of the observation from the learner."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from sb3_pvp.opponents.seat_views import Observation
 
 
 class HiddenKeys(VecEnvWrapper):
-    """Removes keys from Dict observations; without ``"privileged"`` the critic sees no more than the actor.
+    """Removes keys from Dict observations; without ``"privileged"`` the critic sees only what the actor sees.
 
-    Raises `ValueError` if the environment has no Dict observations, or not these keys.
+    Raises:
+        ValueError: if the environment has no Dict observations or lacks one of the keys.
     """
 
     def __init__(self, venv: VecEnv, keys: tuple[str, ...] = ("privileged",)) -> None:
@@ -27,12 +28,13 @@ class HiddenKeys(VecEnvWrapper):
         super().__init__(venv, observation_space=spaces.Dict(self._visible(venv.observation_space.spaces)))
 
     def reset(self) -> Observation:
-        """Resets all environments; returns what is left of their observations."""
+        """Resets all environments; returns their observations without the hidden keys."""
         return self._visible(self.venv.reset())  # type: ignore[arg-type]
 
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Plays one step; observations, also the terminal ones, come without the hidden keys."""
+        """Plays one step; removes the hidden keys from all observations, including terminal ones."""
         observations, rewards, dones, infos = self.venv.step_wait()
+        # Algorithms bootstrap from terminal observations, which must fit the same space.
         for index in np.flatnonzero(dones):
             infos[index]["terminal_observation"] = self._visible(infos[index]["terminal_observation"])
         return self._visible(observations), rewards, dones, infos  # type: ignore[arg-type]

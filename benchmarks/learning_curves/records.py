@@ -16,7 +16,7 @@ EVALUATIONS, SETTINGS = "evaluations.jsonl", "settings.json"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model did at one moment of its training.
+    """The result of a model at one moment of its training.
 
     Attributes:
         steps: agent steps (one seat, one tick) of training so far.
@@ -43,7 +43,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, score: Score, steps: int, rollouts: int, cpu_s: float, wall_s: float) -> Evaluation:
-        """The evaluation that gave this score."""
+        """Returns the evaluation with this score."""
         figures = score.as_dict()
         figures |= {"ci95": wilson_interval(score.wins, score.decided), "mean_ticks": round(figures["mean_ticks"], 1)}
         del figures["episodes"]
@@ -51,12 +51,12 @@ class Evaluation:
 
     @classmethod
     def read(cls, figures: dict[str, Any]) -> Evaluation:
-        """The evaluation that was written as these figures; raises ``TypeError`` or ``KeyError`` for others."""
+        """Returns the evaluation with these JSON figures; raises ``TypeError`` or ``KeyError`` if they are invalid."""
         return cls(**{**figures, "ci95": tuple(figures["ci95"])})
 
 
 def append_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    """Adds a line, and waits until the disk has it."""
+    """Appends a line and waits until it is on the disk."""
     with (folder / EVALUATIONS).open("a") as file:
         file.write(json.dumps(asdict(evaluation)) + "\n")
         file.flush()
@@ -64,23 +64,24 @@ def append_evaluation(folder: Path, evaluation: Evaluation) -> None:
 
 
 def read_evaluations(folder: Path) -> list[Evaluation]:
-    """All evaluations of a run, oldest first; a last line that an interruption cut off is left out."""
+    """Returns all evaluations of a run, oldest first, without a last line that an interruption has cut off."""
     path = folder / EVALUATIONS
     lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
     return [Evaluation.read(json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 def forget_evaluations_after(folder: Path, steps: int) -> list[Evaluation]:
-    """Keeps the evaluations up to this number of steps, from which training goes on, and returns them."""
+    """Drops the evaluations after the number of steps at which training resumes; returns the others."""
     kept = [evaluation for evaluation in read_evaluations(folder) if evaluation.steps <= steps]
     write_atomically(folder / EVALUATIONS, "".join(json.dumps(asdict(evaluation)) + "\n" for evaluation in kept))
     return kept
 
 
-def settle(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Writes down what is trained, or returns what the folder says already: a run ends as it began.
+def fix_settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Writes the settings of a new run, or returns those with which the run in the folder began.
 
-    Only the hyperparameters may have changed in the meantime. Raises ``ValueError`` if something else has.
+    Raises:
+        ValueError: if other settings than the hyperparameters have changed.
     """
     if not (folder / SETTINGS).is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,12 +89,12 @@ def settle(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     before = read_settings(folder)
     for name in settings.keys() - {"hyperparams"}:
         if settings[name] != before[name]:
-            raise ValueError(f"{folder} holds a run with {name} {before[name]!r}: give this one a folder of its own")
+            raise ValueError(f"{folder} holds a run with {name} {before[name]!r}: use another folder for this one")
     return before
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a run; raises ``ValueError`` if the folder holds none."""
+    """Returns the settings of a run; raises ``ValueError`` if the folder has none."""
     path = folder / SETTINGS
     if not path.is_file():
         raise ValueError(f"{folder} holds no learning curve: there is no {SETTINGS}")

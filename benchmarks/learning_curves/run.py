@@ -1,4 +1,4 @@
-"""One run: a preset, perhaps varied, trained from a seed until its CPU time is over; interruptions do not matter."""
+"""One run of a learning curve: a preset, or a variant of it, trained until its CPU time is used up; it can resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from stable_baselines3.common.vec_env import VecEnv
 
 from benchmarks.learning_curves.callback import Budget, CurveCallback
-from benchmarks.learning_curves.records import forget_evaluations_after, settle
+from benchmarks.learning_curves.records import fix_settings, forget_evaluations_after
 from benchmarks.learning_curves.variants import vary
 from sb3_pvp import zoo
 from sb3_pvp.common.atomic_files import write_atomically
@@ -25,13 +25,13 @@ from sb3_pvp.presets.presets import ALGO, Preset, find_preset
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
 CHECKPOINT, HYPERPARAMS = "checkpoint.zip", "hyperparams.yml"
-#: As good as endless: the budget of CPU time ends a run.
+#: Practically endless: the budget of CPU time ends a run.
 NO_LIMIT = 10**12
 
 
 @dataclass(frozen=True)
 class CurveRun:
-    """What is trained, and where its files are.
+    """A run and the folder of its files.
 
     Attributes:
         folder: gets the settings, the evaluations, the checkpoint and TensorBoard's files.
@@ -39,7 +39,7 @@ class CurveRun:
         variant: name in `VARIANTS`.
         seed: of weights, sampling and fights.
         changes: hyperparameters that replace those of the preset.
-        n_timesteps: training also ends after so many agent steps; values such as ``lin_3e-4`` fall over that time.
+        n_timesteps: limit of agent steps; values such as ``lin_3e-4`` fall over this time.
     """
 
     folder: Path
@@ -50,20 +50,20 @@ class CurveRun:
     n_timesteps: int = NO_LIMIT
 
     def prepare(self) -> dict[str, Any]:
-        """Writes down what is trained, and returns it as hyperparameters by environment.
+        """Writes the settings and returns the hyperparameters by environment.
 
-        A run that is in the folder already goes on with the hyperparameters that it began with.
+        A run that is already in the folder resumes with the hyperparameters that it began with.
 
         Raises:
-            ValueError: for an unknown preset or variant, or a folder with a run of another one or of another seed.
+            ValueError: for an unknown preset or variant, or if the folder has a run of another preset, variant or seed.
         """
         preset = find_preset(self.preset)
         wanted = self._hyperparams(preset)
         identity = {"preset": preset.name, "variant": self.variant, "seed": self.seed}
-        settled = settle(self.folder, {**identity, "hyperparams": wanted})["hyperparams"]
-        if settled != wanted:
-            print(f"{self.folder}: goes on with the hyperparameters that it began with", file=sys.stderr)
-        content = {preset.env_id: settled}
+        fixed = fix_settings(self.folder, {**identity, "hyperparams": wanted})["hyperparams"]
+        if fixed != wanted:
+            print(f"{self.folder}: resumes with the hyperparameters that it began with", file=sys.stderr)
+        content = {preset.env_id: fixed}
         write_atomically(self.folder / HYPERPARAMS, yaml.safe_dump(content, sort_keys=False))
         return content
 
@@ -85,7 +85,7 @@ class CurveRun:
 
     def _manager(self, env_id: str) -> PvpExperimentManager:
         zoo.install()
-        torch.set_num_threads(1)  # more only get into each other's way with networks as small as these
+        torch.set_num_threads(1)  # networks this small are slower with more threads
         keywords: dict[str, Any] = {
             "config": str(self.folder / HYPERPARAMS),
             "n_timesteps": self.n_timesteps,
@@ -105,7 +105,7 @@ class CurveRun:
         hyperparams = {**preset.hyperparams(), **self.changes}
         env_kwargs = dict(hyperparams.get("env_kwargs", {}))
         if preset.env_id == "NhEnv":
-            # Fights are as mixed as the world knows, unless the preset says otherwise; other games have one kind.
+            # Randomise everything that the preset does not fix; other games have only one kind of fight.
             env_kwargs["reset_params"] = {**RANDOMISED, **env_kwargs.get("reset_params", {})}
         return vary(self.variant, {**hyperparams, "env_kwargs": env_kwargs})
 

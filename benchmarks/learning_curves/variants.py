@@ -1,4 +1,4 @@
-"""What each ablation changes in a preset."""
+"""The ablations: changes of a preset's hyperparameters, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sb3_pvp.games.osrs.rewards import RewardWeights
 
 Hyperparams = dict[str, Any]
 
-#: The game itself: what stays when nothing else is rewarded.
+#: Rewards for the outcome of a fight, which `_no_shaping` keeps.
 OUTCOMES = ("win", "lose", "tie")
 
 
@@ -21,17 +21,17 @@ def _full(hyperparams: Hyperparams) -> Hyperparams:
 
 
 def _no_autoregression(hyperparams: Hyperparams) -> Hyperparams:
-    """Heads that do not see each other's choices; the dependencies between them still hold."""
+    """Heads do not see each other's choices; the rules between them still hold."""
     return {"policy_kwargs": {**hyperparams.get("policy_kwargs", {}), "autoregressive": False}}
 
 
 def _no_privileged_critic(hyperparams: Hyperparams) -> Hyperparams:
-    """A critic that sees what the fighter sees."""
+    """The critic sees only what the fighter sees."""
     return {"vec_env_wrapper": "benchmarks.learning_curves.hidden_keys.HiddenKeys"}
 
 
 def _no_shaping(hyperparams: Hyperparams) -> Hyperparams:
-    """Rewards for the outcome of a fight and for nothing else."""
+    """Only the outcome of a fight is rewarded."""
     env_kwargs = hyperparams.get("env_kwargs", {})
     outcomes = {name: weight for name, weight in env_kwargs.get("rewards", {}).items() if name in OUTCOMES}
     weights = [field.name for field in fields(RewardWeights) if not isinstance(field.default, bool)]
@@ -48,6 +48,6 @@ VARIANTS: dict[str, Callable[[Hyperparams], Hyperparams]] = {
 
 
 def vary(variant: str, hyperparams: Hyperparams) -> Hyperparams:
-    """The hyperparameters with what this variant puts in place of some; raises ``ValueError`` for an unknown one."""
+    """Returns the hyperparameters of a variant; raises ``ValueError`` for an unknown name."""
     require_known("variant", variant, VARIANTS)
     return {**hyperparams, **VARIANTS[variant](hyperparams)}

@@ -83,7 +83,7 @@ def test_other_servers_and_games(options: list[str], capsys: pytest.CaptureFixtu
 def test_all_promises_are_kept_on_other_servers_and_in_other_games(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A synchronous world stands still for every line that is lost, and with many agents one is lost in every tick.
+    # A synchronous world stops at every lost line, and with many agents a line is lost in nearly every tick.
     n_envs = "2" if "synchronous" in options else "16"
     code = bench("--steps", "1500", "--n-envs", n_envs, "--json", *options)
     rows = promised(code, capsys.readouterr())
@@ -170,7 +170,7 @@ def test_broken_promises_are_noticed(
     assert row["broken_promises"] == len(broken_promises)
 
 
-def test_broken_promises_are_told_and_end_with_exit_code_1(
+def test_broken_promises_are_reported_and_end_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fault_trials, "open_course", lambda seed, terms: nullcontext())

@@ -34,7 +34,7 @@ def bench(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> t
     return printed.out, printed.err
 
 
-def test_a_real_server_loses_no_step_while_strangers_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_server_loses_no_step_among_rapid_connections(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--connections", "6", "--pairs", "0.4", "--seconds", "0.3", "--rapid-connects", "60", "--json"]
     out, err = bench(capsys, *options)
     result = json.loads(out)
@@ -70,7 +70,7 @@ STEPS: dict[str, Callable[[int], Any]] = {
     "the server closed the connection": lambda k: None if k == 3 else answer(1 + k),
     "the opponent was lost": lambda k: answer(1 + k, **({"terminalState": "TARGET_LOST"} if k == 3 else {})),
     "a reply without masks": lambda k: {"body": {"meta": {"episodeTicks": 1 + k}}},
-    "a step was not answered": lambda k: "" if k == 3 else answer(1 + k),
+    "a step got no reply": lambda k: "" if k == 3 else answer(1 + k),
 }
 
 
@@ -81,21 +81,21 @@ def test_only_whole_pairs_fight_each_other(connections: int, share: float, paire
     assert Load(("127.0.0.1", 1), connections, share, None, 0).num_paired == paired
 
 
-def test_latency_of_a_pair_begins_when_both_have_asked() -> None:
+def test_latency_of_a_pair_begins_when_both_have_sent_their_step() -> None:
     first = Load(("127.0.0.1", 1), connections=2, pairs=1, pace=None, seed=0)._fighters[0]
     first.is_stepping, first.speaker.moment, first._due = True, (2, 7), 1.0
-    first.opponent_asked((2, 8), 3.0)
-    assert first._due == 1.0, "the opponent has its answer and goes on"
-    first.opponent_asked((2, 7), 4.0)
+    first.on_opponent_step((2, 8), 3.0)
+    assert first._due == 1.0, "the opponent has its reply and continues"
+    first.on_opponent_step((2, 7), 4.0)
     assert first._due == 4.0
     first.is_stepping = False
-    first.opponent_asked((2, 7), 5.0)
+    first.on_opponent_step((2, 7), 5.0)
     assert first._due == 4.0
 
 
 @pytest.mark.parametrize("fault", STEPS)
 def test_every_kind_of_loss_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_load, "PATIENCE", 0.1)
+    monkeypatch.setattr(server_load, "REPLY_TIMEOUT", 0.1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         k = 0
@@ -111,7 +111,7 @@ def test_every_kind_of_loss_is_noticed(fault: str, monkeypatch: pytest.MonkeyPat
 
     with handler_server(serve) as port:
         load = asyncio.run(play(port))
-    assert [reason.startswith(fault) for reason in load.faults - Counter({"not everybody could begin": 1})] == [True]
+    assert [reason.startswith(fault) for reason in load.faults - Counter({"a fighter could not begin": 1})] == [True]
     assert set(load.faults.values()) == {1}
 
 
@@ -138,7 +138,7 @@ def test_a_pace_is_kept_and_strangers_are_counted() -> None:
         load = Load(("127.0.0.1", port), connections=2, pairs=0, pace=50, seed=0)
         await load.start()
         begun = len(load.latencies)
-        taken, _ = await asyncio.gather(load.knock(20), asyncio.sleep(0.5))
+        taken, _ = await asyncio.gather(load.connect_rapidly(20), asyncio.sleep(0.5))
         assert len(load.latencies) - begun <= 2 * 50 * 0.5 + 2
         await load.end()
         return load, taken

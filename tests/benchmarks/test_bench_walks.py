@@ -22,9 +22,9 @@ def test_walks_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
         assert "envs/vec_env.py" in row["walked"]
 
 
-def test_a_walk_ends_where_it_is_told_to_and_imports_are_no_part_of_it() -> None:
+def test_a_walk_ends_at_the_named_function_and_leaves_out_imports() -> None:
     def stop() -> None:
-        raise AssertionError("nobody comes here")
+        raise AssertionError("the walk has ended before")
 
     with walking(last="stop") as walk:
         require_known("letter", "a", "abc")

@@ -17,7 +17,7 @@ REQUESTS = [b'{"action":"step","body":1}\n', b'{"action":"step","body":{"action"
 
 @dataclass
 class Trace:
-    """What arrived where; ``was_reset``: the client was told so."""
+    """The lines that arrived on each side; ``was_reset``: the client's connection was reset."""
 
     at_server: bytes = b""
     at_client: bytes = b""

@@ -27,7 +27,7 @@ BUDGET = Budget(cpu_minutes=6 * ROLLOUT, evaluate_every=ROLLOUT, checkpoint_ever
 
 @pytest.fixture(autouse=True)
 def one_second_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by a second whenever something is learned from a rollout."""
+    """A clock that advances by a second with every update."""
     seconds, train = [0], PvpPPO.train
 
     def timed_train(model: PvpPPO) -> None:

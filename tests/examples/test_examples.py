@@ -1,4 +1,4 @@
-"""The programs of examples/: how short they are, and that each shows what it promises, with smaller numbers."""
+"""The programs of examples/ are short, and each shows what it promises, here with smaller numbers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import torch as th
 from sb3_pvp.contract import load_contract
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-#: Longer, since it has a viewer as well.
+#: Line limits of programs that are longer; this one also has a viewer.
 LONGER = {"tic_tac_toe.py": 120}
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Where the programs may write; what they change for the whole process is put back."""
+def in_a_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Runs each program in a temporary folder with one thread, and restores the number of threads."""
     threads = th.get_num_threads()
-    th.set_num_threads(1)  # networks as small as these wait for more of them, above all on a busy machine
+    th.set_num_threads(1)  # networks this small are slower with more threads, above all on a busy machine
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.chdir(tmp_path)
     yield
@@ -56,7 +56,7 @@ def test_a_fighter_is_trained_saved_and_met_elsewhere(capsys: pytest.CaptureFixt
     assert len(printed) == 3 and printed[1].split(":")[1].strip() == printed[2].split(":")[1].strip()
 
 
-def test_who_loads_a_fighter_imports_nothing_of_ours() -> None:
+def test_a_program_that_loads_a_fighter_does_not_import_sb3_pvp() -> None:
     tree = ast.parse((EXAMPLES / "load_elsewhere.py").read_text(encoding="utf-8"))
     at_the_top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     assert "sb3_pvp" not in "".join(map(ast.unparse, at_the_top))
@@ -75,12 +75,12 @@ def test_the_fence_refuses_what_breaks_the_rule() -> None:
         fence.step([1, 1])
 
 
-def test_a_critic_that_sees_the_weather_learns_what_another_one_does_not() -> None:
+def test_only_a_critic_that_sees_the_weather_learns_the_crops() -> None:
     shares = run("privileged_critic", total_timesteps=16_384)
     assert shares["informed"] > 0.7 > shares["blind"]
 
 
-def test_whoever_meets_rock_learns_paper() -> None:
+def test_against_rock_the_learner_learns_paper() -> None:
     shares = run("rock_paper_scissors", total_timesteps=40_000)
     assert len(shares) == 5 and shares[0][1] > 0.7
 
@@ -103,7 +103,7 @@ def test_a_league_is_trained_and_rated(game: str, tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.slow
-def test_those_who_trained_longer_are_rated_higher() -> None:
+def test_later_snapshots_are_rated_higher() -> None:
     ratings = {each.player: each.rating for each in run("league_training")}
     assert ratings["main@51200"] > ratings["main@20480"] > ratings["main@0"]
 

@@ -1,4 +1,4 @@
-"""The rules of examples/tic_tac_toe.py, and what its viewer shows."""
+"""The rules and the viewer of examples/tic_tac_toe.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def among_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
 
 
-def test_it_is_learned_against_oneself_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_learned_by_self_play_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert importlib.import_module("tic_tac_toe").main(total_timesteps=4096) in ("won", "lost", "tied")
     assert capsys.readouterr().out.startswith("X learner, O baseline: running\n")
 
@@ -29,7 +29,7 @@ def test_a_game_is_played_in_its_own_world_only() -> None:
 
 
 def play(world: Any, *cells: int) -> None:
-    """Whoever is to move draws in these cells; the other one tries as well, and may not."""
+    """Plays these cells in turns; both sides send the move, and the world ignores the side that is not to move."""
     for cell in cells:
         world.step(np.full((1, 2, 1), cell + 1))
 
@@ -49,7 +49,7 @@ def test_tic_tac_toe_is_won_by_three_in_a_line() -> None:
     assert world.outcome[0].tolist() == [Outcome.TIED] * 2
 
 
-def test_who_ignores_the_masks_of_tic_tac_toe_draws_in_the_first_empty_cell() -> None:
+def test_an_illegal_move_draws_in_the_first_empty_cell() -> None:
     env = PvpVecEnv(4, "noop", game="tic_tac_toe:TicTacToe")
     env.reset()
     rng, outcomes = np.random.default_rng(0), set()

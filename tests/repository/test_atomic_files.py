@@ -1,4 +1,4 @@
-"""Files are there as a whole or as they were before."""
+"""A file is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
         raise KeyError
     assert path.read_text() == "before"
     with pytest.raises(FileNotFoundError, match=r"/model\.zip'"), replacing(path):
-        pass  # nothing was written; the hidden path is nobody's business
+        pass  # nothing was written; the message must name the file and not the hidden one
     assert list(tmp_path.iterdir()) == [path] and path.read_text() == "before"

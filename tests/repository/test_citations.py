@@ -25,13 +25,13 @@ _HEADING = re.compile(r"^#+ ([0-9A-Z][0-9]*(?:\.[0-9]+)*)\.? ", re.M)
 
 
 def sections(name: str) -> set[str]:
-    """The numbers of the sections of a specification; none if it is not there."""
+    """The section numbers of a specification; empty if there is no such document."""
     path = SPEC / name
     return {match[1] for match in _HEADING.finditer(path.read_text())} if path.is_file() else set()
 
 
 def citations(text: str) -> set[tuple[str, str]]:
-    """The documents and sections that a text cites, also where a line break stands between them."""
+    """The documents and sections that a text cites, also across line breaks."""
     joined = re.sub(r"\s*\n\s*(#:?|//)?\s*", " ", text)
     found = set()
     for match in _CITATION.finditer(joined):

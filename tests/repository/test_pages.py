@@ -1,4 +1,4 @@
-"""The pages of README.md and docs are true: their Python runs, their commands exist, their links lead somewhere."""
+"""README.md and docs: their Python runs, their commands and options exist, their links resolve."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(ROOT)): path for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
 _BLOCK = re.compile(r"^(?:<!-- not run: (?P<reason>.+) -->\n+)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
-#: The first line of a block that is a file, or goes on with one.
+#: The first line of a block that is a file or continues one.
 _FILE = re.compile(r"# (\w+\.py)(?:, continued)?\n")
-#: What pages show in full and a test plays in small; the port is that of the test's server.
+#: Smaller sizes for the tests, as replacements in the code of a page.
 _SMALLER = [
     (r"(?<=\.learn\()[\d_]+", "1"),  # which is one rollout
     (r"(?<=NhVecEnv\()\d+", "8"),
@@ -48,14 +48,14 @@ def blocks(page: Path, language: str) -> Iterator[re.Match[str]]:
 
 
 def runnable(page: Path) -> list[str]:
-    """The Python of a page, but for blocks behind an invisible ``<!-- not run: REASON -->``."""
+    """The Python blocks of a page, except those marked by an invisible ``<!-- not run: REASON -->``."""
     return [block["text"] for block in blocks(page, "python") if not block["reason"]]
 
 
 @pytest.fixture(scope="module")
 def fighter(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     model = PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, policy_kwargs={"net_arch": [8]})
-    model.learn(2)  # after which the rules are compiled
+    model.learn(2)  # also compiles the rules
     path = tmp_path_factory.mktemp("fighter") / "fighter.zip"
     model.save(path)
     return path.read_bytes()
@@ -63,14 +63,14 @@ def fighter(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(scope="module")
 def port(fighter: bytes) -> Iterator[int]:
-    """A server of the wire protocol; by now the rules are compiled."""
+    """A server of the wire protocol. It needs `fighter`, which compiles the rules, to be fast enough for clients."""
     with in_thread(lambda on_listening: serve(port=0, on_listening=on_listening)) as port:
         yield port
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in, whose modules and games are forgotten afterwards."""
+    """Changes to an empty folder; afterwards modules imported from it and registered games are removed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("gymnasium.registry", dict(gymnasium.registry))
@@ -84,7 +84,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(page: Path, names: dict[str, Any], *changes: tuple[str, str]) -> dict[str, Any]:
-    """Writes the files of a page, then runs its other blocks one after the other; returns what is defined then."""
+    """Writes the files of a page, then runs its other blocks in order; returns the resulting namespace."""
     code = runnable(page)
     for block in code:
         if (named := _FILE.match(block)) is not None:
@@ -124,7 +124,7 @@ def test_the_fight_on_the_wire_is_one(port: int) -> None:
 
 
 def follow_the_page_about_own_games(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It runs as it stands there, and does what it says."""
+    """Its code runs unchanged, except for fewer steps, and does what the page says."""
     log = {"logger": configure(str(place / "log"), ["json"])}
     after = run(DOCS / "own-game.md", log, (r"model\.learn\(60_000", "model.set_logger(logger)\nmodel.learn( 8_192"))
     assert len([line for line in (place / "standoff.py").read_text().splitlines() if line]) <= 100
@@ -140,7 +140,7 @@ def follow_the_page_about_own_games(place: Path, capsys: pytest.CaptureFixture[s
     assert "scene.bullets.join" in (place / "fight.html").read_text()
 
 
-def test_what_is_not_run_is_rare() -> None:
+def test_few_blocks_are_not_run() -> None:
     reasons = [each["reason"] for page in PAGES.values() for each in blocks(page, "python") if each["reason"]]
     assert len(reasons) <= 3 and all(len(reason) > 10 for reason in reasons)
 
@@ -152,7 +152,7 @@ def test_yaml_can_be_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, page in PAGES.items() if [*blocks(page, "sh")]))
 def test_commands_and_their_options_exist(name: str) -> None:
-    """But for options of train and enjoy, which are rl-zoo3's."""
+    """Options of train and enjoy are rl-zoo3's and not checked."""
     _, *sections = re.split(r"^##+ sb3-pvp ", (DOCS / "commands.md").read_text(encoding="utf-8"), flags=re.M)
     known = {section.partition("\n")[0]: section for section in sections}
     for block in blocks(PAGES[name], "sh"):
@@ -173,7 +173,7 @@ def test_commands_and_their_options_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_and_files_are_there(name: str) -> None:
-    """Of links within the site, `make site` also looks at the anchors."""
+    """`make site` also checks the anchors of links between pages."""
     page = PAGES[name]
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -196,6 +196,18 @@ def test_the_code_that_rules_name_is_there() -> None:
         source = (ROOT / "sb3_pvp" / "games" / "osrs" / "sim" / f"{module}.py").read_text(encoding="utf-8")
         assert re.search(rf"^def {function}\(", source, re.M), f"{module}.{function}"
         assert f"::: sb3_pvp.games.osrs.sim.{module}\n" in shown, module
+
+
+def test_citations_in_docstrings_become_links_between_sources() -> None:
+    """Zensical does not check links in raw HTML, so `make site` would not notice a wrong path."""
+    pytest.importorskip("griffe")  # only with the extra `site`
+    from docs import cross_references
+
+    found = cross_references._CITATION.search("see mechanics.md §4.2")
+    assert found is not None
+    link = re.search(r'href="([^"#]+)#([^"]+)"', cross_references._citation(found))
+    assert link is not None and (DOCS / "reference" / link[1]).is_file()
+    assert link[2] in cross_references._anchors("mechanics").values()
 
 
 def test_pages_that_are_made_from_data_are_up_to_date() -> None:
