@@ -52,7 +52,7 @@ def test_worker_processes_can_tell_it() -> None:
     ("anchors", "message"),
     [
         *[({"baseline": rating}, "the anchor of baseline") for rating in (float("nan"), float("inf"), "high", None)],
-        ({3: 1500}, "anchors must be ratings by names of players, got one of 3"),
+        ({3: 1500}, "anchors must map names of players to ratings, got 3 as a name"),
         ({"main@x": 1500}, "a player is a name"),
         (0, "anchors must be a mapping"),
     ],

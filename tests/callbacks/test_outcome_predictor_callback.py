@@ -31,8 +31,8 @@ class Recorded(OutcomePredictorCallback):
         super().__init__(**kwargs)
         self.given: list[tuple[Any, Any]] = []
 
-    def _data(self, fights: Any, observations: Any) -> Any:
-        data = super()._data(fights, observations)
+    def _sample(self, fights: Any, observations: Any) -> Any:
+        data = super()._sample(fights, observations)
         self.given.append(data)
         return data
 

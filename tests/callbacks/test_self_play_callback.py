@@ -25,7 +25,7 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.base import clean_name, player_of_opponent, told_apart
+from sb3_pvp.callbacks.base import clean_name, player_of_opponent, unique_names
 from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -66,7 +66,7 @@ def test_rows_are_divided_by_rounded_shares(num_envs: int, numbers: list[float])
         with pytest.raises(ValueError, match="must not sum to more than 1"):
             Shares(shares)
     elif expected[0] % 2 or sum(expected) > num_envs:
-        with pytest.raises(ValueError, match="come in pairs|cannot be divided"):
+        with pytest.raises(ValueError, match="an even number of rows|which is too many"):
             plan.divide(num_envs, 0)
     else:
         rows = plan.divide(num_envs, 0)
@@ -186,7 +186,7 @@ def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: 
     source, rng, drawn = PastPlayers(league, "", num_live=6, chances={}), np.random.default_rng(0), Counter[str]()
     for _ in range(400):
         source.begin_rollout(Player("main", 29), 0, rng)
-        names = [source.draw(rng).name for _ in range(20)]
+        names = [source.sample(rng).name for _ in range(20)]
         assert len(set(names)) <= 4
         drawn.update(names)
     assert drawn["main@29"] / drawn.total() == pytest.approx(0.625, abs=0.03)
@@ -195,7 +195,7 @@ def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: 
     uniform.match_maker = match_maker("uniform")
     source = PastPlayers(uniform, "", num_live=3, chances={})
     source.begin_rollout(Player("main", 29), 0, rng)
-    assert len({source.draw(rng).name for _ in range(100)}) <= 3
+    assert len({source.sample(rng).name for _ in range(100)}) <= 3
 
 
 def test_options_reach_the_opponents(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_options_are_drawn_for_each_row() -> None:
     [
         (lambda: [SelfPlayCallback(past=1.0)], "list LeagueCallback before SelfPlayCallback"),
         (lambda: [SelfPlayCallback(latest=1.0)], "list LeagueCallback before"),
-        (lambda: [SelfPlayCallback(self_play=0.1)], "rows in self-play come in pairs"),
+        (lambda: [SelfPlayCallback(self_play=0.1)], "self-play needs an even number of rows"),
         (lambda: [EloCallback()], "list LeagueCallback before EloCallback"),
         (lambda: [SelfPlayCallback(past=1.0, past_of="nowhere")], "holds no league"),
     ],
@@ -251,7 +251,7 @@ def test_a_folder_must_be_known(tmp_path: Path) -> None:
 def test_a_new_learner_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     new_model(tmp_path).learn(3 * ROLLOUT, callback=callbacks)
-    with pytest.raises(ValueError, match=f"another run, which came as far as {2 * ROLLOUT} steps"):
+    with pytest.raises(ValueError, match=f"another run, which reached {2 * ROLLOUT} steps"):
         new_model(tmp_path).learn(3 * ROLLOUT, callback=[LeagueCallback()])
 
 
@@ -262,7 +262,7 @@ OWN = [[LeagueCallback, SelfPlayCallback], [MaskableCheckpointCallback], [WinRat
 def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], tmp_path: Path) -> None:
     def callbacks() -> list[BaseCallback]:
         made = {
-            SelfPlayCallback: lambda: SelfPlayCallback(self_play=1.0),  # no matches that anybody could find
+            SelfPlayCallback: lambda: SelfPlayCallback(self_play=1.0),  # records no matches
             WinRateEvalCallback: lambda: WinRateEvalCallback(eval_freq=1, n_eval_episodes=2),
         }
         return [made.get(kind, kind)() for kind in own]
@@ -277,7 +277,7 @@ def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], t
     model.learn(2 * ROLLOUT, callback=callbacks())
     kept = files()
     for attempt in (model, new_model(tmp_path, env())):
-        with pytest.raises(ValueError, match=r"of another run, .* reset_num_timesteps=False"):
+        with pytest.raises(ValueError, match=r"belongs to another run, .* reset_num_timesteps=False"):
             attempt.learn(ROLLOUT, callback=callbacks())
     assert files() == kept
     model = PvpPPO.load(max(kept), env=env()) if own[0] is MaskableCheckpointCallback else model
@@ -296,7 +296,7 @@ def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> 
     assert [player.step for player in players] == [0, ROLLOUT]
 
 
-def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
+def test_warns_of_other_fights_under_known_names(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     model = new_model(tmp_path)
     model.learn(ROLLOUT, callback=callbacks)
@@ -306,7 +306,7 @@ def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
     branch = PvpPPO.load(early, env=chosen_duels(8, seed=5))
     branch.training_state, branch.run_folder = None, tmp_path  # not exactly: in new episodes
     again = [LeagueCallback(), SelfPlayCallback(past=0.5)]
-    with pytest.warns(UserWarning, match=r"\d+ fights of rollout 1 are in the log of .* already, but as others"):
+    with pytest.warns(UserWarning, match=r"\d+ fights of rollout 1 are in the log of .* already, with other results"):
         branch.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
     log = League.existing(tmp_path / "league").log
     assert len({record.key for record in log.records()}) == len(log.records()) and len(log) >= matches
@@ -319,7 +319,7 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
     chances: dict[str, float] = {}
     source, rng = PastPlayers(league, "", num_live=2, chances=chances), np.random.default_rng(0)
     source.begin_rollout(Player("main", 19), 0, rng)
-    name = source.draw(rng).name
+    name = source.sample(rng).name
     assert chances[name] == pytest.approx(1 / 20)
     for _ in range(30):
         source.record(name, "won")
@@ -354,7 +354,7 @@ def target_names(targets: list[Any]) -> list[str | None]:
     return [choice.name for choice in Targets(targets).choices]
 
 
-def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_fixed_opponents_of_one_name_get_unique_names(tmp_path: Path) -> None:
     paths = [tmp_path / run / name for run in ("a", "b") for name in ("best_model.zip", "main_5_steps.zip")]
     for path in paths:
         path.parent.mkdir(exist_ok=True)
@@ -367,7 +367,7 @@ def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
     twin.touch()
     with pytest.raises(ValueError, match=r"two opponents are called a\.best_model: rename one"):
         target_names([paths[0], twin])
-    assert told_apart([paths[0], paths[2], "best"], ["best_model", "best_model", "best"])[:2] == [
+    assert unique_names([paths[0], paths[2], "best"], ["best_model", "best_model", "best"])[:2] == [
         "a.best_model",
         "b.best_model",
     ]
@@ -434,10 +434,10 @@ def test_models_play_in_other_processes(tmp_path: Path) -> None:
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
 
 
-def test_worker_processes_are_never_asked_for_self_play(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_self_play_in_worker_processes_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
     model = new_model(tmp_path, env, policy=AutoregressivePolicy)
-    with pytest.raises(ValueError, match="both seats learn only in PvpVecEnv.* in place of SubprocVecEnv"):
+    with pytest.raises(ValueError, match="self_play needs a PvpVecEnv, got SubprocVecEnv"):
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
     assert env.env_method("action_masks"), "the workers live"
     env.close()

@@ -167,7 +167,7 @@ def begin(folder: Path, callback: dict[str, object]) -> None:
     [
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0}}, "a share of target opponents needs targets"),
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0, "targets": ["/no/such.zip"]}}, "no model /no/such.zip"),
-        ({f"{CALLBACKS}SelfPlayCallback": {"self_play": 0.25}}, "rows in self-play come in pairs"),
+        ({f"{CALLBACKS}SelfPlayCallback": {"self_play": 0.25}}, "self-play needs an even number of rows"),
         ({f"{CALLBACKS}EloCallback": {}}, "list LeagueCallback before EloCallback"),
         ({"raising.Raising": {"error": "ValueError", "at": "init"}}, "wrong at init"),
         ({"raising.Raising": {"error": "FileNotFoundError", "at": "rollout"}}, "wrong at rollout"),
