@@ -99,7 +99,11 @@ def test_references_are_models_and_bots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ratings", "message"),
-    [({}, "has no references"), ({"nobody": 3}, "no such model"), ({"noop": "strong"}, "maps names of references to numbers")],
+    [
+        ({}, "has no references"),
+        ({"nobody": 3}, "no such model"),
+        ({"noop": "strong"}, "names of references to numbers"),
+    ],
 )
 def test_refuses_impossible_references(tmp_path: Path, ratings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
