@@ -87,8 +87,8 @@ def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -
     run = runs / f"{env_name}_{number}" if number > 0 else runs
     if not run.is_dir() or (number == 0 and not (run / f"{env_name}.zip").is_file()):
         raise Refusal(
-            f"there is no run of {algo} on {env_name.gym_id} in {run}: set the log folder with -f (train writes to logs "
-            "by default), and the number of the run with --exp-id"
+            f"there is no run of {algo} on {env_name.gym_id} in {run}: set the log folder with -f (train writes to "
+            "logs by default), and the number of the run with --exp-id"
         )
     return run
 

@@ -35,8 +35,8 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
     what = {"algo": "maskable_ppo", "env_id": "NhEnv", "n_timesteps": 10**5, "seed": 1}
     settings = Settings(block=block, space=SPACE, measure={"fights": 1}, **what)
     study, queue = open_queue(path, 8, settings)
-    with queue.working():
-        while (trial := queue.take()) is not None:
+    with queue.process_lock():
+        while (trial := queue.next_trial()) is not None:
             trial.report(trial.params["clip_range"], 1)
             if trial.number == 1:
                 queue.study.tell(trial, state=TrialState.PRUNED)
@@ -92,7 +92,7 @@ def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
     assert capsys.readouterr().out.endswith(
-        "\nwithout importances.png: needs 4 or more trials that came to their end\n"
+        "\nwithout importances.png: needs at least 4 completed trials\n"
     )
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0

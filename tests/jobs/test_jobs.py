@@ -66,7 +66,7 @@ def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     wait_until(lambda: pids(job).keys() == NAMES)
     everybody = pids(job)
     assert all(map(is_alive, everybody.values()))
-    with pytest.raises(ValueError, match="still runs"):
+    with pytest.raises(ValueError, match="is still running"):
         jobs.forget([job])
     jobs.stop([job], grace=0.5)
     assert not any(map(is_alive, everybody.values()))

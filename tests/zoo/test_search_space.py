@@ -228,7 +228,7 @@ def test_a_space_is_the_same_after_a_file(tmp_path: Path) -> None:
         ("n_steps: {choices: [[8]]}", r"n_steps: choices\[0\]"),
         ("n_step: {low: 1, high: 2, kind: uniform}", "n_step: it is without target"),
         ("clip_range: {low: 1}", "clip_range: it needs a low that is below its high"),
-        ("learning_rate: {low: 0}", "and above 0 if it is logarithmic"),
+        ("learning_rate: {low: 0}", "and above 0 if it is log_uniform"),
         ("clip_range: {low: x}", "clip_range: low should be a valid number"),
         ("n_steps: {kind: categoric}", "kind should be 'categorical', 'uniform' or 'log_uniform', got 'categoric'"),
         ("n_steps: {unit: roll}", "unit should be 'value'"),

@@ -101,7 +101,7 @@ def test_what_wandb_refuses_is_one_line(
     use_folder(monkeypatch, folder, mode="online")
     assert refused(*SMALL) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("train: error: W&B cannot follow this training: No API key") and "WANDB_MODE=offline" in line
+    assert line.startswith("train: error: W&B cannot track this training: No API key") and "WANDB_MODE=offline" in line
     assert not (folder / "logs").exists()
 
 

@@ -99,7 +99,9 @@ def test_fights_that_break_off_end_the_training_with_one_line(
     with pytest.raises(SystemExit, match="1"):
         zoo.train([*NH, "-n", "1000000", "-params", "n_envs:2", *TINY])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train: error")]
-    assert line == f"train: error: 9 of the 9 fights broke off; the model so far is {RUN}/interrupted_model.zip"
+    assert (
+        line == f"train: error: 9 of the 9 fights broke off; the model so far was saved as {RUN}/interrupted_model.zip"
+    )
 
 
 def test_training_goes_on_when_the_server_comes_back() -> None:

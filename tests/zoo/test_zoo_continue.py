@@ -1,4 +1,4 @@
-"""``-i model.zip``: a new run that goes on with the model, the counts and the league of another one."""
+"""``-i model.zip``: a new run that starts from the model, the counts and the league of another one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "learning_rate:'fast'"], "learning_rate must be a number of at least 0"),
         (["-params", "ent_coef:{'type': 'lineer'}"], "unknown schedule type 'lineer'"),
         (["-params", "n_steps:0"], "n_steps must be a positive integer, got 0"),
-        (["-params", "gamma"], "take NAME:VALUE with a VALUE in Python"),
+        (["-params", "gamma"], "take NAME:VALUE with a Python VALUE"),
         (
             ["-params", "n_timesteps:'1e6'"],
             "n_timesteps must be a number of at least 1, got '1e6' (in YAML, !!float 1e6)",
@@ -52,7 +52,7 @@ CALLBACKS = "sb3_pvp.callbacks."
         (["-params", "env_kwargs.reset_params.acountBuild:'MED'"], "'acountBuild' (did you mean 'accountBuild'?)"),
         (["--env-kwargs", "oponent:'noop'"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
         (["--env-kwargs", "render_mode:'foo'"], "unknown render_mode 'foo'"),
-        (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a VALUE in Python"),
+        (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a Python VALUE"),
         (["--env-kwargs", "opponent:'lost.zip'"], "lost.zip"),
         (["--eval-env-kwargs", "opponent:'nop'"], "unknown opponent 'nop' (did you mean 'noop'?)"),
         (["-params", "callback:'EloCallback'"], f"unknown callback 'EloCallback' (did you mean '{CALLBACKS}EloCal"),
