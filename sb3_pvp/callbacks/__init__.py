@@ -1,7 +1,6 @@
 """SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments.
 
-Invalid arguments raise `ValueError` in the constructor; whatever does not fit the model, the environment or the run
-raises it when training starts.
+Invalid arguments raise `ValueError` at once; what does not fit the model, environment or run, when training starts.
 """
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback

@@ -36,32 +36,32 @@ class PvpCallback(BaseCallback):
     """Base class with a hook for the end of each episode, whose state can be saved and resumed with the model."""
 
     def _resume_with_model(self, name: str, *attributes: str) -> None:
-        """Have the model save and restore these attributes under ``name``, if it supports that (`PvpPPO` does)."""
+        """Lets the model save and restore these attributes under ``name``, if it supports that (`PvpPPO` does)."""
         self._resumed = attributes
         parts = getattr(self.model, "resumable_parts", None)
         if parts is not None:
             parts[name] = self
 
     def get_state(self) -> dict[str, Any]:
-        """Return a copy of the resumable attributes, by name without the leading underscore."""
+        """Returns a copy of the resumable attributes, by name without the leading underscore."""
         return {name.removeprefix("_"): copy.deepcopy(getattr(self, name)) for name in self._resumed}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Restore what `get_state` returned; ``same_episodes``: the environments continue their running episodes."""
+        """Restores what `get_state` returned; ``same_episodes``: the environments continue their running episodes."""
         for name in self._resumed:
             setattr(self, name, copy.deepcopy(state[name.removeprefix("_")]))
 
     def _on_step(self) -> bool:
-        """Call `_on_episode` for each environment that is done; never stop the training."""
+        """Calls `_on_episode` for each environment that is done; never stops the training."""
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             self._on_episode(row, self.locals["infos"][row])
         return True
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        """Handle the end of an episode in environment ``row``; ``info`` is that of its last step."""
+        """Handles the end of an episode in environment ``row``; ``info`` is that of its last step."""
 
     def _required_info(self, info: dict[str, Any], name: str) -> str:
-        """Return ``info[name]`` of a finished episode; raise `ValueError` if the environment does not report it."""
+        """Returns ``info[name]`` of a finished episode; raises `ValueError` if the environment does not report it."""
         if name not in info:
             raise ValueError(
                 f"{type(self).__name__} needs info[{name!r}] at the end of an episode, which the training environment "
@@ -71,17 +71,14 @@ class PvpCallback(BaseCallback):
 
 
 class Scheduled:
-    """A number or a schedule over trained rollouts, whose values must be of this kind.
-
-    Raises `ValueError` for an invalid value: in the constructor for the first one, in calls for later ones.
-    """
+    """A number or a schedule over trained rollouts, whose values must be of a kind; raises `ValueError` if not."""
 
     def __init__(self, what: str, value: Any, kind: Kind[float]) -> None:
         self._what, self._schedule, self._kind = what, parse_schedule(value), kind
         self(0)  # fail now rather than at the first rollout
 
     def __call__(self, t: int) -> float:
-        """Return the value after ``t`` rollouts."""
+        """Returns the value after ``t`` rollouts."""
         return self._kind.read(self._what, self._schedule(t), f" after {t} rollouts")
 
     def is_due(self, last: int | None, now: int) -> bool:
@@ -90,14 +87,14 @@ class Scheduled:
 
 
 def trained_rollouts(model: BaseAlgorithm) -> int:
-    """Return the number of rollouts that the model was trained on, which is the time of schedules."""
+    """Returns the number of rollouts that the model was trained on, which is the time of schedules."""
     # Stock SB3 algorithms add n_epochs to _n_updates for every rollout, and save this counter with the model.
     epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
     return int(getattr(model, "trained_rollouts", epochs))
 
 
 def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:
-    """Return ``given``, or by default the file or folder ``name`` in the run folder.
+    """Returns ``given``, or by default the file or folder ``name`` in the run folder.
 
     The run folder is the model's attribute ``run_folder`` if it is set, else the folder of its logger. Raises
     `ValueError` if the model has neither.
@@ -110,14 +107,13 @@ def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name
         folder = model.logger.get_dir()
     if not folder:
         raise ValueError(
-            "this run has no folder for its files: give the callback a directory, or set model.run_folder before "
-            "learn()"
+            "this run has no folder: give the callback a directory, or set model.run_folder before learn()"
         )
     return Path(folder) / name
 
 
 def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None) -> League:
-    """Return the league in ``directory``, by default in the run folder; all callbacks of a model share one object."""
+    """Returns the league in ``directory``, by default in the run folder; all callbacks of a model share one object."""
     folder = path_in_run(model, directory, LEAGUE).absolute()
     leagues = _LEAGUES.setdefault(model, {})
     if folder not in leagues:
@@ -126,7 +122,7 @@ def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None
 
 
 def learner(model: BaseAlgorithm) -> Player:
-    """Return the learner as a player at its current step; call this at the start of a rollout for who plays it."""
+    """Returns the learner as a player at its current step; call this at the start of a rollout for who plays it."""
     return Player(LEARNER, int(model.num_timesteps))
 
 
@@ -136,7 +132,7 @@ def goes_on(model: BaseAlgorithm) -> bool:
 
 
 def check_same_run(model: BaseAlgorithm, path: Path, steps: Iterable[int]) -> None:
-    """Raise `ValueError` if the model starts a new run although ``path`` holds results of another one.
+    """Raises `ValueError` if the model starts a new run although ``path`` holds results of another one.
 
     ``steps`` are the training steps of these results. A new learner would overwrite files and reuse player names.
     """
@@ -149,31 +145,31 @@ def check_same_run(model: BaseAlgorithm, path: Path, steps: Iterable[int]) -> No
 
 
 def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], key: str) -> MatchRecord:
-    """Return the record of a finished match from the last ``info`` of the environment."""
+    """Returns the record of a finished match from the last ``info`` of the environment."""
     seed, ticks = info.get("seed"), info.get("episode_ticks", info.get("episode", {}).get("l", 0))
     seed = None if seed is None else int(seed) % 2**63  # seeds in the match log are non-negative 64-bit integers
     return MatchRecord.of(learning, opponent, str(info["outcome"]), ticks, key, seed, info.get("build"))
 
 
 def labelled_name(player: Player, label: str) -> str:
-    """Return the player's name, prefixed with ``label``, the name of its run, if that is not empty."""
+    """Returns the player's name, prefixed with ``label``, the name of its run, if that is not empty."""
     return str(Player(f"{label}.{player.name}", player.step) if label else player)
 
 
 def run_name(folder: Path) -> str:
-    """Return a name for a run, given its folder, its ``league`` folder or its ``league/players`` folder."""
+    """Returns a name for a run, given its folder, its ``league`` folder or its ``league/players`` folder."""
     folder = folder.absolute()
     folder = folder.parent if folder.name == "players" and folder.parent.name == "league" else folder
     return clean_name(folder.parent.name if folder.name == "league" else folder.name)
 
 
 def clean_name(text: str) -> str:
-    """Return the text with each part that is not allowed in a `Player` name replaced by ``_``."""
+    """Returns the text with each part that is not allowed in a `Player` name replaced by ``_``."""
     return re.sub(r"[^\w.+-]|^[^\w]+", "_", text, flags=re.ASCII) or "_"
 
 
 def player_of_opponent(name: str) -> Player:
-    """Return the player for an opponent's name in ``info``: a player's name, or a model file's without ``.zip``."""
+    """Returns the player for an opponent's name in ``info``: a player's name, or a model file's without ``.zip``."""
     with contextlib.suppress(ValueError):
         return Player.parse(name)
     with contextlib.suppress(ValueError):
@@ -182,7 +178,7 @@ def player_of_opponent(name: str) -> Player:
 
 
 def unique_names(targets: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Return the opponents' names; model files that share a name are prefixed with the names of their folders.
+    """Returns the opponents' names; model files that share a name are prefixed with the names of their folders.
 
     The same opponent may be listed several times to be met more often. Raises `ValueError` if different opponents still
     share a name: their results could not be distinguished.

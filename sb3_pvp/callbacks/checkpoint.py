@@ -98,7 +98,7 @@ class MaskableCheckpointCallback(PvpCallback):
 
 
 def checkpoints(folder: Path) -> list[Player]:
-    """Return the learner at each checkpoint in the folder, sorted by steps; other files are ignored."""
+    """Returns the learner at each checkpoint in the folder, sorted by steps; other files are ignored."""
     found = []
     for path in folder.glob(f"{LEARNER}_*.zip"):
         with contextlib.suppress(ValueError):
@@ -107,7 +107,7 @@ def checkpoints(folder: Path) -> list[Player]:
 
 
 def spread(players: Sequence[Player], count: int) -> list[Player]:
-    """Return at most ``count`` of the players, sorted by age, about evenly spaced over their steps.
+    """Returns at most ``count`` of the players, sorted by age, about evenly spaced over their steps.
 
     The first player is always among them. The spacing is the greatest common divisor of all gaps times a power of two,
     so that each choice is a subset of the earlier, denser ones: no file is needed that has been deleted before.

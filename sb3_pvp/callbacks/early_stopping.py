@@ -62,13 +62,13 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._resume_with_model("early_stopping", "_values")
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
-        """Remember the logged numbers; this makes the callback an output format of the logger."""
+        """Remembers the logged numbers; this makes the callback an output format of the logger."""
         for tag, value in key_values.items():
             if isinstance(value, (bool, int, float, np.number)):
                 self._values[re.sub(r"\W", "_", tag)] = float(value)
 
     def close(self) -> None:
-        """Do nothing: there is no file to close."""
+        """Does nothing: there is no file to close."""
 
     def _on_training_start(self) -> None:
         # SB3 records its own metrics (time/, train/) right before it dumps them, when no callback runs.
@@ -79,7 +79,7 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         self._check_condition("on_rollout_start")
 
     def _on_step(self) -> bool:
-        """Stop the training in the first step of a rollout, which is not counted."""
+        """Stops the training in the first step of a rollout, which is not counted."""
         if self._stops:
             # on_rollout_start cannot stop SB3, so the rollout takes one step per environment, which is not trained on.
             self.model.num_timesteps -= self.training_env.num_envs

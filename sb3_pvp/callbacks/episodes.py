@@ -53,12 +53,12 @@ class EpisodeLogCallback(PvpCallback):
         self._resume_with_model("episode_log")
 
     def get_state(self) -> dict[str, Any]:
-        """Return the size of the file in bytes."""
+        """Returns the size of the file in bytes."""
         self._on_rollout_end()  # write the pending lines, which belong to the checkpoint
         return {"size": self._path.stat().st_size if self._path.exists() else 0}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Truncate the file to its size at the time of `get_state`."""
+        """Truncates the file to its size at the time of `get_state`."""
         if self._path.exists() and self._path.stat().st_size > state["size"]:
             os.truncate(self._path, state["size"])
 
@@ -83,7 +83,7 @@ class EpisodeLogCallback(PvpCallback):
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values with six significant digits, which is about the precision of float32."""
+    """Returns the values with six significant digits, which is about the precision of float32."""
     return {name: float(f"{value:.6g}") for name, value in values.items()}
 
 
@@ -112,12 +112,12 @@ class EpisodeMetricsCallback(PvpCallback):
         self._resume_with_model("episode_metrics", "_counts", "_rewards", "_opponents")
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Restore the totals, unless the number of environments has changed."""
+        """Restores the totals, unless the number of environments has changed."""
         if len(state["opponents"]) == len(self._opponents):
             super().set_state(state, same_episodes)
 
     def _on_step(self) -> bool:
-        """Count the step, and write the file if it is due."""
+        """Counts the step, and writes the file if it is due."""
         self._counts["total_steps"] += 1
         super()._on_step()
         if time.monotonic() - self._flushed >= self._flush_seconds:

@@ -69,7 +69,7 @@ class EvaluationCallback(base.PvpCallback):
         self._fights.close()
 
     def _evaluate(self) -> None:
-        """Play ``n_eval_episodes`` fights and log the results."""
+        """Plays ``n_eval_episodes`` fights and logs the results."""
         raise NotImplementedError
 
 
@@ -129,7 +129,7 @@ class WinRateEvalCallback(EvaluationCallback):
         super()._on_training_end()
 
     def _evaluate(self) -> None:
-        """Play against all opponents that exist now; log the results and add them to ``win_rates.csv``."""
+        """Plays against all opponents that exist now, logs the results and adds them to ``win_rates.csv``."""
         resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
         choices = {label: choice for label, choice in resolved if choice is not None}
         all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
@@ -152,7 +152,7 @@ class WinRateEvalCallback(EvaluationCallback):
             writer.writerows(rows)
 
     def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
-        """Return the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
+        """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
         if not _is_league_player(opponent):
             return OpponentChoice(opponent)
         player = strongest(self._league) if opponent == BEST else Player.parse(str(opponent))
@@ -162,14 +162,14 @@ class WinRateEvalCallback(EvaluationCallback):
 
 
 def strongest(league: League) -> Player | None:
-    """Return the league's player with a model whose rating interval has the highest lower end, if there is any."""
+    """Returns the league's player with a model whose rating interval has the highest lower end, if there is any."""
     models = set(league.players())
     rated = [(each.low, player) for each in league.leaderboard() if (player := Player.parse(each.player)) in models]
     return max(rated, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def summarize(finished: Sequence[Finished]) -> dict[str, float]:
-    """Return the statistics of these fights by name (``win_rate``, ...), from the learner's point of view."""
+    """Returns the statistics of these fights by name (``win_rate``, ...), from the learner's point of view."""
     score = Score()
     for each in finished:
         score.count(each.info)
@@ -179,7 +179,7 @@ def summarize(finished: Sequence[Finished]) -> dict[str, float]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file by column; none if the file does not exist."""
+    """Returns the rows of a CSV file by column; none if the file does not exist."""
     return list(csv.DictReader(path.read_text().splitlines())) if path.is_file() else []
 
 
@@ -235,7 +235,7 @@ class ReferenceRatingCallback(EvaluationCallback):
         self._resume_with_model("reference_rating", "_rating")
 
     def _evaluate(self) -> None:
-        """Play against sampled references, and update the learner's rating."""
+        """Plays against sampled references, and updates the learner's rating."""
         # Seeded by the rollout, so that a resumed run samples the same opponents.
         references, rng = read_references(self._folder), np.random.default_rng([self._seed, self._rollout])
         sampled = sample_references(references, self._rating, self._n_eval_episodes, rng)
@@ -263,7 +263,7 @@ class ReferenceRatingCallback(EvaluationCallback):
 
 
 def read_references(folder: Path) -> list[Reference]:
-    """Return all references of a folder, sorted by name.
+    """Returns all references of a folder, sorted by name.
 
     Raises `ValueError` if there are none, or if ``ratings.json`` has an unknown name or a rating that is not a number.
     """
@@ -285,9 +285,7 @@ def read_references(folder: Path) -> list[Reference]:
     return references
 
 
-def sample_references(
-    references: list[Reference], rating: float, count: int, rng: np.random.Generator
-) -> list[Reference]:
-    """Sample opponents with replacement, those with a rating close to ``rating`` more often (self-play.md §6)."""
-    weights = np.exp([-abs(rating - each.rating) / 400 for each in references])
-    return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
+def sample_references(pool: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
+    """Samples opponents with replacement, those with a rating close to ``rating`` more often (self-play.md §6)."""
+    weights = np.exp([-abs(rating - each.rating) / 400 for each in pool])  # 400: the scale of Elo ratings
+    return [pool[index] for index in rng.choice(len(pool), count, p=weights / weights.sum()).tolist()]

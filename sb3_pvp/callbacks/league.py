@@ -51,8 +51,7 @@ class LeagueCallback(base.PvpCallback):
     Args:
         snapshot_every: rollouts between snapshots, a number or a schedule; the first is taken at the start.
         anchors: fixed Elo ratings, such as ``{"baseline": 1500}``; ``None``: those that the league has already.
-        pictures_every: rollouts between updates of ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``, which are
-            also written at the end.
+        pictures_every: rollouts between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; also at the end.
         directory: of the league; default: ``league`` in the run folder.
     """
 
@@ -146,7 +145,7 @@ class LeagueCallback(base.PvpCallback):
 
 
 def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:
-    """Plot the win rates of at most `MAX_PLAYERS` players as a matrix; white where two have never met.
+    """Plots the win rates of at most `MAX_PLAYERS` players as a matrix; white where two have never met.
 
     At most half of the players are others than the learner; its snapshots are chosen evenly spread over their steps.
     """
@@ -166,7 +165,7 @@ def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:
 
 
 def plot_ratings(standings: Sequence[Standing]) -> Figure:
-    """Plot the ratings of the learner's snapshots over steps, with 95 % intervals, and others as horizontal lines."""
+    """Plots the ratings of the learner's snapshots over steps, with 95 % intervals, and others as horizontal lines."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     own = of_snapshots(standings, LEARNER)

@@ -52,7 +52,7 @@ class NoveltyRewardCallback(PvpCallback):
         self._novelty: list[NDArray[np.float32]] = []
 
     def _on_step(self) -> bool:
-        """Add the bonus to the rewards of this step."""
+        """Adds the bonus to the rewards of this step."""
         if self._statistics is not None:
             # SB3 updates _last_obs only after this hook: it still holds the observations that were acted on.
             observations = self.model._last_obs
@@ -75,7 +75,7 @@ class NoveltyRewardCallback(PvpCallback):
 
 
 def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
-    """Return float32 ``(features,)``: 1 for the learner's own features that vary within a fight, else 0."""
+    """Returns float32 ``(features,)``: 1 for the learner's own features that vary within a fight, else 0."""
     varying = np.ones(own_shape(model)[-1], np.float32)
     if (contract := getattr(model.policy, "contract", None)) is not None:
         varying[contract.constant_indices] = 0.0
@@ -86,7 +86,7 @@ def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
 def novelty(
     features: NDArray[np.float32], statistics: FrameStatistics, varying: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return the novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
+    """Returns the novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
     beyond = np.abs(statistics(features)) - 1.0
     summed: NDArray[np.float32] = np.maximum(beyond, 0.0, out=beyond) @ varying
     return summed

@@ -28,7 +28,7 @@ METRICS = {
 
 
 def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """Return the shape of the learner's own observations, ``(frames, features)`` or ``(features,)``.
+    """Returns the shape of the learner's own observations, ``(frames, features)`` or ``(features,)``.
 
     Raises `ValueError` for other observation spaces.
     """
@@ -43,24 +43,24 @@ def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
 
 
 def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return the learner's own part of the observations, without what only the critic sees."""
+    """Returns the learner's own part of the observations, without what only the critic sees."""
     return observations[OBSERVATION] if isinstance(observations, dict) else observations
 
 
 def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the features ``(..., features)`` of the newest frame of observations ``(..., *shape)``."""
+    """Returns the features ``(..., features)`` of the newest frame of observations ``(..., *shape)``."""
     return observations[..., 0, :] if len(shape) == 2 else observations  # frames are stacked newest first
 
 
 def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
-    """Return the policy's observation normaliser, if it has one."""
+    """Returns the policy's observation normaliser, if it has one."""
     normalizer = getattr(model.policy, "observation_normalizer", None)
     assert normalizer is None or isinstance(normalizer, RunningNormalizer)
     return normalizer
 
 
 def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
-    """Return the policy's statistics of the learner's own features; ``None`` if it has none, or none yet."""
+    """Returns the policy's statistics of the learner's own features; ``None`` if it has none, or none yet."""
     normalizer = normalizer_of(model)
     if normalizer is None or not getattr(model.policy, "has_statistics", False):
         return None
@@ -130,7 +130,7 @@ class ObservationMetricsCallback(PvpCallback):
 
 
 def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
-    """Return the names of the learner's own features of a frame, and of the features that only the critic sees."""
+    """Returns the names of the learner's own features of a frame, and of the features that only the critic sees."""
     width, contract = own_shape(model)[-1], getattr(model.policy, "contract", None)
     space = model.observation_space
     privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None

@@ -38,8 +38,7 @@ class OutcomePredictorCallback(PvpCallback):
 
     The training data are a few random observations of each fight that was won or lost in the rollout; a share of the
     fights is held out for testing. The environment must report ``info["outcome"]`` at the end of an episode, as
-    `PvpEnv` does. If the policy keeps observation statistics, training starts once there are any, after the first
-    rollout.
+    `PvpEnv` does. If the policy keeps observation statistics, the first rollout, which has none yet, is skipped.
 
     Args:
         max_steps_per_episode: number of random observations per fight; ``None``: all.
@@ -86,7 +85,7 @@ class OutcomePredictorCallback(PvpCallback):
         self._fights: list[DecidedFight] = []
 
     def _on_step(self) -> bool:
-        """Count the step before the episodes that it ends are handled."""
+        """Counts the step before the episodes that it ends are handled."""
         self._step += 1
         return super()._on_step()
 
@@ -101,12 +100,12 @@ class OutcomePredictorCallback(PvpCallback):
         if statistics is None and normalizer_of(self.model) is not None:
             return  # the first rollout of a policy only collects statistics
         if statistics is not None:
-            self.predictor.statistics = statistics
+            self.predictor.statistics = statistics  # those of this policy, saved with the predictor
         self._train_and_test(own_part(self.model.rollout_buffer.observations))  # type: ignore[attr-defined]
         self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
 
     def _train_and_test(self, observations: NDArray[Any]) -> None:
-        """Train and test the predictor on a rollout's observations ``(steps, envs, *shape)``."""
+        """Trains and tests the predictor on a rollout's observations ``(steps, envs, *shape)``."""
         rng = self.predictor.rng
         fights = [self._fights[i] for i in rng.permutation(len(self._fights))]
         fights = balanced(fights) if self._balance else fights
@@ -122,20 +121,20 @@ class OutcomePredictorCallback(PvpCallback):
             self.logger.record(tag, value)
 
     def _sample(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return random observations ``(n, *shape)`` of these fights, and whether each one's fight was won ``(n,)``."""
+        """Returns random observations ``(n, *shape)`` of these fights, and whether each was of a won fight ``(n,)``."""
         steps = [sampled_steps(fight, self._max_steps, self.predictor.rng) for fight in fights]
         seen = [observations[chosen, fight.env] for fight, chosen in zip(fights, steps, strict=True)]
         return np.concatenate(seen), np.repeat([fight.won for fight in fights], [len(chosen) for chosen in steps])
 
 
 def balanced(fights: list[DecidedFight]) -> list[DecidedFight]:
-    """Return the fights without the last ones of the more frequent outcome, so that both are equally frequent."""
+    """Returns the fights without the last ones of the more frequent outcome, so that both are equally frequent."""
     won = np.array([fight.won for fight in fights], bool)
     fewest, rank = min(won.sum(), (~won).sum()), np.where(won, won.cumsum(), (~won).cumsum())
     return [fights[index] for index in np.flatnonzero(rank <= fewest).tolist()]
 
 
 def sampled_steps(fight: DecidedFight, at_most: int | None, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return up to ``at_most`` distinct random steps of the fight; ``None``: all of them."""
+    """Returns up to ``at_most`` distinct random steps of the fight; ``None``: all of them."""
     steps = np.arange(fight.start, fight.stop)
     return steps if at_most is None or len(steps) <= at_most else rng.choice(steps, at_most, replace=False)

@@ -67,7 +67,7 @@ class Metric(NamedTuple):
 
 
 def find_runs(sources: Iterable[str]) -> list[Run]:
-    """Return the runs in folders, each given as ``FOLDER`` or ``LABEL=FOLDER``, in this order.
+    """Returns the runs in folders, each given as ``FOLDER`` or ``LABEL=FOLDER``, in this order.
 
     A folder may be a run folder, or contain some, as ``logs/maskable_ppo`` and ``logs`` do. Raises `ValueError` for a
     folder without any run.
@@ -84,7 +84,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
 
 
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Group runs with the same label and hyperparameters, such as those with different seeds.
+    """Groups runs with the same label and hyperparameters, such as those with different seeds.
 
     If runs of one label have different hyperparameters, the first folder of each group is added to its name.
     """
@@ -99,7 +99,7 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
-    """Return the curve of a metric; raise `ValueError` if the metric is unknown or this run has not recorded it."""
+    """Returns the curve of a metric; raises `ValueError` if the metric is unknown or this run has not recorded it."""
     require_known("metric", metric, METRICS)
     try:
         return METRICS[metric].read(run.folder, opponent)
@@ -108,7 +108,7 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
 
 
 def common_metric(runs: Sequence[Run]) -> str:
-    """Return the first of `METRICS` that all runs have recorded; raise `ValueError` if there is none."""
+    """Returns the first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
     for metric in METRICS:
         with contextlib.suppress(ValueError):
             for run in runs:
@@ -119,7 +119,7 @@ def common_metric(runs: Sequence[Run]) -> str:
 
 
 def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
-    """Aggregate the curves of a group of runs over the range of steps that all of them cover.
+    """Aggregates the curves of a group of runs over the range of steps that all of them cover.
 
     Raises `ValueError` if there are no such steps.
     """
@@ -137,7 +137,7 @@ def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
 
 
 def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
-    """Plot a line with its 95 % interval for each label, in the image format of the path's suffix (default: PNG).
+    """Plots a line with its 95 % interval for each label, in the image format of the path's suffix (default: PNG).
 
     ``title`` is the label of the vertical axis; with ``share`` this ranges from 0 to 1.
     """
@@ -158,7 +158,7 @@ def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False)
 
 
 def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of each column without its lowest and highest quarters of values (rounded down)."""
+    """Returns the mean of each column without its lowest and highest quarters of values (rounded down)."""
     cut = len(values) // 4
     middle: NDArray[np.float64] = np.sort(values, axis=0)[cut : len(values) - cut].mean(0)
     return middle

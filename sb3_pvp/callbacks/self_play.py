@@ -131,7 +131,7 @@ class SelfPlayCallback(base.PvpCallback):
             raise ValueError("SelfPlayCallback needs environments with set_opponent(choice), such as PvpVecEnv")
 
     def get_state(self) -> dict[str, Any]:
-        """Return the random state, the match maker's state and the opponents of the running episodes."""
+        """Returns the random state, the match maker's state and the opponents of the running episodes."""
         return {
             "random": copy.deepcopy(self._rng.bit_generator.state),
             "match_maker": self.match_maker.get_state(),
@@ -140,7 +140,7 @@ class SelfPlayCallback(base.PvpCallback):
         }
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Restore what `get_state` returned; unless the episodes continue, all rows get new opponents."""
+        """Restores what `get_state` returned; unless the episodes continue, all rows get new opponents."""
         self.match_maker.set_state(state["match_maker"])
         self._rng.bit_generator.state = state["random"]
         self._running = state["running"] if same_episodes else None
@@ -170,9 +170,11 @@ class SelfPlayCallback(base.PvpCallback):
         # as its episode ends. Hence every row has its running opponent and the next one.
         self._next = [self._assign(row) for row in range(rows)]
         if self._running is None:  # the running episodes began before this callback chose opponents
+            # As SB3's _setup_learn does; the new episodes have the opponents that were just set.
             self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
             self.model._last_episode_starts = np.ones(rows, bool)
             self._running, self._next = self._next, [self._assign(row) for row in range(rows)]
+        # Fights of a kind that a row had before may still end in this rollout, see `_on_episode`.
         self._points: dict[str, list[float]] = {kind: [] for kind in kinds if kind != SELF}
         self._past_steps: list[int] = []
         for kind, (name, _) in _ROW_COUNTS.items():
@@ -205,7 +207,7 @@ class SelfPlayCallback(base.PvpCallback):
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
     def _assign(self, row: int) -> Assignment:
-        """Choose the opponent of the row's next episode, and set it in the environment."""
+        """Chooses the opponent of the row's next episode, and sets it in the environment."""
         kind, options = self._kinds[row], self._rows[row]
         if kind not in _ACTING:
             choice = OpponentChoice(SELF_PLAY if kind == SELF else WORLD_BOT)
@@ -231,14 +233,14 @@ class Shares:
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
-        """Return the share of each kind but the last after ``t`` rollouts; raise `ValueError` if the sum exceeds 1."""
+        """Returns the share of each kind but the last after ``t`` rollouts; raises `ValueError` if they exceed 1."""
         shares = {kind: share(t) for kind, share in self._shares.items()}
         if math.fsum(shares.values()) > 1 + 1e-9:  # tolerates rounding errors of decimals
             raise ValueError(f"the shares of opponents must not sum to more than 1: {shares} after {t} rollouts")
         return shares
 
     def divide(self, num_envs: int, t: int) -> list[str]:
-        """Return the kind of each of ``num_envs`` rows, rounding shares half to even (self-play.md §1).
+        """Returns the kind of each of ``num_envs`` rows, rounding shares half to even (self-play.md §1).
 
         Raises `ValueError` if the rounded counts exceed ``num_envs``, or if self-play gets an odd number of rows.
         """
@@ -277,7 +279,7 @@ class OpponentOptions:
         self._plain = {name: options[name] for name in _PLAIN if options.get(name) is not None}
 
     def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Return arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` rollouts."""
+        """Returns arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` rollouts."""
         with drawing_from(rng):
             delay_chance, share = self._delay_chance(t), self._deterministic_share(t)
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
@@ -293,7 +295,7 @@ class LatestPlayer:
         self._league, self._label = league, label
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Choose the players of this rollout; raise `ValueError` if there are none."""
+        """Chooses the players of this rollout; raises `ValueError` if there are none."""
         newest = max((player for player in self._available(learner) if player.name == LEARNER), default=None)
         if newest is None:
             raise ValueError(
@@ -303,7 +305,7 @@ class LatestPlayer:
         self._newest = newest
 
     def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Return the opponent of an episode, named after its player."""
+        """Returns the opponent of an episode, named after its player."""
         return self._as_choice(self._newest)
 
     def _available(self, learner: Player) -> list[Player]:
@@ -332,7 +334,7 @@ class PastPlayers(LatestPlayer):
         self._players: dict[str, Player] = {}
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Add new players to the match maker, and sample the players of this rollout if there are too many."""
+        """Adds new players to the match maker, and samples the players of this rollout if there are too many."""
         self._maker.trained_rollouts = trained_rollouts
         for player in self._available(learner):
             self._maker.add(player)
@@ -349,20 +351,18 @@ class PastPlayers(LatestPlayer):
         self._chances |= {base.labelled_name(player, self._label): probabilities[player] for player in live}
 
     def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Sample the opponent of an episode."""
+        """Samples the opponent of an episode."""
         player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
         if not self._league.path(player).is_file():  # deleted since the rollout began
             player = self._league.choose(rng)
         return self._as_choice(player)
 
     def record(self, name: str, learner_outcome: str) -> int | None:
-        """Report the outcome of an episode to the match maker.
-
-        Returns the player's step, ``None`` if it has none or is unknown.
-        """
+        """Reports an episode's outcome to the match maker; returns the player's step, if it is known and has one."""
         player = self._players.get(name)
         if player is None:
             return None
+        # Where all players fit, none was sampled in advance: the match maker then uses its current probabilities.
         self._maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
         return player.step
 
@@ -385,12 +385,12 @@ class Targets:
         self.choices = [OpponentChoice(*each) for each in zip(targets, base.unique_names(targets, names), strict=True)]
 
     def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Return a random target; uses no random number if there is only one."""
+        """Returns a random target; uses no random number if there is only one."""
         return self.choices[rng.integers(len(self.choices)) if len(self.choices) > 1 else 0]
 
 
 def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:
-    """Log the match maker's statistics of past players."""
+    """Logs the match maker's statistics of past players."""
     chances = np.array(list(match_maker.probabilities().values()))
     values = {"softmax": chances}  # the reference's name for the probabilities, whatever the match maker
     if isinstance(match_maker, Prioritised):

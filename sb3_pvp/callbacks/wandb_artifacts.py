@@ -22,14 +22,11 @@ from sb3_pvp.selfplay.league import LEAGUE
 class WandbArtifactsCallback(PvpCallback):
     """Logs models and ratings to the open W&B run, see `sb3_pvp.zoo.tracking`.
 
-    At the end of training it logs
-
-    * the artifact ``model-ID`` (ID: of the W&B run) with the aliases ``final``, ``best`` (``best_model.zip`` of SB3's
-      ``EvalCallback``) and ``strongest`` (of the league), and with steps and ratings as metadata;
-    * the leaderboard as artifact ``leaderboard-ID`` and as table ``league/leaderboard``;
-    * the chart ``league/rating_curves``: the final ratings of the learner's snapshots over their steps.
-
-    It does not log metrics, which ``wandb.init(sync_tensorboard=True)`` takes care of. List this callback last.
+    At the end of training it logs the artifact ``model-ID`` (with the W&B run's id) with the aliases ``final``, ``best``
+    (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), and with steps and ratings as
+    metadata; the leaderboard as artifact ``leaderboard-ID`` and table ``league/leaderboard``; and the final ratings of
+    the learner's snapshots as chart ``league/rating_curves``. Metrics need ``wandb.init(sync_tensorboard=True)``. List
+    this callback last.
 
     Args:
         snapshots: also log each new snapshot in the league to the artifact ``snapshots-ID``, as ``steps-STEPS``.
@@ -43,7 +40,7 @@ class WandbArtifactsCallback(PvpCallback):
         self._published_at: int | None = None
 
     def publish(self, model: BaseAlgorithm) -> None:
-        """Log what is due at the end of training, unless that was done already after the same number of steps."""
+        """Logs what is due at the end of training, unless that was done already after the same number of steps."""
         if model.num_timesteps == self._published_at:
             return
         self._published_at = model.num_timesteps
@@ -81,12 +78,12 @@ class WandbArtifactsCallback(PvpCallback):
         self.publish(self.model)
 
     def _league(self, model: BaseAlgorithm) -> League | None:
-        """Return the league of the run, if it has one."""
+        """Returns the league of the run, if it has one."""
         return shared_league(model, self._directory) if _in_run(model, self._directory, LEAGUE) else None
 
 
 def _log_model(name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Log a model's file as a new version of the artifact ``name-ID``, with this alias."""
+    """Logs a model's file as a new version of the artifact ``name-ID``, with this alias."""
     metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
         metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
@@ -114,7 +111,7 @@ def _log_leaderboard(standings: list[Standing]) -> None:
 
 
 def _wandb() -> Any:
-    """Import W&B; raise `ValueError` if it has no open run."""
+    """Imports W&B; raises `ValueError` if it has no open run."""
     import wandb
 
     if wandb.run is None:
@@ -123,7 +120,7 @@ def _wandb() -> Any:
 
 
 def _in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path | None:
-    """Return ``given``, or by default ``name`` in the run folder; ``None`` if it does not exist."""
+    """Returns ``given``, or by default ``name`` in the run folder; ``None`` if it does not exist."""
     with contextlib.suppress(ValueError):  # the run has no folder
         path = path_in_run(model, given, name)
         return path if path.exists() else None

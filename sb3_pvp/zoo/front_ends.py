@@ -54,7 +54,7 @@ _stock_parse_args: Any = ArgumentParser.parse_args
 
 
 def install() -> None:
-    """Register this package with rl-zoo3; calling it again has no effect.
+    """Registers this package with rl-zoo3; calling it again has no effect.
 
     This adds the algorithm ``maskable_ppo``, replaces the experiment manager by `PvpExperimentManager`, lets rl-zoo3's
     commands find all checkpoints of a run, and speeds up the start of ``SubprocVecEnv`` workers.
@@ -83,7 +83,7 @@ def install() -> None:
 
 
 def train(arguments: list[str] | None = None) -> None:
-    """Run ``rl_zoo3.train`` with these arguments, by default those of the command line. Additional options:
+    """Runs ``rl_zoo3.train`` with these arguments, by default those of the command line. Additional options:
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
       Without any of these, our algorithm is trained on the home game.
@@ -104,7 +104,7 @@ def train(arguments: list[str] | None = None) -> None:
 
 
 def enjoy(arguments: list[str] | None = None) -> None:
-    """Run ``rl_zoo3.enjoy`` with these arguments, by default those of the command line."""
+    """Runs ``rl_zoo3.enjoy`` with these arguments, by default those of the command line."""
     with _command("enjoy", arguments):
         from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
 
@@ -112,14 +112,14 @@ def enjoy(arguments: list[str] | None = None) -> None:
 
 
 def record_video(arguments: list[str] | None = None) -> None:
-    """Run ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
+    """Runs ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
     with _command("record_video", arguments):
         _require_packages("render", "moviepy")
         runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
 def record_training(arguments: list[str] | None = None) -> None:
-    """Record one video of all models of a run in sequence, see `sb3_pvp.zoo.saved_runs.record_training`."""
+    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.saved_runs.record_training`."""
     with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.saved_runs import record_training as record
@@ -128,7 +128,7 @@ def record_training(arguments: list[str] | None = None) -> None:
 
 
 def push(arguments: list[str] | None = None) -> None:
-    """Run ``rl_zoo3.push_to_hub`` with these arguments, by default those of the command line."""
+    """Runs ``rl_zoo3.push_to_hub`` with these arguments, by default those of the command line."""
     with _command("push", arguments) as arguments:
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
@@ -139,7 +139,7 @@ def push(arguments: list[str] | None = None) -> None:
 
 
 def plots(arguments: list[str] | None = None) -> None:
-    """Run one of `PLOTS`, the first argument, with the other arguments."""
+    """Runs one of `PLOTS`, the first argument, with the other arguments."""
     name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
     with _command("plots", others, _parsed):
         with refusals():
@@ -180,7 +180,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 def _command(
     name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
 ) -> Iterator[list[str]]:
-    """Run a command of rl-zoo3 in this context: with `install`, our options and defaults, and errors as one line.
+    """Runs a command of rl-zoo3 in this context: with `install`, our options and defaults, and errors as one line.
 
     rl-zoo3's commands create their parsers and read ``sys.argv`` themselves, so ``ArgumentParser.parse_args`` is
     patched to pass such a parser and the arguments to ``read``.
@@ -238,7 +238,7 @@ def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 
 def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    """Parse and check rl-zoo3's options of ``train`` together with ours."""
+    """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.zoo.resume import NEWEST
     from sb3_pvp.zoo.sweeps.manager import add_options
 
@@ -269,7 +269,7 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 
 def _checked(given: Namespace) -> Namespace:
-    """Raise `Refusal` for invalid values for which rl-zoo3 would show a traceback."""
+    """Raises `Refusal` for invalid values for which rl-zoo3 would show a traceback."""
     import torch
     from stable_baselines3.common.utils import get_device
 

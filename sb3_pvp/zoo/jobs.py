@@ -62,7 +62,7 @@ class Status(NamedTuple):
     ended_at: float | None = None  #: Seconds since 1970.
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the job and its state as plain values, for JSON."""
+        """Returns the job and its state as plain values, for JSON."""
         ends = {"state": self.state, "exit_code": self.exit_code, "ended_at": self.ended_at}
         return {**self.job.model_dump(exclude={"mark"}), **ends}
 
@@ -96,7 +96,7 @@ class Jobs:
         self._lock = filelock.FileLock(self.folder / ".jobs.lock", timeout=60.0)
 
     def start(self, command: Sequence[str], name: str | None = None, details: Mapping[str, str] | None = None) -> Job:
-        """Start a command in the current working directory; its name is that of the program by default."""
+        """Starts a command in the current working directory; its name is that of the program by default."""
         if isinstance(command, str) or not command:
             raise ValueError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
         if shutil.which(command[0]) is None:
@@ -146,11 +146,11 @@ class Jobs:
         write_atomically(self._file, _JobsFile(jobs=jobs).model_dump_json(indent=1) + "\n")
 
     def all(self) -> list[Status]:
-        """Return the status of all jobs, in the order in which they were started."""
+        """Returns the status of all jobs, in the order in which they were started."""
         return [self._status(job) for job in self._read()]
 
     def status(self, job: Job) -> Status:
-        """Return the current status of a job."""
+        """Returns the current status of a job."""
         return self._status(next((each for each in self._read() if each.mark == job.mark), job))
 
     def _status(self, job: Job) -> Status:
@@ -171,7 +171,7 @@ class Jobs:
         return self._status(job).state == "running"
 
     def find(self, name: str) -> list[Status]:
-        """Return the status of the jobs with this name or id, or of `ALL` jobs; raise `ValueError` if there is none."""
+        """Returns the status of the jobs with this name or id, or of `ALL`; raises `ValueError` if there is none."""
         jobs = self.all()
         if name == ALL:
             return jobs
@@ -180,7 +180,7 @@ class Jobs:
         raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
 
     def stop(self, jobs: Iterable[Job], grace: float = GRACE) -> None:
-        """Terminate jobs with all their processes, and kill those that are left after ``grace`` seconds."""
+        """Terminates jobs with all their processes, and kills those that are left after ``grace`` seconds."""
         running = {job.mark: job for job in jobs if self.is_running(job)}
         if not running:
             return
@@ -192,7 +192,7 @@ class Jobs:
             stop(job.mark, grace, job.pid)
 
     def forget(self, jobs: Iterable[Job]) -> None:
-        """Remove ended jobs and their logs; raise `ValueError`, without removing any, if one is still running."""
+        """Removes ended jobs and their logs; raises `ValueError`, without removing any, if one is still running."""
         gone = {job.mark: job for job in jobs}
         for job in gone.values():
             if self.is_running(job):
@@ -205,14 +205,14 @@ class Jobs:
                     Path(job.log).unlink(missing_ok=True)
 
     def wait(self, job: Job, seconds: float = float("inf")) -> Status:
-        """Wait until a job has ended, at most this many seconds, and return its status."""
+        """Waits until a job has ended, at most this many seconds, and returns its status."""
         deadline = time.monotonic() + seconds
         while self.is_running(job) and time.monotonic() < deadline:
             time.sleep(0.1)
         return self.status(job)
 
     def follow(self, job: Job, start: int = 0) -> Iterator[bytes]:
-        """Yield the log of a job from byte ``start`` on, as it is written, until the job has ended."""
+        """Yields the log of a job from byte ``start`` on, as it is written, until the job has ended."""
         with open(job.log, "rb") as file:
             file.seek(start)
             is_running = True
@@ -224,7 +224,7 @@ class Jobs:
                     time.sleep(0.2)
 
     def tensorboard(self, logdir: Path, port: int = 6006, host: str = "127.0.0.1") -> tuple[Job, bool]:
-        """Return the running TensorBoard job for this folder, or start one; also return whether it was started now.
+        """Returns the running TensorBoard job for this folder, or starts one; also returns whether it was started now.
 
         TensorBoard is listening on return; the job's ``details["url"]`` is its address. Port 0 chooses a free port; the
         host ``0.0.0.0`` makes it accessible from the network.
@@ -261,7 +261,7 @@ class Jobs:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Return the last lines of a text file, without reading it into memory at once; none if it does not exist."""
+    """Returns the last lines of a text file, without reading it into memory at once; none if it does not exist."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:

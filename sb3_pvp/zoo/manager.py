@@ -86,7 +86,7 @@ class PvpExperimentManager(SweepingManager):
                 torch.set_num_threads(1)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read the hyperparameters as `SweepingManager` does, and check those for environments of this package.
+        """Reads the hyperparameters as `SweepingManager` does, and checks those for environments of this package.
 
         Raises `Refusal` if they are invalid.
         """
@@ -115,7 +115,7 @@ class PvpExperimentManager(SweepingManager):
         return hyperparams, saved
 
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
-        """Find the run to resume, and train in its folder from its checkpoint; without one a new run starts."""
+        """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
         n_timesteps, config = self._steps(saved_hyperparams), yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
         run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
         if run is None:
@@ -144,7 +144,7 @@ class PvpExperimentManager(SweepingManager):
         return processed
 
     def setup_experiment(self) -> Any:
-        """Create the model and everything it needs for training; a failure also finishes the W&B run."""
+        """Creates the model and everything it needs for training; a failure also finishes the W&B run."""
         try:
             with self._refusals():
                 return super().setup_experiment()
@@ -154,7 +154,7 @@ class PvpExperimentManager(SweepingManager):
             raise
 
     def create_log_folder(self) -> None:
-        """Create the run folder, with the next number if another process has just taken this one, and start W&B."""
+        """Creates the run folder, with the next number if another process has just taken this one, and starts W&B."""
         folder = Path(self.save_path)
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
         while not self._stopped_run:
@@ -175,7 +175,7 @@ class PvpExperimentManager(SweepingManager):
         super().create_log_folder()  # type: ignore[no-untyped-call]
 
     def create_callbacks(self) -> None:
-        """Create the callbacks, with masked evaluation, our progress bar, and checkpoints for ``--resume``."""
+        """Creates the callbacks, with masked evaluation, our progress bar, and checkpoints for ``--resume``."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
         ours: dict[str, Any] = {"EvalCallback": MaskableEvalCallback} if self._is_maskable else {}
@@ -188,7 +188,7 @@ class PvpExperimentManager(SweepingManager):
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
 
     def create_envs(self, n_envs: int, eval_env: bool = False, no_log: bool = False) -> VecEnv:
-        """Create environments as the base class does; rows of one `PvpVecEnv` share a single environment."""
+        """Creates environments as the base class does; rows of one `PvpVecEnv` share a single environment."""
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and self.env_wrapper is None
         with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
             env: VecEnv = super().create_envs(n_envs, eval_env, no_log)
@@ -204,7 +204,7 @@ class PvpExperimentManager(SweepingManager):
         monitor_kwargs: dict[str, Any],
         **_: Any,
     ) -> VecEnv:
-        """Replace SB3's ``make_vec_env`` for rows that share an environment, reusing that of `read_hyperparameters`."""
+        """Replaces SB3's ``make_vec_env`` if rows share an environment; reuses that of `read_hyperparameters`."""
         known = (env for kwargs, env in self._checked_envs if env is not None and kwargs == env_kwargs)
         env = next(known, None) or make_env(**env_kwargs)
         monitor = Monitor(env, monitor_dir and str(Path(monitor_dir, "0")), **monitor_kwargs)  # one file for all rows
@@ -226,13 +226,11 @@ class PvpExperimentManager(SweepingManager):
             super()._save_config(saved_hyperparams)
 
     def learn(self, model: BaseAlgorithm) -> None:
-        """Train the model, after saving it as ``initial_model.zip`` for comparisons.
+        """Trains the model, after saving it as ``initial_model.zip`` for comparisons.
 
-        Ctrl-C saves a checkpoint; after an error the model is saved as ``interrupted_model.zip``.
-
-        Raises:
-            TrainingInterrupted: if a server or the process of an environment is gone.
-            Refusal: for settings, such as those of callbacks, that turn out to be invalid before the first step.
+        Ctrl-C saves a checkpoint; after an error the model is saved as ``interrupted_model.zip``. Raises
+        `TrainingInterrupted` if a server or the process of an environment is gone, and `Refusal` for settings, such as
+        those of callbacks, that turn out to be invalid before the first step.
         """
         if self.algo == "ars":
             super().learn(model)  # which also sets up ARS's pool of worker processes
@@ -277,7 +275,7 @@ class PvpExperimentManager(SweepingManager):
                 model.env.close()  # type: ignore[union-attr]
 
     def _save_and_raise(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
-        """Save the model after an error, and raise the exception to show to the user."""
+        """Saves the model after an error, and raises the exception to show to the user."""
         reason = str(error) if isinstance(error, WorldError) else None
         if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
             reason = "the process of an environment has ended (see above for its error, if there was one)"
@@ -293,7 +291,7 @@ class PvpExperimentManager(SweepingManager):
             raise error
 
     def save_trained_model(self, model: BaseAlgorithm) -> None:
-        """Save the model as the base class does, and log it to W&B if the run is tracked.
+        """Saves the model as the base class does, and logs it to W&B if the run is tracked.
 
         Raises ``KeyboardInterrupt`` if that ended the training; its arguments are a message and the command-line
         options to continue.
@@ -313,7 +311,7 @@ class PvpExperimentManager(SweepingManager):
 
 @contextmanager
 def replaced(owner: Any, **names: Any) -> Iterator[None]:
-    """Temporarily set attributes of a module, which need not have them yet."""
+    """Sets attributes of a module in this context; it need not have them before."""
     before = {name: vars(owner)[name] for name in names if name in vars(owner)}
     try:
         vars(owner).update(names)

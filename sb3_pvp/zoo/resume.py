@@ -71,24 +71,12 @@ class StoppedRun:
 def choose_run(
     wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
 ) -> StoppedRun | None:
-    """Return the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
+    """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
-    A run qualifies if it has a checkpoint, the same hyperparameters and less than ``n_timesteps`` own steps, began with
-    the same model, and is not being trained by another process. Its seed does not matter.
-
-    Args:
-        wanted: a run folder, or `NEWEST`.
-        log_path: the folder of the algorithm's runs.
-        env_name: name of the environment, as in names of run folders.
-        config: text of rl-zoo3's ``config.yml`` for these hyperparameters.
-        n_timesteps: steps of the whole run.
-        begun_with: path of the initial model (``-i``); empty if there is none.
-
-    Returns:
-        The run; ``None`` if ``log_path`` has no run of this environment.
-
-    Raises:
-        ResumeError: if there are runs and none qualifies; the message lists the reasons.
+    A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
+    the same initial model (``begun_with``: its path, empty for none) and less than ``n_timesteps`` own steps, and is not
+    being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
+    environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
     """
     if wanted != NEWEST:
         return _run_in(Path(wanted), env_name, config, n_timesteps)
@@ -112,7 +100,7 @@ def choose_run(
 
 
 def stopped_run(folder: Path) -> StoppedRun | None:
-    """Return the run in this folder with its newest intact checkpoint; ``None`` if there is no such checkpoint."""
+    """Returns the run in this folder with its newest intact checkpoint; ``None`` if there is no such checkpoint."""
     found = checkpoints_in(folder)
     steps = next((steps for steps in sorted(found, reverse=True) if is_whole(found[steps])), None)
     if steps is None:
@@ -122,7 +110,7 @@ def stopped_run(folder: Path) -> StoppedRun | None:
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """Return the checkpoints of the run in this folder, by training steps."""
+    """Returns the checkpoints of the run in this folder, by training steps."""
     files = (*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip"))
     return {int(match[1]): path for path in files if (match := _CHECKPOINT.fullmatch(path.stem))}
 
@@ -137,7 +125,7 @@ def is_whole(path: Path) -> bool:
 
 
 def warn_of_losses(run: StoppedRun) -> None:
-    """Warn about damaged newer checkpoints, and if the run cannot be resumed exactly."""
+    """Warns about damaged newer checkpoints, and if the run cannot be resumed exactly."""
     for path in _damaged(run.folder, after=run.steps):
         warnings.warn(f"Skipping {path}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
     if not weights.has_training_state(run.checkpoint):
@@ -147,14 +135,14 @@ def warn_of_losses(run: StoppedRun) -> None:
 
 
 def steps_of(model: Path) -> int:
-    """Return the training steps of a saved model; raise `Refusal` if the file is not one."""
+    """Returns the training steps of a saved model; raises `Refusal` if the file is not one."""
     with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
         return weights.steps_of(model)
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[None]:
-    """Lock the run folder while training in it; the operating system releases the lock if the process is killed.
+    """Locks the run folder while training in it; the operating system releases the lock if the process is killed.
 
     Raises `ResumeError` if another process is training there.
     """
@@ -167,7 +155,7 @@ def running(folder: Path) -> Iterator[None]:
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
-    """Restore the step counters of SB3's callbacks, and the results of earlier evaluations."""
+    """Restores the step counters of SB3's callbacks, and the results of earlier evaluations."""
     for callback in callbacks:
         callback.n_calls = run.steps // n_envs  # with which SB3's callbacks determine when they are due
         if isinstance(callback, EvalCallback):
@@ -186,7 +174,7 @@ class LastCallback(BaseCallback):
 
     @contextmanager
     def deferring_ctrl_c(self) -> Iterator[None]:
-        """Let the first Ctrl-C end training between two steps, where it can be resumed, and the second one at once."""
+        """Lets the first Ctrl-C end training between two steps, where it can be resumed, and the second one at once."""
         before = signal.getsignal(signal.SIGINT)
         # Signal handlers can only be set in the main thread; one that the user has set is kept.
         if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
@@ -209,7 +197,7 @@ class LastCallback(BaseCallback):
         self.has_begun, self.rollout_start = True, self.model.num_timesteps
 
     def _on_step(self) -> bool:
-        """Raise ``KeyboardInterrupt`` if Ctrl-C was pressed."""
+        """Raises ``KeyboardInterrupt`` if Ctrl-C was pressed."""
         if self.interrupted:
             raise KeyboardInterrupt
         return True
@@ -219,7 +207,7 @@ class LastCallback(BaseCallback):
 
 
 def league_of(model: Path) -> Path | None:
-    """Return the league folder of the run that this final model, checkpoint or snapshot belongs to, if it has one."""
+    """Returns the league folder of the run that this final model, checkpoint or snapshot belongs to, if it has one."""
     parents = model.resolve().parents
     # run/model.zip, run/checkpoints/main_64_steps.zip, or run/league/players/main_64_steps.zip
     candidates = [*(parent / LEAGUE for parent in parents[:2]), *parents[1:2]]
@@ -227,7 +215,7 @@ def league_of(model: Path) -> Path | None:
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
-    """Copy a league, as it was when the model was saved, to ``target``, which must not be a league yet.
+    """Copies a league, as it was when the model was saved, to ``target``, which must not be a league yet.
 
     Later snapshots and matches are left out: the new run will use their names and keys for its own.
     """
@@ -256,7 +244,7 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
 
 
 def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
-    """Return the run in this folder if it can be resumed, see `choose_run`; raise `ResumeError` if not."""
+    """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
     saved = folder / env_name / "config.yml"
     if saved.is_file():
         with running(folder):  # raises if another process is training there
@@ -279,7 +267,7 @@ def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> Stopp
 
 
 def _damaged(folder: Path, after: int = -1) -> list[Path]:
-    """Return the damaged checkpoints in this run folder with more than ``after`` steps."""
+    """Returns the damaged checkpoints in this run folder with more than ``after`` steps."""
     return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
 
 
@@ -294,7 +282,7 @@ def _began_with(folder: Path, env_name: str, model: str) -> bool:
 
 
 def _restore_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
-    """Restore the evaluations before the checkpoint, which the next one would otherwise overwrite in the file."""
+    """Restores the evaluations before the checkpoint, which the next one would otherwise overwrite in the file."""
     path = Path(f"{callback.log_path}.npz")
     if not path.is_file():
         return

@@ -47,7 +47,7 @@ _stock_test_env: Any = utils.create_test_env
 def get_model_path(
     exp_id: int, folder: str, algo: str, env_name: EnvironmentName, *which: Any, **keywords: Any
 ) -> tuple[str, str, str]:
-    """Replace `rl_zoo3.utils.get_model_path` to also find the checkpoints of `MaskableCheckpointCallback`.
+    """Replaces `rl_zoo3.utils.get_model_path` to also find the checkpoints of `MaskableCheckpointCallback`.
 
     Returns a name for videos, the path of the model and the run folder. For environments of this package, raises
     `Refusal` if there is no such model or if it is damaged.
@@ -78,7 +78,7 @@ def get_model_path(
 
 
 def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -> Path:
-    """Return the run folder with this number in rl-zoo3's log folder; raise `Refusal` if there is none.
+    """Returns the run folder with this number in rl-zoo3's log folder; raises `Refusal` if there is none.
 
     ``exp_id`` 0 is the newest run; with a negative one, the algorithm's folder itself is the run folder.
     """
@@ -101,7 +101,7 @@ def create_test_env(
     vec_env_cls: type[VecEnv] | None = None,
     **keywords: Any,
 ) -> VecEnv:
-    """Replace `rl_zoo3.utils.create_test_env` to create our environments as in training, as a `PvpVecEnv`.
+    """Replaces `rl_zoo3.utils.create_test_env` to create our environments as in training, as a `PvpVecEnv`.
 
     rl-zoo3 itself ignores the ``env_kwargs`` of a yaml file for videos and the hub. Raises `Refusal` for invalid
     ``env_kwargs``.
@@ -120,7 +120,7 @@ def create_test_env(
 
 
 def record_training(arguments: list[str], record_video: Callable[[list[str]], None]) -> None:
-    """Record one video of a run, with the model at each checkpoint, at the end of training, and at its best.
+    """Records one video of a run, with the model at each checkpoint, at the end of training, and at its best.
 
     The video is ``training.mp4``, and ``training.gif`` with ``-g``, in the folder ``-o``, by default ``videos`` in the
     run folder. ``record_video`` is the command of that name, which records one model and receives all other options.
@@ -155,7 +155,7 @@ def record_training(arguments: list[str], record_video: Callable[[list[str]], No
 
 
 def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
-    """Concatenate videos, each under its caption, and save the result in the folder ``output``."""
+    """Concatenates videos, each under its caption, and saves the result in the folder ``output``."""
     from moviepy import TextClip, VideoFileClip, clips_array, concatenate_videoclips
 
     output.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
 
 @contextmanager
 def patched_push_to_hub() -> Iterator[None]:
-    """Make ``rl_zoo3.push_to_hub`` work with current versions of its dependencies, and add our usage to the model card.
+    """Makes ``rl_zoo3.push_to_hub`` work with its current dependencies, and adds our usage to the model card.
 
     Raises `Refusal` if the hub rejects the upload.
     """
@@ -187,7 +187,7 @@ def patched_push_to_hub() -> Iterator[None]:
     save_metadata = cards.metadata_save
 
     def metadata_save(path: Path, metadata: Any) -> None:
-        """Replace ``metadata_save`` to append how to use the model next to the card, if it is one of ours."""
+        """Replaces ``metadata_save`` to append how to use the model next to the card, if it is one of ours."""
         for model in Path(path).parent.glob(f"{ALGO}-*.zip"):
             with Path(path).open("a", encoding="utf-8") as card:
                 card.write(_USAGE.format(file=model.name, env_id=model.stem.removeprefix(f"{ALGO}-")))
@@ -206,7 +206,7 @@ def patched_push_to_hub() -> Iterator[None]:
 
 @contextmanager
 def _ffmpeg_on_path() -> Iterator[None]:
-    """Put an ``ffmpeg`` on the ``PATH``: if the system has none, that of the extra ``render``, if installed."""
+    """Puts an ``ffmpeg`` on the ``PATH``: if the system has none, that of the extra ``render``, if installed."""
     with tempfile.TemporaryDirectory() as folder:
         if shutil.which("ffmpeg") is None and find_spec("imageio_ffmpeg"):
             program = Path(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())

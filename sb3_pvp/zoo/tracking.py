@@ -48,7 +48,7 @@ class Tracking:
     _own_run: Run | None = None
 
     def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
-        """Use the open W&B run, or resume the one of this run folder, or open a new one.
+        """Uses the open W&B run, or resumes the one of this run folder, or opens a new one.
 
         Raises `Refusal` if W&B refuses or cannot be reached, or if `RUN_FILE` cannot be read.
         """
@@ -82,14 +82,14 @@ class Tracking:
         write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
     def finish(self, exit_code: int = 0) -> None:
-        """Finish the W&B run, waiting until everything is sent or written; one that was open before stays open."""
+        """Finishes the W&B run, waiting until everything is sent or written; one that was open before stays open."""
         run, self._own_run = self._own_run, None
         if run is not None:
             run.finish(exit_code)
 
 
 def _saved_run(folder: Path) -> dict[str, Any]:
-    """Return arguments of ``wandb.init`` that resume the W&B run of this folder; empty if it has none."""
+    """Returns arguments of ``wandb.init`` that resume the W&B run of this folder; empty if it has none."""
     path = folder / RUN_FILE
     if not path.is_file():
         return {}

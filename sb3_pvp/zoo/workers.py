@@ -18,7 +18,7 @@ class WorkerVecEnv(SubprocVecEnv):
     """
 
     def close(self) -> None:
-        """Close all environments, and terminate workers that do not finish within `CLOSE_SECONDS`."""
+        """Closes all environments, and terminates workers that do not finish within `CLOSE_SECONDS`."""
         if self.closed:
             return
         self.closed = True

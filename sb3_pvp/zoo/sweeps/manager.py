@@ -52,7 +52,7 @@ Measure = tuple[Callable[[MaskablePPO], dict[str, float]], Callable[[], None]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
+    """Adds our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
     add = parser.add_argument_group("sweeps").add_argument
     pool = "Opponents to evaluate trials against: bots, scripts and paths of models (default: baseline scripted)."
     add("--reference-pool", nargs="+", metavar="OPPONENT", help=pool)
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model: MaskablePPO) -> dict[str, float]:
-    """Return the mean win rate and that against each opponent of the pool, of ``number`` fights each.
+    """Returns the mean win rate and that against each opponent of the pool, of ``number`` fights each.
 
     The seeds are always the same. Raises `RuntimeError` if all fights against an opponent were broken off.
     """
@@ -82,7 +82,7 @@ def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model:
 
 
 def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: MaskablePPO) -> dict[str, float]:
-    """Return the mean episode reward with masked actions, for environments without a choice of opponents."""
+    """Returns the mean episode reward with masked actions, for environments without a choice of opponents."""
     with kept_random_state():  # evaluation must not change the random numbers of training
         env.seed(EVALUATION_SEED)
         mean, _ = evaluate_policy(model, env, n_eval_episodes, deterministic=deterministic)
@@ -152,7 +152,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read the hyperparameters like the base class, but with imported presets and names like ``env_kwargs.world``.
+        """Reads the hyperparameters like the base class, but with imported presets and names like ``env_kwargs.world``.
 
         ``--trial-id`` replaces all hyperparameters of the configuration, ``--sample`` only the sampled ones, also in
         nested values such as ``policy_kwargs``. Those on the command line override both.
@@ -176,18 +176,18 @@ class SweepingManager(exp_manager.ExperimentManager):
         return block, OrderedDict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:
-        """Create the callbacks; training with ``--sample`` is evaluated like a trial."""
+        """Creates the callbacks; training with ``--sample`` is evaluated like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
             evaluations = self._evaluations(self.n_timesteps), self.n_timesteps
             self.callbacks.append(SweepEvalCallback(self.measure, *evaluations))
 
     def setup_experiment(self) -> Any:
-        """Create the model, unless hyperparameters are to be optimised: each trial creates its own."""
+        """Creates the model, unless hyperparameters are to be optimised: each trial creates its own."""
         return None if self.optimize_hyperparameters and self._is_maskable else super().setup_experiment()
 
     def hyperparameters_optimization(self) -> None:
-        """Run trials until all processes of the study together have completed ``n_trials``, then write a report."""
+        """Runs trials until all processes of the study together have completed ``n_trials``, then writes a report."""
         if not self._is_maskable:
             super().hyperparameters_optimization()
             return
@@ -219,7 +219,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             raise KeyboardInterrupt("stopped; only a study in a --storage can be resumed")
 
     def _run_trials(self, queue: TrialQueue, settings: Settings) -> None:
-        """Run trials, each of which is an ordinary training run, until there are none left.
+        """Runs trials, each of which is an ordinary training run, until there are none left.
 
         An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
         the cause is then probably not the sampled parameters. A model that diverges counts as a pruned trial.
@@ -254,7 +254,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                 gc.collect()  # callbacks and models are reference cycles, which hold much memory
 
     def _train(self, trial: optuna.Trial, settings: Settings, bar: tqdm[Any]) -> tuple[float | None, str]:
-        """Train a model with the trial's parameters.
+        """Trains a model with the trial's parameters.
 
         Returns the objective, ``None`` if the run was pruned or diverged, and a description of the result.
         """
@@ -296,7 +296,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
 
     def _settings(self) -> Settings:
-        """Return the settings for a new study; raise `Refusal` if they are invalid."""
+        """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
@@ -327,11 +327,11 @@ class SweepingManager(exp_manager.ExperimentManager):
         return chosen_space(self._sweep.search_space, complete, self._is_ours)
 
     def _env_kwargs(self, block: Block) -> dict[str, Any]:
-        """Return the arguments of the environment, including those with which it is registered."""
+        """Returns the arguments of the environment, including those with which it is registered."""
         return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
     def _experiment(self, settings: Settings, config: Path, seed: int) -> SweepingManager:
-        """Return a manager for a single training run with the configuration in a file."""
+        """Returns a manager for a single training run with the configuration in a file."""
         reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
             argparse.Namespace(**{**vars(self.args), **reset}),
@@ -352,7 +352,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         )
 
     def measure(self) -> Measure:
-        """Return the function that evaluates a model, and one that cleans up."""
+        """Returns the function that evaluates a model, and one that cleans up."""
         if self._is_ours:
             fights = EvaluationFights(self._eval_env_kwargs_args or {}, num_envs=64)
             return partial(win_rates, fights, self._sweep.reference_pool, self._sweep.reference_fights), fights.close
@@ -360,7 +360,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         return partial(mean_reward, env, self.n_eval_episodes, self.deterministic_eval), env.close
 
     def _with_sample(self, block: Block) -> Block:
-        """Return the block with the values of ``--sample``."""
+        """Returns the block with the values of ``--sample``."""
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
         with refusals():
@@ -373,7 +373,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         return self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
 
     def _block_of_trial(self, number: int) -> Block:
-        """Return the complete hyperparameters of a trial in the ``--storage``."""
+        """Returns the complete hyperparameters of a trial in the ``--storage``."""
         if self.storage is None:
             raise Refusal("--trial-id needs the --storage of the study")
         study, _ = find_study(self.storage, self.study_name)
@@ -397,7 +397,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
-    """Return hyperparameters as plain JSON values, as studies store them, with the command line's ``env_kwargs``.
+    """Returns hyperparameters as plain JSON values, as studies store them, with the command line's ``env_kwargs``.
 
     Raises `Refusal` for other values.
     """

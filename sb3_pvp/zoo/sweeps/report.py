@@ -27,7 +27,7 @@ _FIGURES = {
 
 
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> tuple[list[Path], list[str]]:
-    """Write the report of a study to a folder.
+    """Writes the report of a study to a folder.
 
     Returns the paths of the files, and a line ``"file: reason"`` for each file that could not be written.
     """
@@ -48,7 +48,7 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
 def best_configuration(
     study: optuna.Study, number: int | None = None, n_timesteps: int | None = None
 ) -> tuple[FrozenTrial, str]:
-    """Return a trial, by default the best one, and its complete configuration as yaml for ``train -conf``.
+    """Returns a trial, by default the best one, and its complete configuration as yaml for ``train -conf``.
 
     The configuration is for a run of ``n_timesteps``, by default the number in the configuration of the sweep. Raises
     `Refusal` if there is no such trial, or if it has no parameters.
@@ -67,14 +67,14 @@ def best_configuration(
 
 
 def counts(study: optuna.Study, locks: Locks) -> dict[str, int]:
-    """Return the number of trials in each of Optuna's states (``running``, ``complete``, ...), and ``abandoned``."""
+    """Returns the number of trials in each of Optuna's states (``running``, ``complete``, ...), and ``abandoned``."""
     trials = study.get_trials(deepcopy=False)
     states = ["abandoned" if is_abandoned(trial, locks) else trial.state.name.lower() for trial in trials]
     return {name: states.count(name) for name in (*(state.name.lower() for state in TrialState), "abandoned")}
 
 
 def overview(storage: str) -> list[dict[str, Any]]:
-    """Describe all studies: ``name``, ``trials`` (`counts`), ``best`` (`summary` or ``None``), ``all`` (summaries)."""
+    """Describes all studies: ``name``, ``trials`` (`counts`), ``best`` (`summary` or ``None``), ``all`` (summaries)."""
     (opened, locks), studies = open_storage(storage, must_exist=True), []
     for name in optuna.get_all_study_names(opened):
         study = optuna.load_study(study_name=name, storage=opened)
@@ -86,7 +86,7 @@ def overview(storage: str) -> list[dict[str, Any]]:
 
 
 def summary(trial: FrozenTrial) -> dict[str, Any]:
-    """Describe a trial with plain values, for JSON."""
+    """Describes a trial with plain values, for JSON."""
     return {
         "trial": trial.number,
         "value": trial.value,

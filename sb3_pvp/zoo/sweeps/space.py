@@ -59,7 +59,7 @@ class Parameter(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return self
 
     def distribution(self) -> BaseDistribution:
-        """Return Optuna's distribution for this parameter."""
+        """Returns Optuna's distribution for this parameter."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution
 
         if self.choices:
@@ -67,7 +67,7 @@ class Parameter(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return FloatDistribution(self.low, self.high, log=self.kind == "log_uniform")
 
     def __str__(self) -> str:
-        """Describe the possible values in words."""
+        """Describes the possible values in words."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
         return f"{self.low:g} to {self.high:g}{' (logarithmic)' if self.kind == 'log_uniform' else ''}"
@@ -79,7 +79,7 @@ class Parameter(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return NUMBER.fits(value) and self.low <= value <= self.high
 
     def nearest(self, value: Any) -> Any:
-        """Return the nearest number in the search space; values that are not numbers are returned unchanged."""
+        """Returns the nearest number in the search space; values that are not numbers are returned unchanged."""
         if not NUMBER.fits(value):
             return value
         numbers = [choice for choice in self.choices if not isinstance(choice, str)]
@@ -91,12 +91,12 @@ Space = dict[str, Parameter]
 
 
 def as_dict(space: Space) -> dict[str, dict[str, Any]]:
-    """Return the space as plain values, as in its yaml file."""
+    """Returns the space as plain values, as in its yaml file."""
     return TypeAdapter(Space).dump_python(space, mode="json", exclude_unset=True)  # type: ignore[no-any-return]
 
 
 def read_space(path: Path, defaults: Space | None = None) -> Space:
-    """Read a search space from a yaml file, which maps names of parameters to their settings.
+    """Reads a search space from a yaml file, which maps names of parameters to their settings.
 
     Settings that it leaves out are taken from the parameter of the same name in ``defaults``. Raises `ValueError` or
     `OSError` for a file that is not a search space.
@@ -124,12 +124,12 @@ DEFAULT_SPACE = read_space(hyperparams_folder() / "search_space.yaml")
 
 
 def applicable(space: Space, block: Mapping[str, Any], is_ours: bool) -> Space:
-    """Return the parameters that apply to these hyperparameters; ``is_ours``: for an environment of this package."""
+    """Returns the parameters that apply to these hyperparameters; ``is_ours``: for an environment of this package."""
     return {name: each for name, each in space.items() if _applies(each.target, block, is_ours)}
 
 
 def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: bool) -> Space:
-    """Return the space in a file, by default the applicable part of the default space.
+    """Returns the space in a file, by default the applicable part of the default space.
 
     Raises `ValueError` or `OSError` for a file that is not a search space or has inapplicable parameters.
     """
@@ -143,7 +143,7 @@ def chosen_space(file: str | Path | None, block: Mapping[str, Any], is_ours: boo
 
 
 def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str, Any], n_timesteps: int) -> Block:
-    """Return a copy of the block, with the values of a sample of the space; everything else stays as it is.
+    """Returns a copy of the block, with the values of a sample of the space; everything else stays as it is.
 
     Schedules extend over the rollouts of a run of ``n_timesteps``. Raises `ValueError` for values that are not in the
     space, or whose target does not exist in the block.
@@ -160,7 +160,7 @@ def hyperparameters(sample: Mapping[str, Any], space: Space, block: Mapping[str,
 
 
 def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict[str, Any]:
-    """Return the sample that reproduces the block itself, as closely as possible, for the first trial of a sweep.
+    """Returns the sample that reproduces the block itself, as closely as possible, for the first trial of a sweep.
 
     Other schedules become linear ones with the same ends. Numbers that are not in the space are replaced by the nearest
     ones, other values are left out.
@@ -174,7 +174,7 @@ def own_values(space: Space, block: Mapping[str, Any], n_timesteps: int) -> dict
 
 
 def callback_options(block: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return the arguments (not a copy) of the callback of this class in a block; ``None`` if it has none."""
+    """Returns the arguments (not a copy) of the callback of this class in a block; ``None`` if it has none."""
     listed = block.get("callback")
     for each in listed if isinstance(listed, list) else [listed]:
         for path, options in each.items() if isinstance(each, dict) else ():
@@ -195,7 +195,7 @@ def _applies(target: str, block: Mapping[str, Any], is_ours: bool) -> bool:
 
 
 def _reward_weights(block: Mapping[str, Any]) -> dict[str, float]:
-    """Return the default reward weights of the environment's game, or those of outcomes if it defines no rewards."""
+    """Returns the default reward weights of the environment's game, or those of outcomes if it defines no rewards."""
     env_kwargs = block.get("env_kwargs") or {}
     game, _ = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
     rewards = game.rewards or OutcomeRewards()
@@ -209,7 +209,7 @@ class _Conversion:
         self.block, self._n_timesteps = copy.deepcopy(dict(block)), n_timesteps
 
     def put(self, parameter: Parameter, value: Any) -> None:
-        """Set the target of a parameter to a sampled value."""
+        """Sets the target of a parameter to a sampled value."""
         owner, name = self._find(parameter.target)
         match parameter.unit:
             case "complement":
@@ -233,7 +233,7 @@ class _Conversion:
         owner[name] = value
 
     def get(self, parameter: Parameter) -> Any:
-        """Return the sampled value that would give the current value (or default) of the target."""
+        """Returns the sampled value that would give the current value (or default) of the target."""
         owner, name = self._find(parameter.target)
         value: Any = self._own(name) if owner is self.block else owner.get(name)
         if name not in owner and parameter.target.startswith("policy_kwargs."):
@@ -256,7 +256,7 @@ class _Conversion:
         return value
 
     def _find(self, target: str) -> tuple[Block, str]:
-        """Return the mapping that contains the target, and its key; scalar hyperparameters become linear schedules."""
+        """Returns the mapping that contains the target, and its key; scalar hyperparameters become linear schedules."""
         *parents, name = target.split(".")
         if parents[:1] == ["callback"]:
             options = callback_options(self.block, parents[-1])
@@ -274,7 +274,7 @@ class _Conversion:
         return owner, name
 
     def _schedule(self, name: str) -> Block:
-        """Return a linear schedule with the same first and last values in this run as the current value or schedule."""
+        """Returns a linear schedule with the same first and last value in this run as the current value or schedule."""
         before, rollouts = self._own(name), self._n_rollouts()
         if isinstance(before, str):  # rl-zoo3's lin_...
             first, last = float(before.removeprefix("lin_")), 0.0
@@ -286,7 +286,7 @@ class _Conversion:
         return {"type": "linear", "initial_value": first, "final_value": last, "change_over_time_steps": over}
 
     def _own(self, name: str) -> Any:
-        """Return a hyperparameter of the block, or its default."""
+        """Returns a hyperparameter of the block, or its default."""
         value = self.block.get(name)
         return _DEFAULTS.get(name) if value is None else value
 
@@ -294,14 +294,14 @@ class _Conversion:
         return int(self._own("n_envs"))
 
     def _rollout(self) -> int:
-        """Return the number of steps in a rollout, of all environments together."""
+        """Returns the number of steps in a rollout, of all environments together."""
         return self._rows() * int(self._own("n_steps"))
 
     def _n_rollouts(self) -> int:
         return max(ceil(self._n_timesteps / self._rollout()), 1)
 
     def _rows_left(self, owner: Block, *free: str) -> int:
-        """Return the rows that are left by all kinds of opponents except ``free``; ``owner`` has their shares."""
+        """Returns the rows that are left by all kinds of opponents except ``free``; ``owner`` has their shares."""
         left = self._rows()
         for kind in (kind for kind in ("self_play", "past", "target", "latest") if kind not in free):
             if not NUMBER.fits(share := owner.get(kind, 0.0)):

@@ -48,7 +48,7 @@ class Locks:
 
     @contextmanager
     def acquire(self, name: str, wait: bool = True) -> Iterator[bool]:
-        """Hold a lock in this context; without ``wait`` only if it is free. Yields whether it is held."""
+        """Holds a lock in this context; without ``wait`` only if it is free. Yields whether it is held."""
         if self._database is not None:
             # Advisory locks are 64-bit numbers, shared by all applications that use the database.
             function = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
@@ -73,7 +73,7 @@ class Locks:
 
 
 def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
-    """Open a storage by name or url, ``None`` for one in memory; return it with its locks.
+    """Opens a storage by name or url, ``None`` for one in memory; returns it with its locks.
 
     A missing file is created, unless it ``must_exist``. Raises `Refusal` if the storage cannot be opened.
     """
@@ -111,7 +111,7 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
 
 
 def find_study(storage: str, name: str | None) -> tuple[optuna.Study, Locks]:
-    """Return a study, by default the only one in the storage, and its locks; raise `Refusal` if there is none."""
+    """Returns a study, by default the only one in the storage, and its locks; raises `Refusal` if there is none."""
     opened, locks = open_storage(storage, must_exist=True)
     names = optuna.get_all_study_names(opened)
     if not name and len(names) != 1:
@@ -123,7 +123,7 @@ def find_study(storage: str, name: str | None) -> tuple[optuna.Study, Locks]:
 
 
 def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
-    """Return the trial with this number, by default the best one; raise `Refusal` if there is none."""
+    """Returns the trial with this number, by default the best one; raises `Refusal` if there is none."""
     if number is None:
         try:
             return study.best_trial
@@ -150,7 +150,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
 
 def read_settings(study: optuna.Study) -> Settings:
-    """Return the settings of a study; raise `Refusal` if it has none, or those of another version."""
+    """Returns the settings of a study; raises `Refusal` if it has none, or those of another version."""
     with refusals(about=f"study {study.study_name!r} was not created by this version of sb3_pvp"):
         return Settings.model_validate(renamed(study.user_attrs.get(SETTINGS)))
 
@@ -170,14 +170,9 @@ class TrialQueue:
     journals do not support and which take minutes to notice a dead process, and its ``optimize`` counts the trials of
     one process only.
 
-    Args:
-        name: of the study, which is created with these settings if it does not exist. Its first trial has the
-            configuration's own values, as far as they are in the search space.
-        storage: see `open_storage`.
-        settings: of the study. An existing study must have the same ones, else `Refusal` is raised; only the seed may
-            differ, and is ignored then.
-        n_trials: number of trials of all processes.
-        sampler: creates a sampler with a seed.
+    A new study is created with these settings; its first trial has the configuration's own values, as far as they are
+    in the search space. An existing study must have the same settings, else `Refusal` is raised; only the seed may
+    differ, and is ignored. ``sampler`` creates a sampler with a seed.
     """
 
     def __init__(
@@ -202,11 +197,11 @@ class TrialQueue:
         self._process = uuid.uuid4().hex
 
     def process_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock that shows that this process is alive; run trials only in this context."""
+        """Holds the lock that shows that this process is alive; run trials only in this context."""
         return self.locks.acquire(self._process)
 
     def next_trial(self) -> optuna.Trial | None:
-        """Return the next trial, with sampled parameters; ``None`` once ``n_trials`` are completed or running."""
+        """Returns the next trial, with sampled parameters; ``None`` once ``n_trials`` are completed or running."""
         with self.locks.acquire(EXCLUSIVE):
             self._retry_abandoned()
             trials = self._trials()
@@ -226,7 +221,7 @@ class TrialQueue:
         return self._trials()[trial.number].state is TrialState.FAIL
 
     def requeue(self, trial: optuna.Trial) -> None:
-        """Fail an interrupted trial, and have its parameters tried again."""
+        """Fails an interrupted trial, and has its parameters tried again."""
         with self.locks.acquire(EXCLUSIVE):
             frozen = self._trials()[trial.number]
             if frozen.state is TrialState.RUNNING:  # else another process has done this already
@@ -245,7 +240,7 @@ class TrialQueue:
                 self._retry(trial)
 
     def _retry(self, trial: FrozenTrial) -> None:
-        """Enqueue the parameters of a trial again and fail it, in this order: a kill in between loses nothing."""
+        """Enqueues the parameters of a trial again and fails it, in this order: a kill in between loses nothing."""
         attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
         # A process that was killed while sampling may have stored only some parameters; enqueued ones are complete.
         params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
@@ -258,12 +253,12 @@ class TrialQueue:
 
 
 def derived_seed(seed: int, number: int, purpose: str) -> int:
-    """Return a seed below 2**31 for one purpose in the trial with this number."""
+    """Returns a seed below 2**31 for one purpose in the trial with this number."""
     return int(np.random.SeedSequence([seed, number, *purpose.encode()]).generate_state(1)[0] >> 1)
 
 
 def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path and both values of each difference between nested mappings."""
+    """Yields the path and both values of each difference between nested mappings."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in {**before, **now}:
             yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else str(key))
@@ -272,7 +267,7 @@ def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, A
 
 
 def _journal(path: Path, is_read_only: bool) -> JournalStorage:
-    """Open a journal, after removing an incomplete record at its end, beyond which Optuna would not read.
+    """Opens a journal, after removing an incomplete record at its end, beyond which Optuna would not read.
 
     Raises `ValueError` for a file that is not a journal; it may consist of only a part of the first record.
     """
