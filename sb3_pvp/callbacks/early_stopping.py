@@ -108,5 +108,5 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
             warnings.warn(f"{self._text} is false until {', '.join(sorted(missing))} is logged", stacklevel=2)
         if not missing and not self._stops and bool(self._condition(rollouts, **variables)):
             self._stops = True
-            if self.verbose and phase != "on_training_end":
+            if self.verbose and phase != "on_training_end":  # then training ends anyway
                 print(f"Stopping training after {rollouts} rollouts: {self._text}")

@@ -137,7 +137,7 @@ class EpisodeMetricsCallback(PvpCallback):
     def _flush(self) -> None:
         self._flushed = time.monotonic()
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        means = self._rewards / np.maximum(self._counts["episodes"], 1)
+        means = self._rewards / np.maximum(self._counts["episodes"], 1)  # 0 if no episode has ended yet
         columns = {"opponent": self._opponents, "last_step": now, **self._counts, "mean_episode_reward": means}
         with replacing(self._path) as partial:
             pd.DataFrame(columns).to_csv(partial, index_label="environment", float_format="%.6g")

@@ -247,7 +247,7 @@ class ReferenceRatingCallback(EvaluationCallback):
             base.match_record(learner, Player.parse(each.choice.label), each.info, f"{key}-{number}")
             for number, each in enumerate(finished)
         ]
-        elo = Elo(anchors={each.player: each.rating for each in references})
+        elo = Elo(anchors={each.player: each.rating for each in references})  # the ratings of anchors stay fixed
         elo.ratings[learner] = self._rating
         elo.update(records)
         self._rating = elo.rating(learner)
@@ -263,10 +263,7 @@ class ReferenceRatingCallback(EvaluationCallback):
 
 
 def read_references(folder: Path) -> list[Reference]:
-    """Returns all references of a folder, sorted by name.
-
-    Raises `ValueError` if there are none, or if ``ratings.json`` has an unknown name or a rating that is not a number.
-    """
+    """Returns a folder's references, sorted by name; raises `ValueError` for none, or an invalid ``ratings.json``."""
     path = folder / "ratings.json"
     ratings = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):

@@ -121,6 +121,7 @@ class LeagueCallback(base.PvpCallback):
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
         self.logger.record("league/broken_matches", sum(not each.counted for each in records))
+        # By the number of the rollout, so that a resumed run keeps the rhythm.
         self._is_published = (self._rollout + 1) % self._pictures_every == 0
         if self._is_published:
             self._publish()

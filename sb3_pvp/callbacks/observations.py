@@ -28,10 +28,7 @@ METRICS = {
 
 
 def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """Returns the shape of the learner's own observations, ``(frames, features)`` or ``(features,)``.
-
-    Raises `ValueError` for other observation spaces.
-    """
+    """Returns the learner's own shape, ``(frames, features)`` or ``(features,)``; `ValueError` for other spaces."""
     space = model.observation_space
     own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
     if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):

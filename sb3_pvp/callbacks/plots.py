@@ -75,6 +75,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     runs: dict[Path, Run] = {}
     for source in sources:
         label, _, folder = source.rpartition("=")
+        # The folder is a run, an algorithm's folder or a log folder: the first level with runs counts.
         depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
@@ -84,10 +85,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
 
 
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Groups runs with the same label and hyperparameters, such as those with different seeds.
-
-    If runs of one label have different hyperparameters, the first folder of each group is added to its name.
-    """
+    """Groups runs by label and hyperparameters; if groups share a label, their first folders are added to it."""
     members: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         members.setdefault((run.label, run.hyperparams), []).append(run)
@@ -159,7 +157,7 @@ def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False)
 
 def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the mean of each column without its lowest and highest quarters of values (rounded down)."""
-    cut = len(values) // 4
+    cut = len(values) // 4  # 0 for fewer than four runs: the plain mean
     middle: NDArray[np.float64] = np.sort(values, axis=0)[cut : len(values) - cut].mean(0)
     return middle
 

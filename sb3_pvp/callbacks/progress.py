@@ -38,7 +38,7 @@ class ProgressCallback(ProgressBarCallback):
     def _on_step(self) -> bool:
         for row in np.flatnonzero(self.locals["dones"]):
             self._count(self.locals["infos"][row])
-            self.pbar.set_description_str(self.text, refresh=False)
+            self.pbar.set_description_str(self.text, refresh=False)  # SB3 refreshes the bar when it updates it
         return super()._on_step()
 
     def _on_rollout_end(self) -> None:

@@ -22,7 +22,7 @@ from sb3_pvp.selfplay.league import LEAGUE
 class WandbArtifactsCallback(PvpCallback):
     """Logs models and ratings to the open W&B run, see `sb3_pvp.zoo.tracking`.
 
-    At the end of training it logs the artifact ``model-ID`` (with the W&B run's id) with the aliases ``final``, ``best``
+    At the end of training it logs the artifact ``model-ID`` (ID: of the W&B run) with the aliases ``final``, ``best``
     (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), and with steps and ratings as
     metadata; the leaderboard as artifact ``leaderboard-ID`` and table ``league/leaderboard``; and the final ratings of
     the learner's snapshots as chart ``league/rating_curves``. Metrics need ``wandb.init(sync_tensorboard=True)``. List
@@ -42,7 +42,7 @@ class WandbArtifactsCallback(PvpCallback):
     def publish(self, model: BaseAlgorithm) -> None:
         """Logs what is due at the end of training, unless that was done already after the same number of steps."""
         if model.num_timesteps == self._published_at:
-            return
+            return  # called at the end of training, and again after the final model was saved
         self._published_at = model.num_timesteps
         league = self._league(model)
         standings = [] if league is None else league.leaderboard()
@@ -72,7 +72,7 @@ class WandbArtifactsCallback(PvpCallback):
         for player in new:
             path, standing = league.path(player), standings.get(str(player))
             _log_model("snapshots", path, f"steps-{player.age}", player.age, standing)
-            self._first_step = player.age + 1
+            self._first_step = player.age + 1  # older snapshots are logged already
 
     def _on_training_end(self) -> None:
         self.publish(self.model)

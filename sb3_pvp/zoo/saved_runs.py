@@ -180,7 +180,7 @@ def patched_push_to_hub() -> Iterator[None]:
     """
     from huggingface_hub.errors import HfHubHTTPError
 
-    # rl-zoo3 imports generate_metadata, which is private by now, and passes what it returns where a dict is needed.
+    # rl-zoo3 imports generate_metadata, which is private by now, and passes its result where a dict is needed.
     integration = importlib.import_module("huggingface_sb3.push_to_hub")
     cards = importlib.import_module("huggingface_hub.repocard")
     make_metadata = getattr(integration, "generate_metadata", None) or integration._generate_metadata

@@ -27,10 +27,7 @@ _FIGURES = {
 
 
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> tuple[list[Path], list[str]]:
-    """Writes the report of a study to a folder.
-
-    Returns the paths of the files, and a line ``"file: reason"`` for each file that could not be written.
-    """
+    """Writes a report; returns the paths of its files, and ``"file: reason"`` for each that could not be written."""
     written, missing = [folder / "trials.csv"], []
     write_atomically(written[0], study.trials_dataframe().to_csv(index=False))
     for name in ("best.yml", *(_FIGURES if with_pictures else ())):
