@@ -79,7 +79,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
         depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
-            raise ValueError(f"{folder} contains no training run: rl-zoo3 writes a {CONFIG} for each, none was found")
+            raise ValueError(f"{folder} holds no training run: rl-zoo3 writes a {CONFIG} for each, and none was found")
         runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural)}
     return list(runs.values())
 

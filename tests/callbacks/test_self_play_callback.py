@@ -1,4 +1,4 @@
-"""Whom the rows fight, and what is learned and written down of it."""
+"""The opponents of the rows, and what the match maker and the league learn from the fights."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -149,7 +149,7 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
 
 
 def test_how_old_the_opponents_were(tmp_path: Path) -> None:
-    """With one snapshot, taken before the first rollout, everybody fights a player of no rollouts."""
+    """With one snapshot, taken before the first rollout, all rows fight an untrained player."""
     model = new_model(tmp_path)
     memory = remember(model)
     model.learn(4 * ROLLOUT, callback=[LeagueCallback(snapshot_every=100), SelfPlayCallback(past=1.0)])
@@ -159,7 +159,7 @@ def test_how_old_the_opponents_were(tmp_path: Path) -> None:
     assert differences == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
+def test_the_match_maker_learns_the_results_in_the_log(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     callback = SelfPlayCallback(past=1.0, num_live_opponents=100)
     model.learn(8 * ROLLOUT, callback=[LeagueCallback(snapshot_every=3), callback])
@@ -169,7 +169,7 @@ def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
     assert won and all(qualities[player] < 1.0 for player in won)
 
 
-def test_running_fights_go_on_when_shares_change(tmp_path: Path) -> None:
+def test_running_fights_continue_when_shares_change(tmp_path: Path) -> None:
     env = chosen_duels(8)
     shares = {"type": "expression", "expression": "0.5 if t < 3 else 1.0"}
     new_model(tmp_path, env).learn(6 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=shares)])
@@ -179,7 +179,7 @@ def test_running_fights_go_on_when_shares_change(tmp_path: Path) -> None:
         assert switched == sorted(switched) and any(switched) and not all(switched)
 
 
-def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: Path) -> None:
+def test_live_opponents_are_limited_and_follow_the_match_maker_on_average(tmp_path: Path) -> None:
     league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
     for step in range(30):
         league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
@@ -227,12 +227,12 @@ def test_options_are_drawn_for_each_row() -> None:
         (lambda: [SelfPlayCallback(past=1.0, past_of="nowhere")], "holds no league"),
     ],
 )
-def test_says_what_is_missing(tmp_path: Path, callbacks: Callable[[], list[Any]], message: str) -> None:
+def test_error_names_what_is_missing(tmp_path: Path, callbacks: Callable[[], list[Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         new_model(tmp_path).learn(ROLLOUT, callback=callbacks())
 
 
-def test_says_that_the_environment_does_not_fit(tmp_path: Path) -> None:
+def test_unsuitable_environments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="set_opponent"):
         new_model(tmp_path, duels(8)).learn(ROLLOUT, callback=SelfPlayCallback())
     with pytest.raises(ValueError, match=r"info\['opponent'\]"):
@@ -287,7 +287,7 @@ def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], t
     assert files().keys() >= kept.keys()
 
 
-def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_trained_model_starts_a_run_in_another_folder(tmp_path: Path) -> None:
     model = new_model(tmp_path / "first")
     model.learn(2 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
     model.run_folder = tmp_path / "second"  # type: ignore[attr-defined]
@@ -325,13 +325,13 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
         source.record(name, "won")
     quality = league.match_maker.qualities()[Player.parse(name)]  # type: ignore[union-attr]
     assert quality == pytest.approx(1 - 30 * 1.0 / (20 * (1 / 20)))
-    # His last episodes end in the next rollout, in which he has hardly a chance to take part.
+    # Its last episodes end in the next rollout, in which it is unlikely to take part.
     source.begin_rollout(Player("main", 19), 1, rng)
     source.record(name, "won")
     assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]
 
 
-def test_anchors_of_others_stay_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_anchors_stay_when_a_run_is_resumed(tmp_path: Path) -> None:
     def train(rating: float) -> dict[str, float]:
         callbacks = [LeagueCallback(anchors={"baseline": rating}), SelfPlayCallback(past=0.5)]
         model.learn(ROLLOUT, callback=callbacks, reset_num_timesteps=False)

@@ -96,7 +96,7 @@ def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
     )
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
-    assert "without best.yml: no trial of study 'study' has come to its end yet" in capsys.readouterr().out
+    assert "without best.yml: no trial of study 'study' has been completed yet" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["trials.csv"]
 
 

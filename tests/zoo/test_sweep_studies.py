@@ -83,7 +83,7 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     with queue.process_lock():
         lost = queue.next_trial()
         assert lost is not None
-        assert open_queue(storage, 1)[1].next_trial() is None, "somebody is at it"
+        assert open_queue(storage, 1)[1].next_trial() is None, "another process is running it"
     assert do_trials(open_queue(storage, 3)[1]) == 3
     first, *others = trials_of(storage)
     assert [first.state, *(each.state for each in others)] == [TrialState.FAIL, *[TrialState.COMPLETE] * 3]
@@ -91,7 +91,7 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     assert (others[0].user_attrs[SEED], others[0].user_attrs[ATTEMPTS]) == (lost.user_attrs[SEED], 1)
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
         lost.report(0.5, 2)
-    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # somebody else has done it
+    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # another process has finished it
         queue.study.tell(lost, 0.5, TrialState.COMPLETE)
     assert queue.was_abandoned(lost)
 
@@ -173,7 +173,7 @@ def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None
     assert len(counted) == n_trials
     assert len({tuple(trial.params.items()) for trial in counted}) == n_trials
     assert {trial.state for trial in trials} <= {*COUNTED, TrialState.FAIL}
-    for trial in trials:  # whatever was begun has come to its end, once
+    for trial in trials:  # every trial was completed once
         same = [other for other in counted if trial.params.items() <= other.params.items()]
         assert len(same) == 1 or not trial.params
 
@@ -221,7 +221,7 @@ def test_a_process_may_be_killed_while_it_looks_after_the_trial_of_another(
     assert states == [(TrialState.FAIL, True), (TrialState.COMPLETE, True), (TrialState.COMPLETE, False)]
 
 
-def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
+def test_trials_of_dead_processes_are_reported_as_abandoned(storage: str) -> None:
     _, queue = open_queue(storage, 3)
     study, locks = find_study(storage, None)
     with queue.process_lock():

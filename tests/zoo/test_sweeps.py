@@ -43,7 +43,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept")
     journal, trials = str(folder / "sweep.log"), str(folder / "trials")
     run_sweep(folder, 3, "--storage", journal, "--seed", "5", "--optimization-log-path", trials, "--pruner", "none")
-    # The same command, and more trials, goes on; only the seed of the beginning counts.
+    # The same command with more trials resumes the study; its first seed stays.
     run_sweep(folder, 4, "--storage", journal, "--seed", "6", "--optimization-log-path", trials, "--pruner", "none")
     return folder
 
@@ -157,7 +157,7 @@ def test_hyperband(tmp_path: Path) -> None:
 
 
 def break_learning(monkeypatch: pytest.MonkeyPatch, error: Exception, diverges: bool = False, after: int = 0) -> None:
-    """Lets learning fail after so many rollouts, with weights that are no numbers if it diverges."""
+    """Lets learning fail after some rollouts, with NaN weights if it diverges."""
     train, calls = PvpPPO.train, [0]
 
     def broken(model: PvpPPO) -> None:
@@ -181,7 +181,7 @@ def test_an_error_is_shown_and_is_no_bad_trial(tmp_path: Path, monkeypatch: pyte
     assert study_in(tmp_path / "s.log").trials[1].state is TrialState.COMPLETE
 
 
-def test_a_later_error_is_shown_and_the_sweep_goes_on(
+def test_a_later_error_is_shown_and_the_sweep_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
@@ -200,7 +200,7 @@ def test_divergence_is_a_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class Remembering(BaseCallback):
-    """Remembers which of these were begun, and which were told of the end."""
+    """Remembers which instances were created, and for which training ended."""
 
     begun: ClassVar[list[Remembering]] = []
     ended: ClassVar[list[Remembering]] = []
@@ -358,7 +358,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--n-evaluations", "0"], "--n-evaluations must be at least 1, got 0"),
         (["--n-evaluations", "-1"], "--n-evaluations must be at least 1, got -1"),
         (["--n-startup-trials", "-1"], "--n-startup-trials must be at least 0, got -1"),
-        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, not 3: give another --study-name"),
+        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, not 3: choose another --study-name"),
         (["--storage", "SWEPT", "-n", "32"], "n_timesteps = 96, not 32"),
     ],
 )
@@ -428,7 +428,7 @@ def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
     def states() -> list[TrialState]:
         try:
             return [trial.state for trial in study_in(name).trials]
-        except Refusal:  # it has not begun yet
+        except Refusal:  # it does not exist yet
             return []
 
     processes = [start(), start()]

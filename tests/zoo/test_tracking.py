@@ -124,7 +124,7 @@ def test_a_file_about_another_kind_of_run_is_refused(folder: Path, text: str) ->
     assert wandb.run is None
 
 
-def test_a_training_that_fails_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_training_is_marked_in_wandb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sb3_pvp.envs.fights import Fights
 
     def fail(*arguments: object) -> None:

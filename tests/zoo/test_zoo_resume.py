@@ -54,7 +54,7 @@ def matches(league: League) -> list[tuple[Any, ...]]:
     return [(each.player_a, each.player_b, each.outcome, each.ticks, each.key) for each in records]
 
 
-def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(tmp_path / "whole", 4)
     steps, step = 0, Fights.step
 
@@ -82,7 +82,7 @@ def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pyte
     assert PvpPPO.load(train(tmp_path / "cut", 5) / "NhEnv.zip").trained_rollouts == 5
 
 
-def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_run_with_the_same_settings_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, 2)
     zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
     for params, rollouts, message in (
@@ -135,7 +135,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
             assert stopped_run(run).checkpoint == older  # type: ignore[union-attr]
             warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
         first, second = (str(each.message) for each in warned)
-        assert first == f"{newest} is skipped: it is damaged (no whole zip file)"
+        assert first == f"Skipping {newest}: it is damaged (not a complete zip file)"
         assert second.startswith("Resuming with new episodes and a new optimiser, not exactly: ")
     with pytest.warns(RuntimeWarning, match="Skipping "):
         train(tmp_path, 3)
@@ -149,7 +149,7 @@ def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [Fights, PvpPPO])
-def test_ctrl_c_tells_how_to_go_on_exactly(
+def test_ctrl_c_prints_the_command_to_resume(
     place: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
@@ -203,7 +203,7 @@ def test_trainings_that_start_together_have_a_folder_each(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts/train.py"), *SMALL, "-n", str(6 * ROLLOUT)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     killed = run_in(tmp_path / "killed")
@@ -218,7 +218,7 @@ def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
     assert_same([train(tmp_path / "whole", 6), killed])
 
 
-def test_a_run_begun_when_a_callback_had_another_name_is_found(tmp_path: Path) -> None:
+def test_a_run_from_before_a_callback_was_renamed_is_found(tmp_path: Path) -> None:
     saved = Path(__file__).parents[1] / "data/first_edition/trained/maskable_ppo/NhEnv_1"
     run = Path(shutil.copytree(saved, tmp_path / "NhEnv_1"))
     config = run / "NhEnv/config.yml"

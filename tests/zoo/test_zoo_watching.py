@@ -23,7 +23,7 @@ NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log folder of a run with a preset, schedules, callbacks, and frames that only its file tells of."""
+    """The log folder of a run with a preset, schedules, callbacks, and frames that are only set in its file."""
     folder = tmp_path_factory.mktemp("run")
     preset = {"NhEnv": {"import": ["PastSelfPlay"], "env_kwargs": {"frame_ages": [0, 2], "max_episode_ticks": 20}}}
     (folder / "mine.yml").write_text(yaml.safe_dump(preset))
@@ -100,7 +100,7 @@ def test_a_run_that_has_not_come_to_its_end(logs: Path, tmp_path: Path, capsys: 
     (checkpoints / "main_8_steps.zip").write_bytes((logs / "maskable_ppo/NhEnv_1/NhEnv.zip").read_bytes())
     with pytest.raises(SystemExit):
         zoo.enjoy([*NH, "-f", str(tmp_path), "--no-render"])
-    assert "--load-last-checkpoint takes the newest checkpoint" in capsys.readouterr().err
+    assert "use --load-last-checkpoint for the newest checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["enjoy", "record_video"])
