@@ -121,7 +121,7 @@ def test_such_a_run_can_be_resumed_itself(folder: Path, tmp_path: Path, capsys: 
     for refused in (whole, []):  # it has all its steps; it is not a run that began with none
         with pytest.raises(SystemExit):
             train(tmp_path, 2, *refused, "--resume")
-    assert "began with another initial model (-i), or without one" in capsys.readouterr().err and not run_in(tmp_path, 2).exists()
+    assert "began with another initial model" in capsys.readouterr().err and not run_in(tmp_path, 2).exists()
     arguments = yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader)
     assert arguments["trained_agent"] == str(start)
 
