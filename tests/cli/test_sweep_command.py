@@ -91,9 +91,7 @@ def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys:
 def test_a_report_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
-    assert capsys.readouterr().out.endswith(
-        "\nwithout importances.png: needs at least 4 completed trials\n"
-    )
+    assert capsys.readouterr().out.endswith("\nwithout importances.png: needs at least 4 completed trials\n")
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
     assert "without best.yml: no trial of study 'study' has been completed yet" in capsys.readouterr().out
