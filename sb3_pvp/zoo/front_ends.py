@@ -93,9 +93,8 @@ def train(arguments: list[str] | None = None) -> None:
     * ``-i MODEL`` starts a new run with a trained model and ``-n`` more steps, see `sb3_pvp.zoo.resume`.
     * For ``--track`` see `sb3_pvp.zoo.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
-    Errors are printed as one line. Invalid options are ``SystemExit(2)``, before anything is written; if the server or
-    a worker process is lost during training, it is ``SystemExit(1)``. Ctrl-C is ``SystemExit(130)``, with the command
-    to continue.
+    Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
+    ``SystemExit(1)`` for a lost server or worker. Ctrl-C is ``SystemExit(130)``, with the command to continue.
     """
     with _command("train", arguments, _read_training):
         from rl_zoo3.train import train as rl_zoo3_train

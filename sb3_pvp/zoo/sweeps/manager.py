@@ -254,10 +254,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                 gc.collect()  # callbacks and models are reference cycles, which hold much memory
 
     def _train(self, trial: optuna.Trial, settings: Settings, bar: tqdm[Any]) -> tuple[float | None, str]:
-        """Trains a model with the trial's parameters.
-
-        Returns the objective, ``None`` if the run was pruned or diverged, and a description of the result.
-        """
+        """Trains with a trial's parameters; returns the objective (``None``: pruned or diverged) and a description."""
         n_evaluations, model = settings.measure["n_evaluations"], None
 
         def report(value: float, number: int) -> bool:
