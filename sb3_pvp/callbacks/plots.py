@@ -80,7 +80,7 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
             raise ValueError(f"{folder} holds no training run: rl-zoo3 writes a {CONFIG} for each, and none was found")
-        runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural)}
+        runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural_order)}
     return list(runs.values())
 
 
@@ -162,7 +162,7 @@ def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return middle
 
 
-def _natural(folder: Path) -> list[str | int]:
+def _natural_order(folder: Path) -> list[str | int]:
     """Sort key that puts ``Game_10`` after ``Game_9``, as rl-zoo3 numbers runs."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
 
@@ -180,18 +180,18 @@ def _read_run(folder: Path, label: str) -> Run:
     return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
 
 
-def _line(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
+def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
     return Band(steps, values, values, values)
 
 
-def _win_rate(folder: Path, opponent: str) -> Band:
+def _read_win_rate(folder: Path, opponent: str) -> Band:
     rows = pd.read_csv(folder / "win_rates.csv", dtype={"opponent": str})
     require_known(f"opponent in {folder / 'win_rates.csv'}", opponent, rows["opponent"].unique())
-    figures = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
-    return Band(*figures.to_numpy(np.float64).T)
+    columns = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
+    return Band(*columns.to_numpy(np.float64).T)
 
 
-def _eval_win_rate(folder: Path, opponent: str) -> Band:
+def _read_eval_win_rate(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
         if "successes" not in file:
             raise ValueError(f"{folder / 'evaluations.npz'} does not record which fights were won")
@@ -200,12 +200,12 @@ def _eval_win_rate(folder: Path, opponent: str) -> Band:
     return Band(steps, won.mean(1), low, high)
 
 
-def _eval_reward(folder: Path, opponent: str) -> Band:
+def _read_eval_reward(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
-        return _line(file["timesteps"].astype(np.float64), file["results"].mean(1))
+        return _without_interval(file["timesteps"].astype(np.float64), file["results"].mean(1))
 
 
-def _episodes(column: str) -> Callable[[Path, str], Band]:
+def _episode_reader(column: str) -> Callable[[Path, str], Band]:
     def read(folder: Path, opponent: str) -> Band:
         if not any(folder.glob("*monitor.csv")):
             raise FileNotFoundError(f"{folder}/*.monitor.csv")
@@ -214,29 +214,29 @@ def _episodes(column: str) -> Callable[[Path, str], Band]:
             raise ValueError(f"no episode of {folder} has ended yet")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
         shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
-        return _line(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
+        return _without_interval(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
 
     return read
 
 
-def _elo(folder: Path, opponent: str) -> Band:
+def _read_elo(folder: Path, opponent: str) -> Band:
     ratings = League.existing(folder).ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
-    return _line(*np.array(own, float).reshape(-1, 2).T)
+    return _without_interval(*np.array(own, float).reshape(-1, 2).T)
 
 
-def _rating(folder: Path, opponent: str) -> Band:
+def _read_rating(folder: Path, opponent: str) -> Band:
     own = of_snapshots(League.existing(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
 
 
 METRICS = {
-    "win_rate": Metric("win rate against {opponent}", _win_rate, share=True),
-    "eval_win_rate": Metric("win rate in an evaluation", _eval_win_rate, share=True),
-    "eval_reward": Metric("mean reward of an evaluation", _eval_reward),
-    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episodes("r")),
-    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episodes("l")),
-    "elo": Metric("Elo rating of the learner", _elo),
-    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _rating),
+    "win_rate": Metric("win rate against {opponent}", _read_win_rate, share=True),
+    "eval_win_rate": Metric("win rate in an evaluation", _read_eval_win_rate, share=True),
+    "eval_reward": Metric("mean reward of an evaluation", _read_eval_reward),
+    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
+    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
+    "elo": Metric("Elo rating of the learner", _read_elo),
+    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _read_rating),
 }

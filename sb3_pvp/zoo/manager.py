@@ -43,7 +43,7 @@ from sb3_pvp.zoo.resume import (
     running,
     steps_of,
     stopped_run,
-    warn_of_losses,
+    warn_if_inexact,
 )
 from sb3_pvp.zoo.sweeps.manager import SweepingManager
 from sb3_pvp.zoo.tracking import EVENTS, Tracking
@@ -99,16 +99,16 @@ class PvpExperimentManager(SweepingManager):
                 environments = [hyperparams.get("env_kwargs", self.env_kwargs)]
                 environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
                 one_world = self.vec_env_class is not WorkerVecEnv
-                begins_with = self.trained_agent if self.continue_training else ""
+                initial_model = self.trained_agent if self.continue_training else ""
                 game = (ALGOS[self.algo], self.env_name.gym_id)
-                made = check_hyperparams(hyperparams, *game, environments, one_world, begins_with)
+                made = check_hyperparams(hyperparams, *game, environments, one_world, initial_model)
                 self._checked_envs = list(zip(environments, made, strict=True))
                 is_cheap = one_world and self._env_kwargs({"env_kwargs": environments[-1]}).get("world", "sim") == "sim"
         pprint(hyperparams)
         sys.stderr.write(self._warning)
-        fights, at_once = _EVALUATION if is_cheap else _COSTLY_EVALUATION
+        fights, num_parallel = _EVALUATION if is_cheap else _COSTLY_EVALUATION
         self.n_eval_episodes = self.n_eval_episodes or fights
-        self.n_eval_envs = self.n_eval_envs or min(at_once, self.n_eval_episodes)
+        self.n_eval_envs = self.n_eval_envs or min(num_parallel, self.n_eval_episodes)
         if self._resume:
             self._select_stopped_run(self._resume, saved)
         self._saved_hyperparams = saved
@@ -122,7 +122,7 @@ class PvpExperimentManager(SweepingManager):
             print(f"No run to resume in {self.log_path}: starting a new one")
             return
         print(f"Resuming {run.folder} after {run.steps} steps")
-        warn_of_losses(run)
+        warn_if_inexact(run)
         self._stopped_run = run
         self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
         self.trained_agent, self.continue_training = str(run.checkpoint), True

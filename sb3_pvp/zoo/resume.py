@@ -69,17 +69,17 @@ class StoppedRun:
 
 
 def choose_run(
-    wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, begun_with: str = ""
+    wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, initial_model: str = ""
 ) -> StoppedRun | None:
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
     A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
-    the same initial model (``begun_with``: its path, empty for none) and less than ``n_timesteps`` own steps, and is
+    the same initial model (given by its path) and less than ``n_timesteps`` own steps, and is
     not being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
     environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
     """
     if wanted != NEWEST:
-        return _run_in(Path(wanted), env_name, config, n_timesteps)
+        return _resumable_run(Path(wanted), env_name, config, n_timesteps)
     name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")  # with a UUID after rl-zoo3's --uuid
     numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
     reasons = []
@@ -87,9 +87,9 @@ def choose_run(
         if not (folder / env_name / "config.yml").is_file():
             continue  # its training failed before it started
         try:
-            if not _began_with(folder, env_name, begun_with):
+            if not _has_initial_model(folder, env_name, initial_model):
                 raise ResumeError(f"the run in {folder} began with another initial model (-i), or without one")
-            return _run_in(folder, env_name, config, n_timesteps)
+            return _resumable_run(folder, env_name, config, n_timesteps)
         except ResumeError as error:
             reasons.append(str(error))
     if reasons:
@@ -124,7 +124,7 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def warn_of_losses(run: StoppedRun) -> None:
+def warn_if_inexact(run: StoppedRun) -> None:
     """Warns about damaged newer checkpoints, and if the run cannot be resumed exactly."""
     for path in _damaged(run.folder, after=run.steps):
         warnings.warn(f"Skipping {path}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
@@ -243,7 +243,7 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
     write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def _run_in(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
+def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
     """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
     saved = folder / env_name / "config.yml"
     if saved.is_file():
@@ -271,7 +271,7 @@ def _damaged(folder: Path, after: int = -1) -> list[Path]:
     return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
 
 
-def _began_with(folder: Path, env_name: str, model: str) -> bool:
+def _has_initial_model(folder: Path, env_name: str, model: str) -> bool:
     """Whether the run began with this model file, according to the arguments that rl-zoo3 has saved."""
     path = folder / env_name / "args.yml"
     if not path.is_file():

@@ -20,7 +20,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
-from sb3_pvp.zoo.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_of_losses
+from sb3_pvp.zoo.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_if_inexact
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
@@ -127,13 +127,13 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
     content = newest.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+        warn_if_inexact(stopped_run(run))  # type: ignore[arg-type]
     middle = len(content) // 2
     for damaged in (content[:1000], content[:middle] + bytes(100) + content[middle + 100 :]):
         newest.write_bytes(damaged)
         with pytest.warns(RuntimeWarning) as warned:
             assert stopped_run(run).checkpoint == older  # type: ignore[union-attr]
-            warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+            warn_if_inexact(stopped_run(run))  # type: ignore[arg-type]
         first, second = (str(each.message) for each in warned)
         assert first == f"Skipping {newest}: it is damaged (not a complete zip file)"
         assert second.startswith("Resuming with new episodes and a new optimiser, not exactly: ")

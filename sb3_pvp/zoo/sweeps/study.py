@@ -52,9 +52,9 @@ class Locks:
         if self._database is not None:
             # Advisory locks are 64-bit numbers, shared by all applications that use the database.
             function = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
-            take = text(f"SELECT {function}(hashtextextended(:name, 0))")
+            query = text(f"SELECT {function}(hashtextextended(:name, 0))")
             with self._database.connect() as connection:
-                yield connection.execute(take, {"name": f"sb3_pvp sweep {name}"}).scalar() is not False
+                yield connection.execute(query, {"name": f"sb3_pvp sweep {name}"}).scalar() is not False
         elif self._folder is not None:
             try:
                 with FileLock(self._folder / name, timeout=-1 if wait else 0):
@@ -92,7 +92,7 @@ def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseSto
             url, connect = storage, {"timeout": 60}  # seconds, while another process writes
             locks = Locks(folder=Path(f"{file.absolute()}.processes"))
             if is_journal:
-                return _journal(file.absolute(), must_exist), locks
+                return _open_journal(file.absolute(), must_exist), locks
         elif kind in ("postgresql", "postgres", "postgresql+psycopg"):
             if find_spec("psycopg") is None:
                 raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
@@ -266,7 +266,7 @@ def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, A
         yield path, before, now
 
 
-def _journal(path: Path, is_read_only: bool) -> JournalStorage:
+def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
     """Opens a journal, after removing an incomplete record at its end, beyond which Optuna would not read.
 
     Raises `ValueError` for a file that is not a journal; it may consist of only a part of the first record.
