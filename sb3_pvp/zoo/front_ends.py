@@ -96,7 +96,7 @@ def train(arguments: list[str] | None = None) -> None:
     Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
     ``SystemExit(1)`` for a lost server or worker. Ctrl-C is ``SystemExit(130)``, with the command to continue.
     """
-    with _command("train", arguments, _read_training):
+    with _command("train", arguments, _parse_training):
         from rl_zoo3.train import train as rl_zoo3_train
 
         rl_zoo3_train()
@@ -140,7 +140,7 @@ def push(arguments: list[str] | None = None) -> None:
 def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, with the other arguments."""
     name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
-    with _command("plots", others, _parsed):
+    with _command("plots", others, _parse):
         with refusals():
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
@@ -195,7 +195,7 @@ def _command(
         if name in _OURS:
             parser.prog, parser.epilog = f"sb3-pvp {name}", _EPILOG
             parser.set_defaults(algo=ALGO, env=HOME_GAME)
-        return read(parser, given) if read else _checked(_parsed(parser, given))
+        return read(parser, given) if read else _check_options(_parse(parser, given))
 
     before = ArgumentParser.parse_args
     try:
@@ -227,7 +227,7 @@ def _refuse(message: str) -> NoReturn:
     raise Refusal(message)
 
 
-def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     try:
         return cast("Namespace", _stock_parse_args(parser, arguments))
     except Refusal:
@@ -236,7 +236,7 @@ def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
         raise Refusal(f"{_NAMED_VALUES}: {error}") from error
 
 
-def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.zoo.resume import NEWEST
     from sb3_pvp.zoo.sweeps.manager import add_options
@@ -250,13 +250,13 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
-    given = _parsed(parser, arguments)
+    given = _parse(parser, arguments)
     if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
         # As defaults, so that options on the command line override them when parsed again.
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
-        given = _parsed(parser, arguments)
+        given = _parse(parser, arguments)
     if (steps := given.n_timesteps) < 1 and steps != -1:
         raise Refusal(f"-n must be a positive number of steps, or -1 for that of the preset, got {steps}")
     for name, least in _LEAST.items():
@@ -264,10 +264,10 @@ def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
     # rl-zoo3 itself would open a W&B run before the manager knows which run is resumed.
     given.tracked, given.track = given.track, False
-    return _checked(given)
+    return _check_options(given)
 
 
-def _checked(given: Namespace) -> Namespace:
+def _check_options(given: Namespace) -> Namespace:
     """Raises `Refusal` for invalid values for which rl-zoo3 would show a traceback."""
     import torch
     from stable_baselines3.common.utils import get_device

@@ -74,9 +74,9 @@ def choose_run(
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
     A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
-    the same initial model (given by its path) and less than ``n_timesteps`` own steps, and is
-    not being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
-    environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
+    the same initial model (given by its path) and less than ``n_timesteps`` own steps, and is not being trained by
+    another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this environment; raises
+    `ResumeError`, with the reasons, if it has runs and none qualifies.
     """
     if wanted != NEWEST:
         return _resumable_run(Path(wanted), env_name, config, n_timesteps)
