@@ -1,6 +1,6 @@
 """SB3 callbacks for training fighters; in rl-zoo3, list them under ``callback:`` with their arguments.
 
-Impossible arguments are a `ValueError` at once; what does not fit the model, environment or run, when training begins.
+Invalid arguments raise `ValueError` at once; what does not fit the model, environment or run, when training starts.
 """
 
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback

@@ -1,4 +1,4 @@
-"""Models saved during training, from the newest of which a run goes on exactly."""
+"""Saves checkpoints during training; a run resumes exactly from the newest one."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.callbacks.base import PvpCallback, Scheduled, learner, path_in_run, refuse_another_run, trained_rollouts
+from sb3_pvp.callbacks.base import PvpCallback, Scheduled, check_same_run, learner, path_in_run, trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.model_files import strip
 from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
 
-#: The folder of a run's checkpoints inside the folder of the run.
+#: The folder for checkpoints in the run folder.
 CHECKPOINTS = "checkpoints"
 
 
 class MaskableCheckpointCallback(PvpCallback):
     """Saves the model at the start of every ``save_freq``-th rollout, and at the end of training.
 
-    Files are called ``main_STEPS_steps.zip``, as those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and are
-    whole or not there. From the newest one `PvpPPO` goes on as if it had never stopped; list this callback first. The
-    older ones only need to be able to act.
+    Files are named ``main_STEPS_steps.zip``, like those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and
+    written atomically. `PvpPPO` resumes exactly from the newest one, while older ones are only needed to act. List this
+    callback first, so that a checkpoint holds the state in which the others start the rollout.
 
     Args:
         save_freq: rollouts between checkpoints, a number or a schedule.
-        keep: how many of the newest files stay; ``None``: all.
-        keep_spaced: so many of the older ones stay besides, as evenly spaced over the steps as they come.
-        strip_optimizer: all files but the newest lose the optimiser's memory and whatever else only training needs.
-        directory: for the files; ``None``: ``checkpoints`` in the folder of the run.
-        verbose: 1: tells about every file.
+        keep: number of newest files to keep; ``None``: all.
+        keep_spaced: number of older files to keep as well, about evenly spaced over the steps.
+        strip_optimizer: remove the optimiser state, and all else that only training needs, from older files.
+        directory: for the files; default: ``checkpoints`` in the run folder.
+        verbose: 1: print each saved file.
     """
 
     @checked
@@ -52,27 +52,27 @@ class MaskableCheckpointCallback(PvpCallback):
 
     def _init_callback(self) -> None:
         self._folder = path_in_run(self.model, self._directory, CHECKPOINTS)
-        refuse_another_run(self.model, self._folder, (each.age for each in checkpoints(self._folder)))
+        check_same_run(self.model, self._folder, (each.age for each in checkpoints(self._folder)))
         for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
             left_by_a_kill.unlink()
         self._last_saved: int | None = None
-        self._rollout, self._samples = trained_rollouts(self.model), False
+        self._rollout, self._is_sampling = trained_rollouts(self.model), False
 
     def _on_rollout_start(self) -> None:
-        self._rollout, self._learner, self._samples = trained_rollouts(self.model), learner(self.model), True
+        self._rollout, self._learner, self._is_sampling = trained_rollouts(self.model), learner(self.model), True
         if self._save_freq.is_due(self._last_saved, self._rollout):
             self._save()
 
     def _on_rollout_end(self) -> None:
-        self._samples = False
+        self._is_sampling = False
 
     def _on_training_end(self) -> None:
-        # Called by whoever cleans up as well, and also when training is interrupted.
+        # Also called after an interruption, and possibly twice: by SB3 and by the experiment manager's cleanup.
         finished = trained_rollouts(self.model)
         if finished != self._rollout:
             self._rollout, self._learner = finished, learner(self.model)
-        elif not self._samples:
-            return  # in the midst of learning, a state from which there is no way on
+        elif not self._is_sampling:
+            return  # interrupted between two gradient steps: training cannot be resumed from such a model
         if self._last_saved != self._rollout:
             self._save()
 
@@ -83,7 +83,7 @@ class MaskableCheckpointCallback(PvpCallback):
         self._last_saved = self._rollout
         if self.verbose:
             print(f"Saved {path}")
-        # Files of steps to come are what is left of an attempt that was killed: they will be written again.
+        # Files with more steps were left by an attempt that was killed; this run will overwrite them.
         old = [player for player in checkpoints(self._folder) if player.age < self._learner.age]
         newest = len(old) if self._keep is None else self._keep - 1
         recent, older = (old[-newest:], old[:-newest]) if newest else ([], old)
@@ -92,13 +92,13 @@ class MaskableCheckpointCallback(PvpCallback):
             path = self._folder / file_name(player)
             if player not in kept:
                 path.unlink(missing_ok=True)
-            elif self._strip_optimizer and player == old[-1]:  # which was the newest until now
-                with contextlib.suppress(FileNotFoundError):  # somebody else tidies up
+            elif self._strip_optimizer and player == old[-1]:  # the newest until now; earlier ones are stripped already
+                with contextlib.suppress(FileNotFoundError):  # it may be deleted at any time
                     strip(path)
 
 
 def checkpoints(folder: Path) -> list[Player]:
-    """The learners of whom there are files in the folder, by steps; other files are left alone."""
+    """Returns the learner at each checkpoint in the folder, sorted by steps; other files are ignored."""
     found = []
     for path in folder.glob(f"{LEARNER}_*.zip"):
         with contextlib.suppress(ValueError):
@@ -107,9 +107,10 @@ def checkpoints(folder: Path) -> list[Player]:
 
 
 def spread(players: Sequence[Player], count: int) -> list[Player]:
-    """Those ``count`` of the players who are nearest to evenly spaced over their steps, the first one among them.
+    """Returns at most ``count`` of the players, sorted by age, about evenly spaced over their steps.
 
-    The spacing is a power of two times what all gaps are multiples of: whoever was left out is not missed later.
+    The first player is always among them. The spacing is the greatest common divisor of all gaps times a power of two,
+    so that each choice is a subset of the earlier, denser ones: no file is needed that has been deleted before.
     """
     if not count or len(players) <= count:
         return list(players[:count])
@@ -117,7 +118,7 @@ def spread(players: Sequence[Player], count: int) -> list[Player]:
     spacing = max(int(np.gcd.reduce(np.diff(steps))), 1)
     while True:
         slots = (steps - steps[0]) // spacing
-        _, first = np.unique(slots, return_index=True)
+        _, first = np.unique(slots, return_index=True)  # one player per slot of this width
         if len(first) <= count:
             return [players[index] for index in first.tolist()]
         spacing *= 2

@@ -1,4 +1,4 @@
-"""Ends a training when a formula of its metrics says so (self-play.md §10.1)."""
+"""Stops training when a condition on the logged metrics holds (self-play.md §10.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sb3_pvp.schedules import Expression
 from sb3_pvp.schedules.base import as_schedule
 from sb3_pvp.schedules.expression import names_in
 
-#: When the condition is asked, the values of its variable ``phase``, in the order of a training.
+#: When the condition is checked: the values of its variable ``phase``, in chronological order.
 PHASES = (
     *("on_training_start", "on_rollout_start", "on_rollout_sampling_end", "on_rollout_end", "on_learn_end"),
     "on_training_end",
@@ -26,21 +26,22 @@ _CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a sch
 
 
 class EarlyStoppingCallback(PvpCallback, KVWriter):
-    """Ends the training between two rollouts, as soon as a condition holds.
+    """Stops training between two rollouts as soon as a condition holds.
 
     The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a * b``
-    is "and". It knows the time ``t`` (trained rollouts), the ``phase`` in which it is asked (`PHASES`) and the last
-    value of everything that was logged, under its tag with ``_`` for every character that is no letter or digit.
-    Metrics that are not there yet make it false, which is said once. SB3 speaks of a rollout when its advantages are
-    known: ``on_rollout_sampling_end`` and ``on_rollout_end`` are the same moment, as ``on_learn_end`` and what follows.
+    is "and". Its variables are ``t`` (trained rollouts), ``phase`` (`PHASES`) and the last value of every logged
+    metric, under its tag with every character that is not a letter or digit replaced by ``_``. While a metric is
+    missing the condition is false, with one warning. SB3 calls its hook for the end of a rollout after the advantages
+    are computed, so ``on_rollout_sampling_end`` and ``on_rollout_end`` coincide, as do ``on_learn_end`` and the next
+    phase.
 
-    List it last, so that what the others log at the end of a rollout is known. With `PvpPPO` the values are saved with
-    the model: a run that was stopped and is resumed stops again.
+    List it last, so that it sees the metrics that other callbacks log at the end of a rollout. `PvpPPO` saves the
+    values with the model: a run that was stopped by the condition stops again when resumed.
 
     Args:
-        condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` may stand for
-            metrics that are not there yet.
-        verbose: 1: says why training ends.
+        condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` replace missing
+            metrics.
+        verbose: 1: print why training ends.
     """
 
     @checked
@@ -48,7 +49,7 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
         super().__init__(verbose)
         formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
         self._condition = as_schedule(formula)
-        self._names: set[str] = set()  # of what the condition must be told besides the time
+        self._names: set[str] = set()  # of the metrics that the condition needs
         if isinstance(self._condition, Expression):
             known = {"t", *self._condition.substitutions, *self._condition.defaults}
             self._names = {*names_in(self._condition.expression)} - known
@@ -57,47 +58,49 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
 
     def _init_callback(self) -> None:
         self._values: dict[str, float] = {}
-        self._stops = self._learns = False
+        self._stops = self._is_learning = False
         self._resume_with_model("early_stopping", "_values")
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
-        """Remembers the numbers among what was logged, as an output of the logger."""
+        """Remembers the logged numbers; this makes the callback an output format of the logger."""
         for tag, value in key_values.items():
             if isinstance(value, (bool, int, float, np.number)):
                 self._values[re.sub(r"\W", "_", tag)] = float(value)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing: there is no file to close."""
 
     def _on_training_start(self) -> None:
-        # What SB3 itself logs comes with the whole table only.
+        # SB3 records its own metrics (time/, train/) right before it dumps them, when no callback runs.
         self.logger.output_formats.append(self)
-        self._ask("on_training_start")
+        self._check_condition("on_training_start")
 
     def _on_rollout_start(self) -> None:
-        self._ask("on_rollout_start")
+        self._check_condition("on_rollout_start")
 
     def _on_step(self) -> bool:
+        """Stops the training in the first step of a rollout, which is not counted."""
         if self._stops:
-            # The rollout has only begun because nothing can stop SB3 before its first step.
+            # on_rollout_start cannot stop SB3, so the rollout takes one step per environment, which is not trained on.
             self.model.num_timesteps -= self.training_env.num_envs
         return not self._stops
 
     def _on_rollout_end(self) -> None:
-        self._ask("on_rollout_sampling_end")
-        self._ask("on_rollout_end")
-        self._learns = True
+        self._check_condition("on_rollout_sampling_end")
+        self._check_condition("on_rollout_end")
+        self._is_learning = True
 
     def _on_training_end(self) -> None:
-        self._ask("on_training_end")
+        self._check_condition("on_training_end")
         if self in self.logger.output_formats:
             self.logger.output_formats.remove(self)
 
-    def _ask(self, phase: str) -> None:
-        if self._learns and phase in ("on_rollout_start", "on_training_end"):
-            self._learns = False
-            self._ask("on_learn_end")
-        self.write(self.logger.name_to_value, {})
+    def _check_condition(self, phase: str) -> None:
+        # SB3 has no hook for the end of learning: the next hook after it stands in.
+        if self._is_learning and phase in ("on_rollout_start", "on_training_end"):
+            self._is_learning = False
+            self._check_condition("on_learn_end")
+        self.write(self.logger.name_to_value, {})  # recorded, but not dumped yet
         variables, rollouts = {**self._values, "phase": phase}, trained_rollouts(self.model)
         missing = self._names - variables.keys()
         if missing and not self._warned:
@@ -105,5 +108,5 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
             warnings.warn(f"{self._text} is false until {', '.join(sorted(missing))} is logged", stacklevel=2)
         if not missing and not self._stops and bool(self._condition(rollouts, **variables)):
             self._stops = True
-            if self.verbose and phase != "on_training_end":
-                print(f"Training ends after {rollouts} rollouts: {self._text}")
+            if self.verbose and phase != "on_training_end":  # then training ends anyway
+                print(f"Stopping training after {rollouts} rollouts: {self._text}")

@@ -1,4 +1,4 @@
-"""How strong the learner is, after every rollout (self-play.md §6)."""
+"""Logs Elo and OpenSkill ratings after every rollout (self-play.md §6)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from sb3_pvp.opponents.opponents import SELF_PLAY
 
 METRICS = {
     "rollout/elo/latest": "Elo rating of the learner.",
-    "rollout/elo/average-match": "Mean Elo rating of those whom the learner fought in this rollout, before it.",
-    "rollout/elo/{player}": "Elo rating of a player who is no snapshot of this run, such as `baseline`.",
-    "rollout/open_skill/mu": "Strength of the learner by OpenSkill.",
-    "rollout/open_skill/sigma": "How uncertain that is.",
+    "rollout/elo/average-match": "Mean Elo rating of the opponents met in this rollout, as rated before it.",
+    "rollout/elo/{player}": "Elo rating of a player that is not a snapshot, such as `baseline`.",
+    "rollout/open_skill/mu": "OpenSkill rating of the learner (mean).",
+    "rollout/open_skill/sigma": "Uncertainty of this rating (standard deviation).",
 }
 
 
 class EloCallback(base.PvpCallback):
-    """Logs the ratings of the learner and of those whom it fights, from the log that a `LeagueCallback` before writes.
+    """Logs the ratings of the learner and its opponents, from the matches that a `LeagueCallback` records.
+
+    List the `LeagueCallback` before this callback, so that the matches of a rollout are recorded when it is rated.
 
     Args:
-        directory: of the league; ``None``: ``league`` in the folder of the run.
+        directory: of the league; default: ``league`` in the run folder.
     """
 
     @checked
@@ -33,9 +35,9 @@ class EloCallback(base.PvpCallback):
 
     def _init_callback(self) -> None:
         self._league = base.shared_league(self.model, self._directory)
-        if self._league not in base.RECORDED:
+        if self._league not in base.RECORDED_LEAGUES:
             raise ValueError(
-                f"nobody writes down the matches of {self._league.folder}: list LeagueCallback before EloCallback"
+                f"no callback records the matches of {self._league.folder}: list LeagueCallback before EloCallback"
             )
 
     def _on_rollout_start(self) -> None:
@@ -52,10 +54,11 @@ class EloCallback(base.PvpCallback):
         self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
         if self._opponents:
             met = map(base.player_of_opponent, self._opponents)
+            # A player that was first met in this rollout had no rating before it.
             before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in met]
             self.logger.record("rollout/elo/average-match", float(np.mean(before)))
         for player, rating in ratings.elo.ratings.items():
-            if player.step is None:
+            if player.step is None:  # snapshots would add a tag each
                 self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
         skill = ratings.open_skill.rating(self._learner)
         self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")

@@ -1,4 +1,4 @@
-"""Files about training episodes: a line for each, and a table of the environments (self-play.md §3, §10 #3, #6)."""
+"""Files about training episodes: a log of all episodes, and a table by environment (self-play.md §3, §10 #3, #6)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
 
 
 class EpisodeLogCallback(PvpCallback):
-    """Keeps ``episodes.jsonl``: a line of JSON for each training episode, in the order in which they end.
+    """Writes ``episodes.jsonl``: one line of JSON per training episode, in the order in which they end.
 
-    Its keys: ``timesteps`` of the model and ``environment`` (its number); ``opponent``, ``build``, ``seed`` and
-    ``outcome``, if the environment tells them; raw ``reward`` and ``length`` in steps; ``rewards``, by component; and,
-    with ``episode_statistics=True`` of a `PvpEnv`, those ``statistics`` of all that its world reports, e.g.
-    ``line["mean"]["distance"]``. ``pandas.read_json(path, lines=True)`` reads it.
+    The keys are ``timesteps`` (of the model), ``environment`` (its index), the raw ``reward``, ``length`` in steps and
+    ``rewards`` by component; ``opponent``, ``build``, ``seed`` and ``outcome`` if the environment reports them; and
+    with ``episode_statistics=True`` of a `PvpEnv`, the chosen ``statistics`` of everything that its world reports,
+    such as ``line["mean"]["distance"]``. Read the file with ``pandas.read_json(path, lines=True)``.
 
-    Episodes are written at the end of rollouts. With `PvpPPO` a resumed run takes back what it had written after its
-    checkpoint, since it plays these episodes again: the file is that of a run which nobody stopped.
+    Episodes are written at the end of rollouts. A run that `PvpPPO` resumes truncates the file to its length at the
+    checkpoint, since it plays the later episodes again.
 
     Args:
-        statistics: which statistics of an episode are kept, of ``count``, ``sum``, ``mean``, ``min``, ``max``, ``std``.
-            Each takes about a kilobyte and a half per fight: with one an hour of self-play fills 200 MB.
-        path: of the file; ``None``: ``episodes.jsonl`` in the folder of the run.
+        statistics: statistics to write, of ``count``, ``sum``, ``mean``, ``min``, ``max`` and ``std``. Each takes about
+            1.5 kB per fight: 200 MB per hour of self-play.
+        path: of the file; default: ``episodes.jsonl`` in the run folder.
     """
 
     @checked
@@ -53,18 +53,18 @@ class EpisodeLogCallback(PvpCallback):
         self._resume_with_model("episode_log")
 
     def get_state(self) -> dict[str, Any]:
-        """How long the file is."""
-        self._on_rollout_end()
+        """Returns the size of the file in bytes."""
+        self._on_rollout_end()  # write the pending lines, which belong to the checkpoint
         return {"size": self._path.stat().st_size if self._path.exists() else 0}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`: later lines are taken out of the file."""
+        """Truncates the file to its size at the time of `get_state`."""
         if self._path.exists() and self._path.stat().st_size > state["size"]:
             os.truncate(self._path, state["size"])
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        told: dict[str, Any] = {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
-        line = {"timesteps": self.num_timesteps, "environment": row, **told}
+        line: dict[str, Any] = {"timesteps": self.num_timesteps, "environment": row}
+        line |= {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
         episode, known = info.get("episode", {}), info.get("episode_statistics", {})
         line |= {name: episode[key] for name, key in (("reward", "r"), ("length", "l")) if key in episode}
         if "episode_rewards" in info:
@@ -83,19 +83,19 @@ class EpisodeLogCallback(PvpCallback):
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    """Six digits: the numbers come from floats of 32 bits."""
+    """Returns the values with six significant digits, which is about the precision of float32."""
     return {name: float(f"{value:.6g}") for name, value in values.items()}
 
 
 class EpisodeMetricsCallback(PvpCallback):
-    """Keeps ``environments.csv``: a row for each training environment, with all that has ended in it.
+    """Writes ``environments.csv``: one row of totals per training environment.
 
-    Columns: its number and last opponent; the time of the last step (ISO 8601, UTC); counts of episodes, of their
-    outcomes and of steps; and the mean raw reward of an episode. With `PvpPPO` a resumed run goes on counting.
+    The columns are its index and last opponent, the time of the last step (ISO 8601, UTC), the numbers of episodes, of
+    each outcome and of steps, and the mean raw episode reward. A run that `PvpPPO` resumes continues the totals.
 
     Args:
-        path: of the file; ``None``: ``environments.csv`` in the folder of the run.
-        flush_seconds: it is written at most so often, and at the end.
+        path: of the file; default: ``environments.csv`` in the run folder.
+        flush_seconds: least time between writes; the file is also written at the end of training.
     """
 
     @checked
@@ -112,11 +112,12 @@ class EpisodeMetricsCallback(PvpCallback):
         self._resume_with_model("episode_metrics", "_counts", "_rewards", "_opponents")
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Goes back to the moment of `get_state`; does nothing if the number of environments has changed."""
+        """Restores the totals, unless the number of environments has changed."""
         if len(state["opponents"]) == len(self._opponents):
             super().set_state(state, same_episodes)
 
     def _on_step(self) -> bool:
+        """Counts the step, and writes the file if it is due."""
         self._counts["total_steps"] += 1
         super()._on_step()
         if time.monotonic() - self._flushed >= self._flush_seconds:
@@ -136,7 +137,7 @@ class EpisodeMetricsCallback(PvpCallback):
     def _flush(self) -> None:
         self._flushed = time.monotonic()
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        means = self._rewards / np.maximum(self._counts["episodes"], 1)
-        told = {"opponent": self._opponents, "last_step": now, **self._counts, "mean_episode_reward": means}
+        means = self._rewards / np.maximum(self._counts["episodes"], 1)  # 0 if no episode has ended yet
+        columns = {"opponent": self._opponents, "last_step": now, **self._counts, "mean_episode_reward": means}
         with replacing(self._path) as partial:
-            pd.DataFrame(told).to_csv(partial, index_label="environment", float_format="%.6g")
+            pd.DataFrame(columns).to_csv(partial, index_label="environment", float_format="%.6g")

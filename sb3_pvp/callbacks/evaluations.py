@@ -1,4 +1,4 @@
-"""How often the learner beats opponents who do not change, and how strong it is among them (self-play.md §5, §6)."""
+"""Evaluates the learner against fixed opponents: win rates, and a rating among references (self-play.md §5, §6)."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, Finish
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents, opponent_name
 from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
-#: The league's strongest player, when it is evaluated.
+#: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"
-#: The rating of a reference without one, and of the learner at first.
+#: Elo rating of a reference without a given one, and of the learner at first.
 INITIAL = 1500.0
 
-_FIGURES = {
-    "win_rate": "Share of the fights that the learner won.",
-    "win_rate_low": "Lower end of the 95 % interval of this share.",
-    "win_rate_high": "Upper end of the 95 % interval of this share.",
-    "lose_rate": "Share of the fights that it lost.",
-    "tie_rate": "Share of the fights that nobody won.",
+_STATISTICS = {
+    "win_rate": "Share of fights that the learner won.",
+    "win_rate_low": "Lower end of the 95 % interval of the win rate.",
+    "win_rate_high": "Upper end of the 95 % interval of the win rate.",
+    "lose_rate": "Share of fights that the learner lost.",
+    "tie_rate": "Share of fights that were tied.",
     "mean_episode_reward": "Mean raw reward of a fight.",
     "mean_episode_length": "Mean length of a fight, in ticks.",
-    "broken_fights": "Fights that broke off, and count nowhere else.",
+    "broken_fights": "Fights that were broken off; they count in no other metric.",
 }
-METRICS = {f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _FIGURES.items()}
+METRICS = {f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _STATISTICS.items()}
 REFERENCE_METRICS = {
-    "reference/elo": "Elo rating of the learner among the references, whose ratings are frozen.",
-    "reference/average-match": "Mean rating of the references that it fought this time.",
-    "reference/win_rate": "Share of these fights that it won, ties as half.",
-    "reference/matches": "Fights that were decided or tied.",
+    "reference/elo": "Elo rating of the learner among the references, whose ratings are fixed.",
+    "reference/average-match": "Mean rating of the references met in this evaluation.",
+    "reference/win_rate": "Share of these fights that the learner won, ties as half.",
+    "reference/matches": "Fights of this evaluation that were won, lost or tied.",
 }
-_COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_FIGURES)
-#: An environment of an evaluation's own, or what is different in it.
+_COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_STATISTICS)
+#: A separate environment for evaluation, or its differences from the training environment.
 EvaluationEnv = SkipValidation[VecEnv | Mapping[str, Any] | None]
 _FOLDER = Kind[Any](str | InstanceOf[os.PathLike], "the path of a folder")  # type: ignore[type-arg]
 
 
 class EvaluationCallback(base.PvpCallback):
-    """Lets the learner play ``n_eval_episodes`` fights (`EvaluationFights`) every ``eval_freq`` rollouts."""
+    """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`."""
 
     def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
         super().__init__(verbose)
@@ -69,27 +69,27 @@ class EvaluationCallback(base.PvpCallback):
         self._fights.close()
 
     def _evaluate(self) -> None:
+        """Plays ``n_eval_episodes`` fights and logs the results."""
         raise NotImplementedError
 
 
 class WinRateEvalCallback(EvaluationCallback):
-    """Lets the learner fight fixed opponents now and then, in an environment of its own.
+    """Evaluates the learner against fixed opponents, in a separate environment; training is not affected.
 
-    Training goes on as if nothing had happened. Win rates come with Wilson's 95 % interval, go to the log as
-    ``eval/{opponent}/...`` and into ``win_rates.csv`` in the folder of the run, where an evaluation that a resumed run
-    repeats takes the place of the earlier one.
+    Win rates, with their 95 % Wilson intervals, are logged as ``eval/{opponent}/...`` and written to ``win_rates.csv``
+    in the run folder. If a resumed run repeats an evaluation, it replaces the earlier result.
 
     Args:
-        opponents: names of bots, paths of models, players of the run's league, such as ``"main@0"``, and ``"best"``,
-            the one whose rating has the greatest lower end. Players who are not there yet are left out.
-        eval_freq: rollouts between evaluations, of which the first is at once and the last at the end of training.
+        opponents: names of bots, paths of models, players of the run's league such as ``"main@0"``, and ``"best"``: the
+            player whose rating interval has the highest lower end. Players that do not exist yet are skipped.
+        eval_freq: rollouts between evaluations; the first is at the start of training, the last at its end.
         n_eval_episodes: fights against each opponent.
-        deterministic: whether the learner acts without chance; opponents never do.
-        n_envs: rows of the environment, at most.
+        deterministic: whether the learner acts deterministically; opponents never do.
+        n_envs: largest number of parallel environments.
         env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `PvpVecEnv` differs from
             the training environment, such as ``{"reset_params": {...}}``.
-        directory: of the league; ``None``: ``league`` in the folder of the run.
-        verbose: 1: prints the win rates.
+        directory: of the league; default: ``league`` in the run folder.
+        verbose: 1: print the win rates.
     """
 
     @checked
@@ -108,49 +108,52 @@ class WinRateEvalCallback(EvaluationCallback):
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
         if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
-        names = base.told_apart(listed, [opponent_name(opponent) for opponent in listed])
-        #: What opponents are called in tags.
+        names = base.unique_names(listed, [opponent_name(opponent) for opponent in listed])
+        #: Names of opponents in tags.
         self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
         self._deterministic, self._directory = deterministic, directory
 
     def _init_callback(self) -> None:
         super()._init_callback()
         self._path = base.path_in_run(self.model, None, "win_rates.csv")
-        base.refuse_another_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
-        if any(map(_is_of_league, self._labels)):
+        base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
+        if any(map(_is_league_player, self._labels)):
             self._league = base.shared_league(self.model, self._directory)
 
     def _on_training_end(self) -> None:
-        # Whoever cleans up calls this again, also when training was interrupted.
+        # Also called after an interruption, and possibly twice: only a newly trained model is evaluated.
         if base.trained_rollouts(self.model) != self._rollout:
             self._rollout = base.trained_rollouts(self.model)
             self._evaluate()
-            self.logger.dump(self.num_timesteps)
+            self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
         super()._on_training_end()
 
     def _evaluate(self) -> None:
-        chosen = ((label, self._choice(opponent)) for opponent, label in self._labels.items())
-        choices = {label: choice for label, choice in chosen if choice is not None}
+        """Plays against all opponents that exist now, logs the results and adds them to ``win_rates.csv``."""
+        resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
+        choices = {label: choice for label, choice in resolved if choice is not None}
         all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
         model: Any = self.model
+        # Always the same seeds, so that evaluations differ by the learner only.
         finished = self._fights.play(model, all_fights, self._deterministic, EVALUATION_SEED)
+        # Later rows are of a run that was killed after the checkpoint from which this one resumed.
         rows = [row for row in read_rows(self._path) if int(row["steps"]) < self.num_timesteps]
         for label, choice in choices.items():
-            figures = summarize([each for each in finished if each.choice is choice])
-            for name, value in figures.items():
+            results = summarize([each for each in finished if each.choice is choice])
+            for name, value in results.items():
                 self.logger.record(f"eval/{label}/{name}", value, exclude=() if name == "win_rate" else "stdout")
-            told = (self.num_timesteps, self._rollout, label, choice.label, self._n_eval_episodes, *figures.values())
-            rows.append(dict(zip(_COLUMNS, told, strict=True)))
+            row = (self.num_timesteps, self._rollout, label, choice.label, self._n_eval_episodes, *results.values())
+            rows.append(dict(zip(_COLUMNS, row, strict=True)))
             if self.verbose:
-                print(f"{self.num_timesteps} steps, against {choice.label}: won {figures['win_rate']:.1%}")
+                print(f"{self.num_timesteps} steps, against {choice.label}: won {results['win_rate']:.1%}")
         with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 
-    def _choice(self, opponent: str | Path) -> OpponentChoice | None:
-        """Who that is now; ``None`` if nobody."""
-        if not _is_of_league(opponent):
+    def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
+        """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
+        if not _is_league_player(opponent):
             return OpponentChoice(opponent)
         player = strongest(self._league) if opponent == BEST else Player.parse(str(opponent))
         if player is None or not self._league.path(player).is_file():
@@ -159,55 +162,56 @@ class WinRateEvalCallback(EvaluationCallback):
 
 
 def strongest(league: League) -> Player | None:
-    """The player with a model in the league whose rating is greatest for certain; ``None`` in an empty league."""
+    """Returns the league's player with a model whose rating interval has the highest lower end, if there is any."""
     models = set(league.players())
     rated = [(each.low, player) for each in league.leaderboard() if (player := Player.parse(each.player)) in models]
     return max(rated, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def summarize(finished: Sequence[Finished]) -> dict[str, float]:
-    """The figures of these fights, as the learner sees them; broken ones count only as such."""
+    """Returns the statistics of these fights by name (``win_rate``, ...), from the learner's point of view."""
     score = Score()
     for each in finished:
         score.count(each.info)
     shares = [count / max(score.decided, 1) for count in (score.losses, score.ties, score.reward, score.ticks)]
     low, high = wilson_interval(score.wins, score.decided)
-    return dict(zip(_FIGURES, (score.win_rate, low, high, *shares, score.broken), strict=True))
+    return dict(zip(_STATISTICS, (score.win_rate, low, high, *shares, score.broken), strict=True))
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of the file; none if there is no file."""
+    """Returns the rows of a CSV file by column; none if the file does not exist."""
     return list(csv.DictReader(path.read_text().splitlines())) if path.is_file() else []
 
 
-def _is_of_league(opponent: str | Path) -> bool:
+def _is_league_player(opponent: str | Path) -> bool:
+    """Whether this is ``"best"`` or a player's name, such as ``"main@0"``, rather than a bot or a model's path."""
     return isinstance(opponent, str) and (opponent == BEST or ("@" in opponent and not opponent.endswith(".zip")))
 
 
 class Reference(NamedTuple):
-    """A fighter with a known Elo rating; ``opponent`` is what environments take as such."""
+    """A fighter of known strength."""
 
     player: Player
-    opponent: str
-    rating: float
+    opponent: str  #: As environments take it: a model's path or a bot's name.
+    rating: float  #: Elo.
 
 
 class ReferenceRatingCallback(EvaluationCallback):
-    """Rates the learner by fights against references, in an environment of its own.
+    """Rates the learner by fights against reference fighters, in a separate environment; training is not affected.
 
-    References are the models (``*.zip``) of a folder, with ratings in its file ``ratings.json``, such as
-    ``{"champion": 1720, "scripted": 1510}``, by the file's name without ``.zip`` (1500 for models that are not there),
-    or by that of a bot. For every fight one is drawn, with the weight ``exp(-|rating of the learner - its rating| /
-    400)`` (self-play.md §6). Ratings are read anew each time and stay frozen. Training goes on as if nothing had
-    happened; with `PvpPPO` the learner's rating is saved with the model.
+    The references are the models (``*.zip``) in a folder and the bots in its file ``ratings.json``. That file maps
+    names of bots, and of models without ``.zip``, to Elo ratings, such as ``{"champion": 1720, "scripted": 1510}``;
+    other models are rated 1500. It is read again for each evaluation, and fights do not change these ratings. The
+    opponent of each fight is sampled with weight ``exp(-|rating of the learner - its rating| / 400)`` (self-play.md
+    §6). `PvpPPO` saves the learner's rating with the model.
 
     Args:
-        references: the folder.
-        eval_freq: rollouts between ratings; the first is at once.
-        n_eval_episodes: fights each time.
+        references: path of the folder.
+        eval_freq: rollouts between evaluations; the first is at the start of training.
+        n_eval_episodes: fights per evaluation.
         n_envs, env: as in `WinRateEvalCallback`.
-        seed: of the draws and fights.
-        verbose: 1: prints the rating.
+        seed: for sampling opponents and for the fights.
+        verbose: 1: print the rating.
     """
 
     @checked
@@ -223,7 +227,7 @@ class ReferenceRatingCallback(EvaluationCallback):
     ) -> None:
         super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
         self._folder, self._seed = Path(references), seed
-        read_references(self._folder)
+        read_references(self._folder)  # fail now rather than at the first evaluation
 
     def _init_callback(self) -> None:
         super()._init_callback()
@@ -231,9 +235,11 @@ class ReferenceRatingCallback(EvaluationCallback):
         self._resume_with_model("reference_rating", "_rating")
 
     def _evaluate(self) -> None:
+        """Plays against sampled references, and updates the learner's rating."""
+        # Seeded by the rollout, so that a resumed run samples the same opponents.
         references, rng = read_references(self._folder), np.random.default_rng([self._seed, self._rollout])
-        drawn = draw(references, self._rating, self._n_eval_episodes, rng)
-        choices = [OpponentChoice(each.opponent, str(each.player)) for each in drawn]
+        sampled = sample_references(references, self._rating, self._n_eval_episodes, rng)
+        choices = [OpponentChoice(each.opponent, str(each.player)) for each in sampled]
         model: Any = self.model
         finished = self._fights.play(model, choices, False, self._seed + self._rollout * self._n_eval_episodes)
         learner, key = Player(LEARNER), f"rollout-{self._rollout}/fight"
@@ -241,7 +247,7 @@ class ReferenceRatingCallback(EvaluationCallback):
             base.match_record(learner, Player.parse(each.choice.label), each.info, f"{key}-{number}")
             for number, each in enumerate(finished)
         ]
-        elo = Elo(anchors={each.player: each.rating for each in references})
+        elo = Elo(anchors={each.player: each.rating for each in references})  # the ratings of anchors stay fixed
         elo.ratings[learner] = self._rating
         elo.update(records)
         self._rating = elo.rating(learner)
@@ -257,26 +263,26 @@ class ReferenceRatingCallback(EvaluationCallback):
 
 
 def read_references(folder: Path) -> list[Reference]:
-    """All references of a folder, by name; raises `ValueError` if there is none, or a rating is no number."""
+    """Returns a folder's references, sorted by name; raises `ValueError` for none, or an invalid ``ratings.json``."""
     path = folder / "ratings.json"
     ratings = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
-        raise ValueError(f"{path} must be an object with a number for each reference")
+        raise ValueError(f"{path} must be a JSON object that maps names of references to numbers")
     models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    if strangers := ratings.keys() - models.keys() - set(known_opponents()):
-        raise ValueError(f"{path} rates {', '.join(sorted(strangers))}, of whom there is no model in {folder}")
+    if unknown := ratings.keys() - models.keys() - set(known_opponents()):
+        raise ValueError(f"{path} rates {', '.join(sorted(unknown))}: no such bot, and no such model in {folder}")
     references = []
     for name in sorted(models.keys() | ratings.keys()):
         player = base.player_of_opponent(name)
-        if player.name == LEARNER:  # a snapshot of another run must not pass for this one's learner
+        if player.name == LEARNER:  # a snapshot of another run, which must not be mistaken for this run's learner
             player = Player(f"reference-{LEARNER}", player.step)
         references.append(Reference(player, models.get(name, name), float(ratings.get(name, INITIAL))))
     if not references:
-        raise ValueError(f"{folder} has no references: put models (*.zip) there, and their ratings into {path.name}")
+        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
     return references
 
 
-def draw(references: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
-    """Draws whom to fight: those of a similar rating more often (self-play.md §6)."""
-    weights = np.exp([-abs(rating - each.rating) / 400 for each in references])
-    return [references[index] for index in rng.choice(len(references), count, p=weights / weights.sum()).tolist()]
+def sample_references(pool: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
+    """Samples opponents with replacement, those with a rating close to ``rating`` more often (self-play.md §6)."""
+    weights = np.exp([-abs(rating - each.rating) / 400 for each in pool])  # 400: the scale of Elo ratings
+    return [pool[index] for index in rng.choice(len(pool), count, p=weights / weights.sum()).tolist()]

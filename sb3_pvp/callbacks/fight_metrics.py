@@ -1,4 +1,4 @@
-"""Logs what happened in the fights of a rollout, or of that only the rewards (self-play.md §11.5)."""
+"""Logs the statistics of the fights of each rollout, or only their rewards (self-play.md §11.5)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from sb3_pvp.callbacks.base import TABLES, PvpCallback
 from sb3_pvp.envs.metrics import summarize
 from sb3_pvp.game import WorldError
 
-#: A run stops when this share of a rollout's fights broke off (rewards.md §5).
+#: Training stops when at least this share of the fights in a rollout were broken off (rewards.md §5).
 MAX_DESYNC = 0.05
-#: What a remote world was told to do: wait for a server that is gone, and log out where nobody plays.
+#: Reasons for which a remote world breaks off fights on purpose: its server is gone, or a seat is idle.
 INTENDED = ("connection_lost", "idle")
 
 
 class FightMetricsCallback(PvpCallback):
     """Logs ``combat/``, ``terminal/``, ``times/``, ``rewards/`` and ``env/`` after every rollout.
 
-    For `PvpVecEnv`, and for any other ``VecEnv`` of `PvpEnv` environments; they count, and are asked once per rollout.
-    Tags of which there are many go to TensorBoard (and JSON) only, ``terminal/`` and ``env/num_envs`` everywhere.
+    Works with `PvpVecEnv` and any other ``VecEnv`` of `PvpEnv` environments. These accumulate the statistics, which
+    this callback fetches once per rollout. The numerous tags go to TensorBoard (and JSON) only, ``terminal/`` and
+    ``env/num_envs`` to every output.
 
     Raises:
-        ValueError: at the start of training, if the environments are others.
-        WorldError: if at least one in twenty fights of a rollout broke off: nothing good is learned from that. Those
-            that broke off as the settings of a remote world want it do not count (`INTENDED`).
+        ValueError: at the start of training, if the environments are of another kind.
+        WorldError: if at least one in twenty fights of a rollout was broken off, since training on the rest would be
+            misleading. Fights that a remote world broke off on purpose do not count (`INTENDED`).
     """
 
     def _on_training_start(self) -> None:
         if not self.training_env.has_attr("enable_metrics"):
             raise ValueError("FightMetricsCallback needs environments of this package, such as PvpVecEnv")
         self.training_env.env_method("enable_metrics")
-        self.training_env.env_method("pop_metrics")
+        self.training_env.env_method("pop_metrics")  # what was counted before this training
         self._measures = self.training_env.env_method("measures", indices=[0])[0]
 
     def _on_rollout_start(self) -> None:
@@ -41,6 +42,7 @@ class FightMetricsCallback(PvpCallback):
     def _on_rollout_end(self) -> None:
         summary = self._summary()
         for tag, value in summary.items():
+            # terminal/truncate/{reason} are too many for a table.
             everywhere = tag.count("/") == 1 and tag.startswith("terminal/")
             self.logger.record(tag, value, exclude=() if everywhere else TABLES)
         total = round(summary.get("terminal/terminal_state_count", 0.0))
@@ -49,8 +51,8 @@ class FightMetricsCallback(PvpCallback):
         if broken >= max(MAX_DESYNC * total, 1):
             reasons = [f"{tag.rpartition('/')[2]} {count:.0f}" for tag, count in summary.items() if "/truncate/" in tag]
             raise WorldError(
-                f"{broken} of the {total} fights that ended in this rollout broke off ({', '.join(reasons)}); "
-                f"training stops at {MAX_DESYNC:.0%}. Check that the world runs, and keeps pace with the learner"
+                f"{broken} of the {total} fights that ended in this rollout were broken off ({', '.join(reasons)}), "
+                f"and training stops at {MAX_DESYNC:.0%}: check that the world is running and keeps up with the learner"
             )
 
     def _summary(self) -> dict[str, float]:
@@ -58,9 +60,9 @@ class FightMetricsCallback(PvpCallback):
 
 
 class RewardTrackerCallback(FightMetricsCallback):
-    """Logs ``rewards/`` after every rollout: of each component the count, the total and the mean; the overall total.
+    """Logs only ``rewards/`` after every rollout: count, total and mean of each component, and the overall total.
 
-    `FightMetricsCallback` logs the same among all else; list one of the two. The total is printed as well.
+    `FightMetricsCallback` includes these; list one of the two. The overall total is also printed.
     """
 
     def _on_rollout_start(self) -> None:

@@ -1,4 +1,4 @@
-"""The league of a run, with snapshots of the learner and all matches, and how strong everybody is (self-play.md §6)."""
+"""Keeps the league of a run: snapshots of the learner, all matches, ratings and figures of them (self-play.md §6)."""
 
 from __future__ import annotations
 
@@ -20,37 +20,39 @@ from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, che
 from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
 from sb3_pvp.selfplay.players import evenly_spread
 
-#: So many rows of a payoff matrix can still be read.
+#: Most players in the figure of the payoff matrix, so that their names stay readable.
 MAX_PLAYERS = 24
+#: Most lines for players other than the learner in the figure of ratings.
+_MAX_OTHERS = 8
 
 METRICS = {
     "league/num_players": "Players with a model in the league.",
-    "league/num_matches": "Matches in the league's log, broken ones among them.",
-    "league/broken_matches": "Fights of this rollout that broke off, and are not rated.",
-    "league/bradley_terry/latest": "Bradley-Terry rating of the learner's newest snapshot with matches, from all "
-    "matches so far; as often as there are pictures.",
+    "league/num_matches": "Matches in the league's log, including broken ones.",
+    "league/broken_matches": "Fights of this rollout that were broken off, which are not rated.",
+    "league/bradley_terry/latest": "Bradley-Terry rating of the newest snapshot with matches, from all matches so far; "
+    "logged with the figures.",
     "league/bradley_terry/low": "Lower end of the 95 % interval of this rating.",
     "league/bradley_terry/high": "Upper end of the 95 % interval of this rating.",
-    "league/payoff": "Picture: win rates of players (rows) against one another.",
-    "league/ratings": "Picture: ratings of the learner's snapshots over steps, and of the others.",
+    "league/payoff": "Figure: win rates of players (rows) against one another (columns).",
+    "league/ratings": "Figure: ratings of the learner's snapshots over steps, and of the other players.",
 }
 
 
 class LeagueCallback(base.PvpCallback):
-    """Adds snapshots of the learner to the league, and all finished matches of a rollout to its log.
+    """Adds snapshots of the learner, and the finished matches of each rollout, to the league.
 
-    The learner plays as ``main@STEPS``, with the steps at the start of the rollout in which the match ended. Matches
-    are logged in one go at the end of a rollout, under keys that a run which is killed and goes on from a checkpoint
-    uses again, so that none counts twice.
+    In the league the learner is ``main@STEPS``, with its steps at the start of the rollout in which the match ended.
+    Matches are written at the end of a rollout, in one transaction. A run that is killed and resumed uses the same keys
+    for them again, so that no match counts twice.
 
-    List it before `SelfPlayCallback` and `EloCallback`. Environments report ``opponent`` and ``outcome`` at the end of
-    episodes, as `PvpEnv` does.
+    List it before `SelfPlayCallback` and `EloCallback`. Environments must report ``opponent`` and ``outcome`` at the
+    end of episodes, as `PvpEnv` does.
 
     Args:
-        snapshot_every: rollouts between snapshots, a number or a schedule; the first is taken at once.
-        anchors: Elo ratings that are given, such as ``{"baseline": 1500}``; ``None``: as before.
-        pictures_every: rollouts between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; last at the end.
-        directory: of the league; ``None``: ``league`` in the folder of the run.
+        snapshot_every: rollouts between snapshots, a number or a schedule; the first is taken at the start.
+        anchors: fixed Elo ratings, such as ``{"baseline": 1500}``; ``None``: those that the league has already.
+        pictures_every: rollouts between ``leaderboard.csv``, ``payoff.png`` and ``ratings.png``; also at the end.
+        directory: of the league; default: ``league`` in the run folder.
     """
 
     @checked
@@ -67,21 +69,21 @@ class LeagueCallback(base.PvpCallback):
         self._pictures_every, self._directory = pictures_every, directory
         self._anchors = check_anchors({} if anchors is None else anchors)
         if strange := [name for name in anchors or () if not isinstance(name, (str, Player))]:
-            raise ValueError(f"anchors must be ratings by names of players, got one of {strange[0]!r}")
+            raise ValueError(f"anchors must map names of players to ratings, got {strange[0]!r} as a name")
 
     def _init_callback(self) -> None:
         self._league = base.shared_league(self.model, self._directory)
-        # A new learner must not go on with the players and matches of another one, whose names it would take.
         known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
-        base.refuse_another_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
-        base.RECORDED.add(self._league)
+        base.check_same_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
+        base.RECORDED_LEAGUES.add(self._league)
         if self._anchors:
             self._league.add_anchors(self._anchors)
-        env = self.training_env  # what is fought: matches after the training should be of the same kind
+        env = self.training_env
+        # The league stores how fights start, so that later matches outside of training start in the same way.
         if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
             self._league.set_fights(**kind)
         self._last_snapshot: int | None = None
-        self._is_published = True  # nothing is new
+        self._is_published = True  # no rollout has ended yet
         self._warned = False
         self._resume_with_model("league", "_last_snapshot")
 
@@ -96,9 +98,9 @@ class LeagueCallback(base.PvpCallback):
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
         self._episodes[row] += 1
-        name, _ = self._told(info, "opponent"), self._told(info, "outcome")
+        name, _ = self._required_info(info, "opponent"), self._required_info(info, "outcome")
         opponent = base.player_of_opponent(name)
-        if name != SELF_PLAY and opponent != self._learner:  # fights against itself tell nothing
+        if name != SELF_PLAY and opponent != self._learner:  # a fight against itself does not change its rating
             self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
@@ -110,15 +112,16 @@ class LeagueCallback(base.PvpCallback):
         ):
             self._warned = True
             warnings.warn(
-                f"{others} fights of rollout {self._rollout} are in the log of {league.folder} already, but as "
-                "others: this run plays once more, and differently, what was played after its checkpoint. Until it is "
-                "further than that the log keeps the fights that it has; a league of its own keeps them all",
+                f"{others} fights of rollout {self._rollout} are in the log of {league.folder} already, with other "
+                "results: this run repeats the rollouts after its checkpoint, but not exactly. The log keeps the old "
+                "fights of these rollouts; to record the new ones, use a separate league",
                 stacklevel=2,
             )
         league.save()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
         self.logger.record("league/broken_matches", sum(not each.counted for each in records))
+        # By the number of the rollout, so that a resumed run keeps the rhythm.
         self._is_published = (self._rollout + 1) % self._pictures_every == 0
         if self._is_published:
             self._publish()
@@ -131,22 +134,24 @@ class LeagueCallback(base.PvpCallback):
         league = self._league
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
-        for name, figure in (("payoff", draw_payoff(league, standings)), ("ratings", draw_ratings(standings))):
+        for name, figure in (("payoff", plot_payoff(league, standings)), ("ratings", plot_ratings(standings))):
             with replacing(league.folder / f"{name}.png") as path:
                 figure.savefig(path, dpi=100)
+            # Not made with pyplot, so there is nothing to close.
             self.logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
+        # Snapshots without matches have no rating of their own yet.
         for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
 
-def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
-    """The win rates of at most `MAX_PLAYERS` players; white where two have never met.
+def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:
+    """Plots the win rates of at most `MAX_PLAYERS` players as a matrix; white where two have never met.
 
-    Up to half of the places are for others, the rest for snapshots of the learner, evenly spread over their steps.
+    At most half of the players are others than the learner; its snapshots are chosen evenly spread over their steps.
     """
-    everybody = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
-    own, others = ([each for each in everybody if (each.name == LEARNER) == is_own] for is_own in (True, False))
+    known = sorted((Player.parse(each.player) for each in standings), key=lambda player: (player.age, player))
+    own, others = ([each for each in known if (each.name == LEARNER) == is_own] for is_own in (True, False))
     players = others[-MAX_PLAYERS // 2 :]
     players += evenly_spread(own, MAX_PLAYERS - len(players))
     figure = Figure(figsize=(8, 7), layout="constrained")
@@ -160,8 +165,8 @@ def draw_payoff(league: League, standings: Sequence[Standing]) -> Figure:
     return figure
 
 
-def draw_ratings(standings: Sequence[Standing]) -> Figure:
-    """Ratings of the learner's snapshots over steps, with 95 % intervals; those of the others as lines."""
+def plot_ratings(standings: Sequence[Standing]) -> Figure:
+    """Plots the ratings of the learner's snapshots over steps, with 95 % intervals, and others as horizontal lines."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     own = of_snapshots(standings, LEARNER)
@@ -170,7 +175,8 @@ def draw_ratings(standings: Sequence[Standing]) -> Figure:
     axes.plot(steps, [each.rating for _, each in own], label="Bradley-Terry, 95 % interval")
     axes.fill_between(steps, [each.low for _, each in own], [each.high for _, each in own], alpha=0.2, linewidth=0)
     others = [each for each in standings if Player.parse(each.player).name != LEARNER]
-    for number, each in enumerate(others[:8]):
+    for number, each in enumerate(others[:_MAX_OTHERS]):
+        # C0 and C1 are the colours of the two curves.
         axes.axhline(each.rating, color=f"C{number + 2}", linewidth=0.8, linestyle=":", label=each.player)
     axes.set(xlabel="steps", ylabel="rating")
     axes.grid(alpha=0.3)

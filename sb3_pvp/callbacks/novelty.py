@@ -1,4 +1,4 @@
-"""A bonus for rare states (training.md §6.2 a)."""
+"""A reward bonus for novel observations (training.md §6.2 a)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sb3_pvp.common.arguments import NUMBER, Flag, checked
 from sb3_pvp.policies.networks import FrameStatistics
 
 METRICS = {
-    "rollout/novelty_reward_scale": "What one unit of novelty is worth.",
-    "rollout/novelty_{statistic}": "Novelty of the states in which the learner acted.",
-    "rollout/novelty": "Histogram of the novelty, if asked for.",
+    "rollout/novelty_reward_scale": "Reward per unit of novelty.",
+    "rollout/novelty_{statistic}": "Novelty of the observations that the learner acted on.",
+    "rollout/novelty": "Histogram of the novelty (if enabled).",
 }
 
 
 class NoveltyRewardCallback(PvpCallback):
-    """Adds ``scale * novelty`` to the reward of every step, with a policy that keeps statistics of observations.
+    """Adds ``scale * novelty`` to the reward of every step; needs a policy that keeps observation statistics.
 
-    The novelty of a state is the sum, over the features that vary within a fight, of how many standard deviations
-    beyond the first a feature is away from its mean, four at most. Mean and deviation are the policy's running
-    statistics; as long as it has none nothing happens. What environments report of episodes does not contain the bonus.
+    The novelty of an observation is the sum of ``max(|z| - 1, 0)`` over the features that vary within a fight, where
+    ``z`` is the feature normalised with the policy's running mean and deviation, and clipped to ±5. There is no bonus
+    until the policy has such statistics. The episode rewards that environments report do not include it.
 
     Args:
         scale: a number or a schedule over trained rollouts (`sb3_pvp.schedules.parse_schedule`).
@@ -41,7 +41,7 @@ class NoveltyRewardCallback(PvpCallback):
     def _on_training_start(self) -> None:
         if normalizer_of(self.model) is None:
             raise ValueError(
-                f"NoveltyRewardCallback needs a policy that keeps statistics of observations, such as "
+                f"NoveltyRewardCallback needs a policy that keeps observation statistics, such as "
                 f"sb3_pvp.policies.AutoregressivePolicy, not {type(self.model.policy).__name__}"
             )
         self._shape, self._varying = own_shape(self.model), varying_features(self.model)
@@ -52,13 +52,14 @@ class NoveltyRewardCallback(PvpCallback):
         self._novelty: list[NDArray[np.float32]] = []
 
     def _on_step(self) -> bool:
+        """Adds the bonus to the rewards of this step."""
         if self._statistics is not None:
-            # In which the action was taken: the algorithm replaces it after this call.
+            # SB3 updates _last_obs only after this hook: it still holds the observations that were acted on.
             observations = self.model._last_obs
             assert observations is not None
             features = newest_frame(own_part(observations), self._shape)
             self._novelty.append(novelty(features, self._statistics, self._varying))
-            # In place: the algorithm puts this very array into its buffer.
+            # In place, because SB3 adds this very array to its rollout buffer.
             self.locals["rewards"] += self._scale * self._novelty[-1]
         return True
 
@@ -74,7 +75,7 @@ class NoveltyRewardCallback(PvpCallback):
 
 
 def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
-    """1 for the own features that the contract does not call constant, else 0; float32 ``(features,)``."""
+    """Returns float32 ``(features,)``: 1 for the learner's own features that vary within a fight, else 0."""
     varying = np.ones(own_shape(model)[-1], np.float32)
     if (contract := getattr(model.policy, "contract", None)) is not None:
         varying[contract.constant_indices] = 0.0
@@ -85,7 +86,7 @@ def varying_features(model: BaseAlgorithm) -> NDArray[np.float32]:
 def novelty(
     features: NDArray[np.float32], statistics: FrameStatistics, varying: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
+    """Returns the novelty ``(N,)`` of raw features ``(N, D)``, counting those with a 1 in ``varying`` ``(D,)``."""
     beyond = np.abs(statistics(features)) - 1.0
     summed: NDArray[np.float32] = np.maximum(beyond, 0.0, out=beyond) @ varying
     return summed

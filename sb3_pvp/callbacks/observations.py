@@ -1,4 +1,4 @@
-"""What the learner saw and chose from (self-play.md §11.3, §11.4)."""
+"""Logs statistics of observations, actions and action masks (self-play.md §11.3, §11.4)."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 
 METRICS = {
-    "observations/{observation}_rollout_{statistic}": "Of an observation in this rollout, in the newest frame.",
-    "observations/{observation}_running_mean": "Mean that the policy normalises an observation with.",
-    "observations/{observation}_running_var": "Variance that the policy normalises an observation with.",
-    "observations/stats_count": "How many observations the policy's statistics are made of.",
-    "observations/{observation}": "Histogram of an observation in this rollout, if asked for.",
-    "actions/action/{head}": "Histogram of the numbers that an action head chose, if asked for.",
-    "actions/mask/{head}": "Histogram of the numbers that an action head could have chosen, if asked for.",
+    "observations/{observation}_rollout_{statistic}": "Statistic of a feature in this rollout (newest frame).",
+    "observations/{observation}_running_mean": "Running mean with which the policy normalises a feature.",
+    "observations/{observation}_running_var": "Running variance with which the policy normalises a feature.",
+    "observations/stats_count": "Number of observations in the policy's running statistics.",
+    "observations/{observation}": "Histogram of a feature in this rollout (if enabled).",
+    "actions/action/{head}": "Histogram of the action indices that a head chose (if enabled).",
+    "actions/mask/{head}": "Histogram of the action indices that a head's mask allowed (if enabled).",
 }
 
 
 def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
-    """The shape of what a learner itself sees, ``(frames, features)`` or ``(features,)``; `ValueError` for others."""
+    """Returns the learner's own shape, ``(frames, features)`` or ``(features,)``; `ValueError` for other spaces."""
     space = model.observation_space
     own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
     if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
         raise ValueError(
-            f"the observations must be a Box of features or of frames, or a Dict with such a part under "
+            f"observations must be a Box of shape (features,) or (frames, features), or a Dict with one under "
             f"{OBSERVATION!r}; this model has {space}"
         )
     return own.shape
 
 
 def own_part(observations: NDArray[Any] | dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What the learner itself sees, of observations in a Dict or plain."""
+    """Returns the learner's own part of the observations, without what only the critic sees."""
     return observations[OBSERVATION] if isinstance(observations, dict) else observations
 
 
 def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Features ``(..., features)`` of observations ``(..., *shape)``; frames are stacked newest first."""
-    return observations[..., 0, :] if len(shape) == 2 else observations
+    """Returns the features ``(..., features)`` of the newest frame of observations ``(..., *shape)``."""
+    return observations[..., 0, :] if len(shape) == 2 else observations  # frames are stacked newest first
 
 
 def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
-    """The policy's statistics of observations, if it keeps any."""
+    """Returns the policy's observation normaliser, if it has one."""
     normalizer = getattr(model.policy, "observation_normalizer", None)
     assert normalizer is None or isinstance(normalizer, RunningNormalizer)
     return normalizer
 
 
 def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
-    """The policy's statistics of the learner's own features, or ``None`` while it has none."""
+    """Returns the policy's statistics of the learner's own features; ``None`` if it has none, or none yet."""
     normalizer = normalizer_of(model)
     if normalizer is None or not getattr(model.policy, "has_statistics", False):
         return None
@@ -65,13 +65,13 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
 
 
 class ObservationMetricsCallback(PvpCallback):
-    """Logs six numbers for every observation after each rollout, to TensorBoard (and JSON) only: more than 1600 tags.
+    """Logs six statistics of every feature after each rollout, to TensorBoard (and JSON) only: more than 1600 tags.
 
-    Observations have the names of the policy's contract, or their indices, with ``opponent_`` before those that only
-    the critic sees. Of stacked frames the newest one counts.
+    Features are named as in the policy's contract, else by index, and prefixed with ``opponent_`` if only the critic
+    sees them. Of stacked frames the newest one is used.
 
     Args:
-        statistics: log these numbers.
+        statistics: log these statistics.
         histograms: log histograms of observations, actions and masks, to TensorBoard only.
     """
 
@@ -88,7 +88,7 @@ class ObservationMetricsCallback(PvpCallback):
         parts = [own_part(observations)]
         if isinstance(observations, dict) and PRIVILEGED in observations:
             parts.append(observations[PRIVILEGED])
-        # Each feature of the newest frame in all steps of the rollout.
+        # One array (steps * envs,) per feature, of the newest frame.
         features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
         seen = dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))
         if self._statistics:
@@ -103,6 +103,7 @@ class ObservationMetricsCallback(PvpCallback):
         figures = {f"rollout_{name}": getattr(features, name)(axis=1) for name in ("mean", "std", "min", "max")}
         normalizer = normalizer_of(self.model)
         if normalizer is not None:
+            # Own features come first, the critic's last; other public parts of a Dict space are in between.
             width = len(normalizer.mean)
             rows = [*range(len(self._names)), *range(width - len(self._critic_names), width)]
             figures |= {"running_mean": normalizer.mean[rows], "running_var": normalizer.variance[rows]}
@@ -126,7 +127,7 @@ class ObservationMetricsCallback(PvpCallback):
 
 
 def observation_names(model: BaseAlgorithm) -> tuple[list[str], list[str]]:
-    """The names of the learner's own features of a frame, and of those that only the critic sees."""
+    """Returns the names of the learner's own features of a frame, and of the features that only the critic sees."""
     width, contract = own_shape(model)[-1], getattr(model.policy, "contract", None)
     space = model.observation_space
     privileged = space.spaces.get(PRIVILEGED) if isinstance(space, spaces.Dict) else None

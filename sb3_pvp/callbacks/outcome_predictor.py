@@ -1,4 +1,4 @@
-"""Teaches a model's outcome predictor who wins from where (training.md §12)."""
+"""Trains a model's outcome predictor, which estimates the chance to win from an observation (training.md §12)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sb3_pvp.common.arguments import Flag, NonNegativeInt, Positive, PositiveInt
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 METRICS = {
-    "train/ext/win_rate_data_length": "States of decided fights that the outcome predictor was given.",
-    "train/ext/win_rate_train_loss": "Mean cross-entropy of the outcome predictor while it learned.",
-    "train/ext/win_rate_test_loss": "Its cross-entropy on fights that it has not learned from.",
-    "train/ext/win_rate_test_accuracy": "Share of the states of such fights whose outcome it predicted.",
-    "train/ext/winrate_duration": "Seconds that the outcome predictor took.",
+    "train/ext/win_rate_data_length": "Observations that the outcome predictor was trained and tested on.",
+    "train/ext/win_rate_train_loss": "Mean cross-entropy of the outcome predictor in its last epoch.",
+    "train/ext/win_rate_test_loss": "Cross-entropy of the outcome predictor on the test fights.",
+    "train/ext/win_rate_test_accuracy": "Share of the observations of test fights with a correct prediction.",
+    "train/ext/winrate_duration": "Seconds for training and testing the outcome predictor.",
 }
 
 
 class DecidedFight(NamedTuple):
-    """The steps ``start`` to ``stop - 1`` of a rollout in environment ``env``, at whose end a fight was decided."""
+    """Steps ``start`` to ``stop - 1`` of a rollout in environment ``env``, the last of which decided a fight."""
 
     env: int
     start: int
@@ -34,20 +34,20 @@ class DecidedFight(NamedTuple):
 
 
 class OutcomePredictorCallback(PvpCallback):
-    """Trains ``model.outcome_predictor``, which is saved and loaded with the model, on every rollout.
+    """Trains ``model.outcome_predictor`` on every rollout; it is saved and loaded with the model.
 
-    It learns from a few states of each fight that was won or lost in the rollout; one in ten of these fights is kept
-    for a test. The first rollout of a policy that keeps statistics is left out, because there are none yet. The
-    environment must report ``info["outcome"]`` at the end of an episode, as `PvpEnv` does.
+    The training data are a few random observations of each fight that was won or lost in the rollout; a share of the
+    fights is held out for testing. The environment must report ``info["outcome"]`` at the end of an episode, as
+    `PvpEnv` does. If the policy keeps observation statistics, the first rollout, which has none yet, is skipped.
 
     Args:
-        max_steps_per_episode: so many random states of each fight; ``None``: all.
-        balance_outcomes: learn from as many won as lost fights.
-        batch_size: of its mini-batches.
+        max_steps_per_episode: number of random observations per fight; ``None``: all.
+        balance_outcomes: use as many won as lost fights.
+        batch_size: of the predictor's mini-batches.
         n_epochs: passes over the data of a rollout.
-        test_size: share of the fights that are kept for the test.
-        learning_rate: of its optimiser.
-        seed: of its random numbers; a model that has a predictor already goes on with its own.
+        test_size: share of the fights to hold out for testing.
+        learning_rate: of the predictor's optimiser.
+        seed: of a new predictor; an existing one of the model keeps its random state.
     """
 
     @checked
@@ -74,21 +74,23 @@ class OutcomePredictorCallback(PvpCallback):
         self.predictor: OutcomePredictor = self.model.outcome_predictor  # type: ignore[attr-defined]
         if self.predictor.shape != shape:
             raise ValueError(
-                f"the model's outcome predictor is for observations of shape {self.predictor.shape}, not {shape}; "
-                "delete model.outcome_predictor to begin a new one"
+                f"the model's outcome predictor is for observations of shape {self.predictor.shape}, not {shape}: "
+                "delete model.outcome_predictor to train a new one"
             )
 
     def _on_rollout_start(self) -> None:
         self._step = 0
+        # Of a fight that began in an earlier rollout, only the steps in this buffer are used.
         self._starts = np.zeros(self.training_env.num_envs, np.int64)
         self._fights: list[DecidedFight] = []
 
     def _on_step(self) -> bool:
+        """Counts the step before the episodes that it ends are handled."""
         self._step += 1
         return super()._on_step()
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        if (outcome := self._told(info, "outcome")) in ("won", "lost"):
+        if (outcome := self._required_info(info, "outcome")) in ("won", "lost"):
             self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, outcome == "won"))
         self._starts[row] = self._step
 
@@ -96,42 +98,43 @@ class OutcomePredictorCallback(PvpCallback):
         started = time.perf_counter()
         statistics = current_statistics(self.model)
         if statistics is None and normalizer_of(self.model) is not None:
-            return
+            return  # the first rollout of a policy only collects statistics
         if statistics is not None:
-            self.predictor.statistics = statistics
-        self._learn(own_part(self.model.rollout_buffer.observations))  # type: ignore[attr-defined]
+            self.predictor.statistics = statistics  # those of this policy, saved with the predictor
+        self._train_and_test(own_part(self.model.rollout_buffer.observations))  # type: ignore[attr-defined]
         self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
 
-    def _learn(self, observations: NDArray[Any]) -> None:
-        """Trains and tests on a rollout's observations ``(steps, envs, *shape)``."""
+    def _train_and_test(self, observations: NDArray[Any]) -> None:
+        """Trains and tests the predictor on a rollout's observations ``(steps, envs, *shape)``."""
         rng = self.predictor.rng
         fights = [self._fights[i] for i in rng.permutation(len(self._fights))]
         fights = balanced(fights) if self._balance else fights
-        number = math.ceil(self._test_size * len(fights))
-        if number == len(fights):
-            return
-        # By fights, not by states: states of one fight tell on one another.
-        test, train = (self._data(part, observations) for part in (fights[:number], fights[number:]))
+        num_test = math.ceil(self._test_size * len(fights))
+        if num_test == len(fights):
+            return  # none left to train on
+        # Split by fights: observations of one fight are alike, so that a split by steps would leak into the test.
+        test, train = (self._sample(part, observations) for part in (fights[:num_test], fights[num_test:]))
         for _ in range(self._n_epochs):
             train_loss = self.predictor.fit(*train, self._batch_size)
         test_loss, accuracy = self.predictor.evaluate(*test)
         for tag, value in zip(METRICS, (len(train[1]) + len(test[1]), train_loss, test_loss, accuracy), strict=False):
             self.logger.record(tag, value)
 
-    def _data(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _sample(self, fights: list[DecidedFight], observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Returns random observations ``(n, *shape)`` of these fights, and whether each was of a won fight ``(n,)``."""
         steps = [sampled_steps(fight, self._max_steps, self.predictor.rng) for fight in fights]
         seen = [observations[chosen, fight.env] for fight, chosen in zip(fights, steps, strict=True)]
         return np.concatenate(seen), np.repeat([fight.won for fight in fights], [len(chosen) for chosen in steps])
 
 
 def balanced(fights: list[DecidedFight]) -> list[DecidedFight]:
-    """The fights without the last ones of the more frequent outcome, so that there are as many of both."""
+    """Returns the fights without the last ones of the more frequent outcome, so that both are equally frequent."""
     won = np.array([fight.won for fight in fights], bool)
     fewest, rank = min(won.sum(), (~won).sum()), np.where(won, won.cumsum(), (~won).cumsum())
     return [fights[index] for index in np.flatnonzero(rank <= fewest).tolist()]
 
 
 def sampled_steps(fight: DecidedFight, at_most: int | None, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Different random steps of the fight, or all if there are not as many."""
+    """Returns up to ``at_most`` distinct random steps of the fight; ``None``: all of them."""
     steps = np.arange(fight.start, fight.stop)
     return steps if at_most is None or len(steps) <= at_most else rng.choice(steps, at_most, replace=False)

@@ -1,4 +1,4 @@
-"""How training runs went: figures of the folders that rl-zoo3 leaves, over several seeds, as pictures."""
+"""Plots learning curves of rl-zoo3's run folders, aggregated over several seeds."""
 
 from __future__ import annotations
 
@@ -22,31 +22,36 @@ from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.selfplay import LEARNER, League
 from sb3_pvp.selfplay.leaderboard import of_snapshots
 
-#: What rl-zoo3 writes into ``<run>/<environment>/``, beside ``args.yml``.
+#: The file with hyperparameters that rl-zoo3 writes to ``<run>/<environment>/``, next to ``args.yml``.
 CONFIG = "config.yml"
-#: Episodes that are averaged in training curves, as in SB3's logs.
+#: Episodes in the moving average of training curves, as in SB3's logs.
 WINDOW = 100
+#: Bootstrap samples of runs for a 95 % interval.
+_BOOTSTRAP_SAMPLES = 2000
+#: Most points of a training curve: more cannot be seen in a figure.
+_MAX_POINTS = 500
 
 
 @dataclass(frozen=True)
 class Run:
     """One training run."""
 
-    folder: Path  #: Where its files are.
-    label: str  #: What was trained how: its own name, or the preset's, or that of algorithm and environment.
-    seed: int | None  #: ``None`` if it was trained with a random one.
-    hyperparams: str  #: The text of what it was trained with.
+    folder: Path  #: The run folder.
+    label: str  #: A given label, or the preset's name, or algorithm and environment.
+    seed: int | None  #: ``None`` if the run had a random seed.
+    hyperparams: str  #: The text of its `CONFIG` file.
 
 
 @dataclass(frozen=True)
 class Band:
-    """A figure over the training of one run, or of several together; all arrays are ``(n,)``.
+    """A curve with an interval, of one run or of several runs together; all arrays are ``(n,)``.
 
-    Of several, the center is the interquartile mean, which is the mean of fewer than four, and from ``low`` to ``high``
-    goes its 95 % interval, by bootstrapping over runs; of a single run, its own interval, or the center itself.
+    For several runs, ``center`` is their interquartile mean (the plain mean of fewer than four), and ``low`` and
+    ``high`` are its 95 % interval by bootstrapping over runs. For a single run they are the metric's own interval, or
+    equal to ``center`` if it has none.
     """
 
-    steps: NDArray[np.float64]  #: Of all environments, increasing.
+    steps: NDArray[np.float64]  #: Steps of all environments, increasing.
     center: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -54,32 +59,33 @@ class Band:
 
 
 class Metric(NamedTuple):
-    """Something to plot."""
+    """A metric that can be plotted."""
 
-    title: str  #: Of the axis; ``{opponent}`` stands for whom the learner fought.
-    read: Callable[[Path, str], Band]  #: From the folder of a run and an opponent's label.
-    share: bool = False  #: Whether it lies between 0 and 1.
+    title: str  #: Of the vertical axis; ``{opponent}`` is replaced by the opponent's label.
+    read: Callable[[Path, str], Band]  #: Reads the curve, given the run folder and the opponent's label.
+    share: bool = False  #: Whether its values are between 0 and 1.
 
 
 def find_runs(sources: Iterable[str]) -> list[Run]:
-    """The runs in folders, each given as ``FOLDER`` or ``LABEL=FOLDER``, in their order.
+    """Returns the runs in folders, each given as ``FOLDER`` or ``LABEL=FOLDER``, in this order.
 
-    A folder may be that of a run, or hold some, as ``logs/maskable_ppo`` and ``logs`` do. Raises `ValueError` for a
-    folder without any.
+    A folder may be a run folder, or contain some, as ``logs/maskable_ppo`` and ``logs`` do. Raises `ValueError` for a
+    folder without any run.
     """
     runs: dict[Path, Run] = {}
     for source in sources:
         label, _, folder = source.rpartition("=")
+        # The folder is a run, an algorithm's folder or a log folder: the first level with runs counts.
         depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
         if found is None:
-            raise ValueError(f"{folder} holds no training run: there is no {CONFIG} as rl-zoo3 writes it")
-        runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural)}
+            raise ValueError(f"{folder} holds no training run: rl-zoo3 writes a {CONFIG} for each, and none was found")
+        runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural_order)}
     return list(runs.values())
 
 
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Puts runs of one label and the same hyperparameters together; where these differ, the first folder tells."""
+    """Groups runs by label and hyperparameters; if groups share a label, their first folders are added to it."""
     members: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         members.setdefault((run.label, run.hyperparams), []).append(run)
@@ -91,7 +97,7 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
-    """A figure of a run; raises `ValueError` if there is no such metric, or this run has not recorded it."""
+    """Returns the curve of a metric; raises `ValueError` if the metric is unknown or this run has not recorded it."""
     require_known("metric", metric, METRICS)
     try:
         return METRICS[metric].read(run.folder, opponent)
@@ -100,7 +106,7 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
 
 
 def common_metric(runs: Sequence[Run]) -> str:
-    """The first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
+    """Returns the first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
     for metric in METRICS:
         with contextlib.suppress(ValueError):
             for run in runs:
@@ -111,32 +117,33 @@ def common_metric(runs: Sequence[Run]) -> str:
 
 
 def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
-    """One band of the runs of a group, over the steps that all of them have seen.
+    """Aggregates the curves of a group of runs over the range of steps that all of them cover.
 
-    Raises `ValueError` if they have no steps in common.
+    Raises `ValueError` if there are no such steps.
     """
     if len(curves) == 1:
         return curves[0]
     first, last = max(curve.steps[0] for curve in curves), min(curve.steps[-1] for curve in curves)
     if first > last:
         raise ValueError("runs to be plotted together have no steps in common")
+    # Runs record at different steps: interpolate all of them at every recorded step.
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
     values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
-    samples = np.random.default_rng(seed).integers(len(curves), size=(2000, len(curves)))
+    samples = np.random.default_rng(seed).integers(len(curves), size=(_BOOTSTRAP_SAMPLES, len(curves)))
     low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
 
 
 def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
-    """Draws a line with its 95 % interval for each label, as a picture of the kind that its suffix says.
+    """Plots a line with its 95 % interval for each label, in the image format of the path's suffix (default: PNG).
 
-    The ``title`` is that of the vertical axis; with ``share`` the values lie between 0 and 1.
+    ``title`` is the label of the vertical axis; with ``share`` this ranges from 0 to 1.
     """
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for number, (label, band) in enumerate(bands.items()):
         runs = "1 run" if band.num_runs == 1 else f"{band.num_runs} runs"
-        marker = "o" if len(band.steps) == 1 else ""  # a line of one point is not to be seen
+        marker = "o" if len(band.steps) == 1 else ""  # a line with a single point is invisible
         axes.plot(band.steps / 1e6, band.center, marker=marker, color=f"C{number}", label=f"{label} ({runs})")
         axes.fill_between(band.steps / 1e6, band.low, band.high, color=f"C{number}", alpha=0.18, linewidth=0)
     axes.set(xlabel="million steps", ylabel=title)
@@ -149,21 +156,22 @@ def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False)
 
 
 def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each column, without a quarter of the rows (rounded down) at either end."""
-    cut = len(values) // 4
+    """Returns the mean of each column without its lowest and highest quarters of values (rounded down)."""
+    cut = len(values) // 4  # 0 for fewer than four runs: the plain mean
     middle: NDArray[np.float64] = np.sort(values, axis=0)[cut : len(values) - cut].mean(0)
     return middle
 
 
-def _natural(folder: Path) -> list[str | int]:
-    """rl-zoo3 numbers runs: ``Game_10`` comes after ``Game_9``."""
+def _natural_order(folder: Path) -> list[str | int]:
+    """Sort key that puts ``Game_10`` after ``Game_9``, as rl-zoo3 numbers runs."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
 
 
 def _read_run(folder: Path, label: str) -> Run:
     config = min(folder.glob(f"*/{CONFIG}"))
     path, arguments = config.with_name("args.yml"), dict[str, Any]()
-    if path.is_file():  # a Python object as rl-zoo3 dumps it, of which nothing is made but lists
+    if path.is_file():
+        # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
         (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
         arguments |= pairs
     conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
@@ -172,63 +180,63 @@ def _read_run(folder: Path, label: str) -> Run:
     return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
 
 
-def _line(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
+def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
     return Band(steps, values, values, values)
 
 
-def _win_rate(folder: Path, opponent: str) -> Band:
+def _read_win_rate(folder: Path, opponent: str) -> Band:
     rows = pd.read_csv(folder / "win_rates.csv", dtype={"opponent": str})
     require_known(f"opponent in {folder / 'win_rates.csv'}", opponent, rows["opponent"].unique())
-    figures = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
-    return Band(*figures.to_numpy(np.float64).T)
+    columns = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
+    return Band(*columns.to_numpy(np.float64).T)
 
 
-def _eval_win_rate(folder: Path, opponent: str) -> Band:
+def _read_eval_win_rate(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
         if "successes" not in file:
-            raise ValueError(f"{folder / 'evaluations.npz'} does not say which fights were won")
+            raise ValueError(f"{folder / 'evaluations.npz'} does not record which fights were won")
         steps, won = file["timesteps"].astype(np.float64), file["successes"]
     low, high = np.transpose([wilson_interval(int(each.sum()), len(each)) for each in won])
     return Band(steps, won.mean(1), low, high)
 
 
-def _eval_reward(folder: Path, opponent: str) -> Band:
+def _read_eval_reward(folder: Path, opponent: str) -> Band:
     with np.load(folder / "evaluations.npz") as file:
-        return _line(file["timesteps"].astype(np.float64), file["results"].mean(1))
+        return _without_interval(file["timesteps"].astype(np.float64), file["results"].mean(1))
 
 
-def _episodes(column: str) -> Callable[[Path, str], Band]:
+def _episode_reader(column: str) -> Callable[[Path, str], Band]:
     def read(folder: Path, opponent: str) -> Band:
         if not any(folder.glob("*monitor.csv")):
             raise FileNotFoundError(f"{folder}/*.monitor.csv")
         episodes = load_results(str(folder))
         if episodes.empty:
-            raise ValueError(f"no episode has ended in {folder} yet")
+            raise ValueError(f"no episode of {folder} has ended yet")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
-        shown = np.unique(np.linspace(0, len(means) - 1, 500).round().astype(int))
-        return _line(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
+        shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
+        return _without_interval(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
 
     return read
 
 
-def _elo(folder: Path, opponent: str) -> Band:
+def _read_elo(folder: Path, opponent: str) -> Band:
     ratings = League.existing(folder).ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
-    return _line(*np.array(own, float).reshape(-1, 2).T)
+    return _without_interval(*np.array(own, float).reshape(-1, 2).T)
 
 
-def _rating(folder: Path, opponent: str) -> Band:
+def _read_rating(folder: Path, opponent: str) -> Band:
     own = of_snapshots(League.existing(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
 
 
 METRICS = {
-    "win_rate": Metric("win rate against {opponent}", _win_rate, share=True),
-    "eval_win_rate": Metric("win rate in an evaluation", _eval_win_rate, share=True),
-    "eval_reward": Metric("mean reward of an evaluation", _eval_reward),
-    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episodes("r")),
-    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episodes("l")),
-    "elo": Metric("Elo rating of the learner", _elo),
-    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _rating),
+    "win_rate": Metric("win rate against {opponent}", _read_win_rate, share=True),
+    "eval_win_rate": Metric("win rate in an evaluation", _read_eval_win_rate, share=True),
+    "eval_reward": Metric("mean reward of an evaluation", _read_eval_reward),
+    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
+    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
+    "elo": Metric("Elo rating of the learner", _read_elo),
+    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _read_rating),
 }

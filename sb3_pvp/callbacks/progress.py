@@ -1,4 +1,4 @@
-"""One line that tells how a training goes on."""
+"""A progress bar that shows the win rate and rating of the learner."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sb3_pvp.opponents.opponents import SELF_PLAY
 
 
 class ProgressCallback(ProgressBarCallback):
-    """SB3's progress bar, with the win rate of the last episodes and the Elo rating of the learner before it.
+    """SB3's progress bar, prefixed with the learner's recent win rate and its Elo rating.
 
-    Fights of the learner against itself say nothing and are left out; so is a rating that no `EloCallback`, which must
-    be listed before this, has logged. In rl-zoo3 ``-P`` gives this bar to environments of this package.
+    Self-play fights do not count towards the win rate. The rating is shown if an `EloCallback`, listed before this
+    callback, logs it. rl-zoo3's ``-P`` uses this bar for environments of this package.
 
     Args:
-        window: how many episodes the win rate is of.
+        window: number of recent episodes in the win rate.
     """
 
     @checked
@@ -31,17 +31,18 @@ class ProgressCallback(ProgressBarCallback):
 
     @property
     def text(self) -> str:
-        """What stands before the bar; empty until an episode has ended."""
+        """The text before the bar; empty until an episode has ended."""
         parts = [f"won {np.mean(self._won):.0%} of {len(self._won)}"] if self._won else []
         return ", ".join([*parts, f"Elo {self._elo:.0f}"] if self._elo is not None else parts)
 
     def _on_step(self) -> bool:
         for row in np.flatnonzero(self.locals["dones"]):
             self._count(self.locals["infos"][row])
-            self.pbar.set_description_str(self.text, refresh=False)
+            self.pbar.set_description_str(self.text, refresh=False)  # SB3 refreshes the bar when it updates it
         return super()._on_step()
 
     def _on_rollout_end(self) -> None:
+        # The logger clears its values with each dump; between two values of an EloCallback the last one stays.
         self._elo = self.logger.name_to_value.get("rollout/elo/latest", self._elo)
         self.pbar.set_description_str(self.text)
 

@@ -1,4 +1,4 @@
-"""The models and ratings of a run in Weights & Biases."""
+"""Logs the models and ratings of a run to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from sb3_pvp.selfplay.league import LEAGUE
 
 
 class WandbArtifactsCallback(PvpCallback):
-    """Keeps the models and ratings of a training in the W&B run that is open, see `sb3_pvp.zoo.tracking`.
+    """Logs models and ratings to the open W&B run, see `sb3_pvp.zoo.tracking`.
 
-    At the end of training it logs the artifact ``model-ID``, with the W&B run's id, in the versions ``final``, ``best``
-    (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), with steps and ratings as
-    metadata; the artifact ``leaderboard-ID``, and the same as a table, ``league/leaderboard``; and the chart
-    ``league/rating_curves`` of the learner's snapshots over their steps, as they are rated at the end.
-
-    Metrics themselves are W&B's business: ``wandb.init(sync_tensorboard=True)``. List this callback last.
+    At the end of training it logs the artifact ``model-ID`` (ID: of the W&B run) with the aliases ``final``, ``best``
+    (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), and with steps and ratings as
+    metadata; the leaderboard as artifact ``leaderboard-ID`` and table ``league/leaderboard``; and the final ratings of
+    the learner's snapshots as chart ``league/rating_curves``. Metrics need ``wandb.init(sync_tensorboard=True)``. List
+    this callback last.
 
     Args:
-        snapshots: also logs every new snapshot in the league, as a version of ``snapshots-ID`` called ``steps-STEPS``.
-        directory: of the league; ``None``: ``league`` in the folder of the run.
+        snapshots: also log each new snapshot in the league to the artifact ``snapshots-ID``, as ``steps-STEPS``.
+        directory: of the league; default: ``league`` in the run folder.
     """
 
     @checked
@@ -41,9 +40,9 @@ class WandbArtifactsCallback(PvpCallback):
         self._published_at: int | None = None
 
     def publish(self, model: BaseAlgorithm) -> None:
-        """Logs what is logged at the end; does nothing if that was done after the same number of steps."""
+        """Logs what is due at the end of training, unless that was done already after the same number of steps."""
         if model.num_timesteps == self._published_at:
-            return
+            return  # called at the end of training, and again after the final model was saved
         self._published_at = model.num_timesteps
         league = self._league(model)
         standings = [] if league is None else league.leaderboard()
@@ -73,24 +72,25 @@ class WandbArtifactsCallback(PvpCallback):
         for player in new:
             path, standing = league.path(player), standings.get(str(player))
             _log_model("snapshots", path, f"steps-{player.age}", player.age, standing)
-            self._first_step = player.age + 1
+            self._first_step = player.age + 1  # older snapshots are logged already
 
     def _on_training_end(self) -> None:
         self.publish(self.model)
 
     def _league(self, model: BaseAlgorithm) -> League | None:
-        """The league of the run, if it has one."""
+        """Returns the league of the run, if it has one."""
         return shared_league(model, self._directory) if _in_run(model, self._directory, LEAGUE) else None
 
 
 def _log_model(name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file, which may change afterwards, as the new version ``alias`` of the artifact ``name-ID``."""
+    """Logs a model's file as a new version of the artifact ``name-ID``, with this alias."""
     metadata: dict[str, Any] = {"steps": steps}
     if standing is not None:
         metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
         metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
     wandb = _wandb()
     artifact = wandb.Artifact(f"{name}-{wandb.run.id}", type="model", metadata=metadata)
+    # "mutable" copies the file, which may be deleted or overwritten before W&B has uploaded it.
     artifact.add_file(str(path), name="model.zip", policy="mutable")
     wandb.run.log_artifact(artifact, aliases=[alias])
 
@@ -111,17 +111,17 @@ def _log_leaderboard(standings: list[Standing]) -> None:
 
 
 def _wandb() -> Any:
-    """W&B with an open run."""
+    """Imports W&B; raises `ValueError` if it has no open run."""
     import wandb
 
     if wandb.run is None:
-        raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init before")
+        raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init() before")
     return wandb
 
 
 def _in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path | None:
-    """The path that was given, or else that in the folder of the run, if it is there."""
-    with contextlib.suppress(ValueError):  # nobody knows the folder of the run
+    """Returns ``given``, or by default ``name`` in the run folder; ``None`` if it does not exist."""
+    with contextlib.suppress(ValueError):  # the run has no folder
         path = path_in_run(model, given, name)
         return path if path.exists() else None
     return None

@@ -1,7 +1,7 @@
 """rl-zoo3 with ``--algo maskable_ppo`` and the environments of this package.
 
-``python -m sb3_pvp.zoo train|enjoy|record_video|record_training|plots|push`` take every option of rl-zoo3's commands,
-and ``train`` also takes ``--preset NAME`` and ``--resume``. To use rl-zoo3's own commands instead, put a file
+``python -m sb3_pvp.zoo train|enjoy|record_video|record_training|plots|push`` accept all options of rl-zoo3's commands;
+``train`` also accepts ``--preset NAME`` and ``--resume``. To use rl-zoo3's own commands instead, put a file
 ``custom_envs.py`` with the line ``import sb3_pvp.zoo.custom_envs`` into the working directory.
 """
 

@@ -1,7 +1,7 @@
-"""Importing this installs `sb3_pvp.zoo` into rl-zoo3.
+"""Installs `sb3_pvp.zoo` into rl-zoo3 when imported.
 
-It is the one line, ``import sb3_pvp.zoo.custom_envs``, of a file ``custom_envs.py`` with which rl-zoo3's own commands
-(``python -m rl_zoo3.train --algo maskable_ppo --env ENV``, given in the folder of that file) know this package.
+rl-zoo3's own commands, such as ``python -m rl_zoo3.train --algo maskable_ppo --env ENV``, import a ``custom_envs.py``
+from the working directory: the line ``import sb3_pvp.zoo.custom_envs`` in it makes this package available to them.
 """
 
 from sb3_pvp.zoo import install

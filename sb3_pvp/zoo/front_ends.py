@@ -1,4 +1,4 @@
-"""The commands of rl-zoo3, which then know the algorithm and the environments of this package."""
+"""The commands of rl-zoo3, with the algorithm and the environments of this package."""
 
 from __future__ import annotations
 
@@ -24,46 +24,47 @@ from sb3_pvp.presets.presets import ALGO, find_preset
 
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
-#: Options that rl-zoo3 takes without a look, and the least that each may be.
+#: The least values of options that rl-zoo3 does not check.
 _LEAST = {
     **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "max_total_trials", "n_evaluations"), 1),
     "n_startup_trials": 0,
     "reference_fights": 1,
 }
-#: What is otherwise with our environments than rl-zoo3's help says.
+#: Help texts of rl-zoo3's options that behave differently with our environments.
 _HELP = {
-    "eval_episodes": "Fights of an evaluation (64 in an embedded world, else 5)",
-    "n_eval_envs": "Environments for evaluation (as many as fights in an embedded world, else 1)",
-    "num_threads": "Threads for PyTorch; learning takes one while no layer is wider than 256, more would slow it down",
+    "eval_episodes": "Fights per evaluation (64 in an embedded world, else 5)",
+    "n_eval_envs": "Environments for evaluation (one per fight in an embedded world, else 1)",
+    "num_threads": "Threads for PyTorch; one is fastest as long as no layer is wider than 256",
 }
 _NAMED_VALUES = (
-    "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a VALUE in Python, where text is in quotes "
+    "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a Python VALUE, so that a string needs quotes "
     "within quotes, such as \"opponent:'scripted'\""
 )
-#: Where rl-zoo3 keeps the names that are replaced. Modules that are imported later take them from the first three.
+#: The rl-zoo3 modules in which `install` replaces names. Modules imported later get the names from the first three.
 _MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
 
-#: The commands that `sb3-pvp` has as well; without ``--algo`` and ``--env`` they are about our algorithm and home game.
+#: The commands that `sb3-pvp` also has; by default they use our algorithm and home game.
 _OURS = ("train", "enjoy")
 _EPILOG = (
     "python -m sb3_pvp.zoo COMMAND is the same. For rl-zoo3's own `python -m rl_zoo3.train --algo maskable_ppo`, put a "
-    "file custom_envs.py with the line `import sb3_pvp.zoo.custom_envs` into the folder in which you start it."
+    "file custom_envs.py with the line `import sb3_pvp.zoo.custom_envs` into the working directory."
 )
 
 _stock_parse_args: Any = ArgumentParser.parse_args
 
 
 def install() -> None:
-    """Teaches rl-zoo3 this package; calling it again changes nothing.
+    """Registers this package with rl-zoo3; calling it again has no effect.
 
-    ``maskable_ppo`` is one of its algorithms then, `PvpExperimentManager` manages its experiments, its commands find
-    all checkpoints of a run, and workers of a ``SubprocVecEnv`` start quickly.
+    This adds the algorithm ``maskable_ppo``, replaces the experiment manager by `PvpExperimentManager`, lets rl-zoo3's
+    commands find all checkpoints of a run, and speeds up the start of ``SubprocVecEnv`` workers.
 
-    Raises ``RuntimeError`` if something that is needed is not installed. It is no ``ImportError``, since rl-zoo3
-    silently leaves out a ``custom_envs.py`` that raises one.
+    Raises ``RuntimeError`` if a required package is missing: rl-zoo3 silently ignores an ``ImportError`` in
+    ``custom_envs.py``.
     """
     try:
-        import rl_zoo3.import_envs  # noqa: F401  # which imports a custom_envs.py, and that may call this function
+        # First, because this imports the user's custom_envs.py, which may in turn call this function.
+        import rl_zoo3.import_envs  # noqa: F401
         from rl_zoo3 import ALGOS
 
         from sb3_pvp.ppo import PvpPPO
@@ -71,40 +72,38 @@ def install() -> None:
         from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
     except ImportError as error:
         raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
-    ALGOS[ALGO] = PvpPPO  # a MaskablePPO, and with the arguments of one it does the same
+    ALGOS[ALGO] = PvpPPO  # a subclass of MaskablePPO that behaves the same with its arguments
     ours: dict[str, Any] = {"ExperimentManager": PvpExperimentManager}
     ours |= {"create_test_env": create_test_env, "get_model_path": get_model_path}
     for module in _MODULES:
         names = vars(sys.modules[module]) if module in sys.modules else {}
         names.update({name: replacement for name, replacement in ours.items() if name in names})
-    # Loaded once by the server that forks the workers of a SubprocVecEnv, and not by each of them.
+    # Imported once by the fork server, instead of by each worker of a SubprocVecEnv.
     multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
 def train(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.train`` on these arguments, or on those of the command line.
+    """Runs ``rl_zoo3.train`` with these arguments, by default those of the command line. Additional options:
 
-    ``--preset NAME`` among them stands for the algorithm, environment and ``-conf`` of that preset; each of these may
-    also be given, and without any it is our algorithm and the home game. ``--resume [DIR]`` goes on with a run as if it
-    had never stopped, by default the newest one of this kind that has a checkpoint and not yet all its steps. It begins
-    one only if there is no run of this environment at all: else a typing error, or a second start, would train from
-    nothing without a word. The steps asked for are those of the whole run, which gets a `MaskableCheckpointCallback` if
-    it has none. ``-optimize`` and ``--trial-id``: see
-    `sb3_pvp.zoo.sweeps`; ``--track``: `sb3_pvp.zoo.tracking`; ``-i MODEL``, a new run with that model, which is trained
-    for so many steps more: `sb3_pvp.zoo.resume`.
+    * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
+      Without any of these, our algorithm is trained on the home game.
+    * ``--resume [DIR]`` resumes a run exactly, by default the newest one with the same settings that has a checkpoint
+      and is not finished. Only if this environment has no runs at all does it start a new one; otherwise a typo would
+      silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
+    * ``-i MODEL`` starts a new run with a trained model and ``-n`` more steps, see `sb3_pvp.zoo.resume`.
+    * For ``--track`` see `sb3_pvp.zoo.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
-    What is unknown or impossible is one line on stderr and ``SystemExit(2)``, before anything is written. If the
-    server that is trained on, or the process of an environment, is gone in the middle, that is one line and
-    ``SystemExit(1)``. Ctrl-C is one line with the command that goes on, and ``SystemExit(130)``.
+    Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
+    ``SystemExit(1)`` for a lost server or worker. Ctrl-C is ``SystemExit(130)``, with the command to continue.
     """
-    with _command("train", arguments, _read_training):
+    with _command("train", arguments, _parse_training):
         from rl_zoo3.train import train as rl_zoo3_train
 
         rl_zoo3_train()
 
 
 def enjoy(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.enjoy`` on these arguments, or on those of the command line."""
+    """Runs ``rl_zoo3.enjoy`` with these arguments, by default those of the command line."""
     with _command("enjoy", arguments):
         from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
 
@@ -112,14 +111,14 @@ def enjoy(arguments: list[str] | None = None) -> None:
 
 
 def record_video(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.record_video`` on these arguments, or on those of the command line."""
+    """Runs ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
     with _command("record_video", arguments):
         _require_packages("render", "moviepy")
         runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
 def record_training(arguments: list[str] | None = None) -> None:
-    """One video of all models of a run, one after the other: see `sb3_pvp.zoo.saved_runs.record_training`."""
+    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.saved_runs.record_training`."""
     with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
         from sb3_pvp.zoo.saved_runs import record_training as record
@@ -128,20 +127,20 @@ def record_training(arguments: list[str] | None = None) -> None:
 
 
 def push(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.push_to_hub`` on these arguments, or on those of the command line."""
+    """Runs ``rl_zoo3.push_to_hub`` with these arguments, by default those of the command line."""
     with _command("push", arguments) as arguments:
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.saved_runs import mended_hub
+        from sb3_pvp.zoo.saved_runs import patched_push_to_hub
 
-        with mended_hub():
+        with patched_push_to_hub():
             runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
 
 
 def plots(arguments: list[str] | None = None) -> None:
-    """Runs one of `PLOTS`, the first argument, on the others."""
+    """Runs one of `PLOTS`, the first argument, with the other arguments."""
     name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
-    with _command("plots", others, _parsed):
+    with _command("plots", others, _parse):
         with refusals():
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
@@ -153,9 +152,9 @@ def plots(arguments: list[str] | None = None) -> None:
         stock_show: Any = plt.show
         plt.close("all")
 
-        def show() -> None:
+        def show() -> None:  # rl-zoo3 would show empty axes
             if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
-                raise ValueError("there is nothing to draw")
+                raise ValueError("there is nothing to plot")
             stock_show()
 
         try:
@@ -163,14 +162,14 @@ def plots(arguments: list[str] | None = None) -> None:
                 getattr(rl_zoo3.plots, name)()
         except Refusal:
             raise
-        except Exception as error:  # it looks at nothing before it draws
+        except Exception as error:  # rl-zoo3 does not check its arguments and files
             needed = "-f FOLDER, -a ALGO and -e ENV of runs"
             if name == "plot_from_file":
-                needed = "what all_plots -o has made of two or more runs with two or more evaluations each"
+                needed = "a file that all_plots -o wrote for two or more runs with two or more evaluations each"
             raise Refusal(f"{name} needs {needed}: {error!r}") from error
 
 
-#: What `python -m sb3_pvp.zoo` runs.
+#: The commands of `python -m sb3_pvp.zoo`, by name.
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     command.__name__: command for command in (train, enjoy, record_video, record_training, plots, push)
 }
@@ -180,19 +179,23 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 def _command(
     name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
 ) -> Iterator[list[str]]:
-    """Around a command, whose arguments rl-zoo3's own parser reads: installs it, and lets users' errors be one line."""
+    """Runs a command of rl-zoo3 in this context: with `install`, our options and defaults, and errors as one line.
+
+    rl-zoo3's commands create their parsers and read ``sys.argv`` themselves, so ``ArgumentParser.parse_args`` is
+    patched to pass such a parser and the arguments to ``read``.
+    """
     given = sys.argv[1:] if arguments is None else arguments
 
     def parse_args(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
-        if args is not None:  # a parser of somebody else
+        if args is not None:  # not the command's own parser, which reads sys.argv
             return _stock_parse_args(parser, args, namespace)
         parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
         parser.formatter_class = _HelpFormatter
-        parser.set_defaults(folder="logs")  # where `train` writes to
+        parser.set_defaults(folder="logs")  # the default of `train`; rl-zoo3's other commands look elsewhere
         if name in _OURS:
             parser.prog, parser.epilog = f"sb3-pvp {name}", _EPILOG
             parser.set_defaults(algo=ALGO, env=HOME_GAME)
-        return read(parser, given) if read else _checked(_parsed(parser, given))
+        return read(parser, given) if read else _check_options(_parse(parser, given))
 
     before = ArgumentParser.parse_args
     try:
@@ -203,6 +206,7 @@ def _command(
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1 if isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
+        # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
         command = f": {shlex.join(['sb3-pvp', name, *given, *options])}" if options else ""
         print(f"{name}: {text}{command}", file=sys.stderr)
@@ -212,56 +216,59 @@ def _command(
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter):
+    """Shows the default values of options, except for those that only mean "not given"."""
+
     def _get_help_string(self, action: Action) -> str | None:
-        says_nothing = action.default in (None, "", False, -1, [])
-        return action.help if says_nothing else super()._get_help_string(action)
+        is_unset = action.default in (None, "", False, -1, [])
+        return action.help if is_unset else super()._get_help_string(action)
 
 
 def _refuse(message: str) -> NoReturn:
     raise Refusal(message)
 
 
-def _parsed(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     try:
         return cast("Namespace", _stock_parse_args(parser, arguments))
     except Refusal:
         raise
-    except Exception as error:  # whatever Python says about a value
+    except Exception as error:  # rl-zoo3 evaluates VALUE as Python code, which may raise anything
         raise Refusal(f"{_NAMED_VALUES}: {error}") from error
 
 
-def _read_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
-    """The options of rl-zoo3 and those that it does not know."""
+def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.zoo.resume import NEWEST
     from sb3_pvp.zoo.sweeps.manager import add_options
 
     ours = parser.add_argument_group("sb3-pvp")
-    ours.add_argument("--preset", help="Stands for --algo, --env and -conf of a preset.")
+    ours.add_argument("--preset", help="Use --algo, --env and -conf of this preset.")
     ours.add_argument(
-        "--resume", nargs="?", const=NEWEST, help="Goes on with the newest run that was stopped, or this one."
+        "--resume", nargs="?", const=NEWEST, help="Resume the run in this folder; by default the newest stopped run."
     )
     add_options(parser)
-    parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager knows what they cost
+    parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
-    given = _parsed(parser, arguments)
+    given = _parse(parser, arguments)
     if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
+        # As defaults, so that options on the command line override them when parsed again.
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
-        given = _parsed(parser, arguments)
+        given = _parse(parser, arguments)
     if (steps := given.n_timesteps) < 1 and steps != -1:
-        raise Refusal(f"-n must be a positive number of steps, or -1 for those of the preset, got {steps}")
+        raise Refusal(f"-n must be a positive number of steps, or -1 for that of the preset, got {steps}")
     for name, least in _LEAST.items():
         if (number := getattr(given, name)) is not None and number < least:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
-    # rl-zoo3 would begin to track before it knows the run.
+    # rl-zoo3 itself would open a W&B run before the manager knows which run is resumed.
     given.tracked, given.track = given.track, False
-    return _checked(given)
+    return _check_options(given)
 
 
-def _checked(given: Namespace) -> Namespace:
-    """Refuses what rl-zoo3 refuses with an error of many lines."""
+def _check_options(given: Namespace) -> Namespace:
+    """Raises `Refusal` for invalid values for which rl-zoo3 would show a traceback."""
     import torch
     from stable_baselines3.common.utils import get_device
 
@@ -269,13 +276,13 @@ def _checked(given: Namespace) -> Namespace:
         for package in getattr(given, "gym_packages", ()):
             importlib.import_module(package)
     device = getattr(given, "device", "cpu")
-    try:  # get_device would silently take the CPU for one that is not there
+    try:  # get_device silently falls back to the CPU if there is no GPU
         torch.zeros(1, device=get_device() if device == "auto" else device).item()
-    except (RuntimeError, AssertionError) as error:  # without CUDA both are possible
+    except (RuntimeError, AssertionError) as error:  # depending on the build, torch raises either without CUDA
         raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
     trained_agent = getattr(given, "trained_agent", "")
     if trained_agent and not (trained_agent.endswith(".zip") and Path(trained_agent).is_file()):
-        raise Refusal(f"there is no model {trained_agent}: -i takes the zip file of one")
+        raise Refusal(f"there is no model {trained_agent}: -i takes the path of a model's zip file")
     env = getattr(given.env, "gym_id", given.env)
     if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])

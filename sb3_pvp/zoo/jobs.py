@@ -1,6 +1,6 @@
-"""Commands that run in the background: with a log, a name, and everything they start ended with them.
+"""Background commands, each with a name and a log; stopping one also stops the processes that it started.
 
-`Jobs` is a folder of them; ``sb3-pvp jobs`` and ``sb3-pvp tensorboard`` are its command line.
+`Jobs` manages the jobs of a folder, for the commands ``sb3-pvp jobs`` and ``sb3-pvp tensorboard``.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.common.watched_process import GRACE, WatchedProcess, is_member, members, result_of, stop
 
-#: Addresses all jobs; no job can have this name.
+#: Selects all jobs; no job can have this name.
 ALL = "all"
-#: Seconds until TensorBoard must listen; it imports much.
-_PATIENCE = 120.0
+#: Seconds that TensorBoard may take until it listens; its imports are slow.
+_STARTUP_SECONDS = 120.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Job(BaseModel, frozen=True):
     """A command that was started. Times are seconds since 1970."""
 
-    id: int  #: Its number, from 1.
-    name: str  #: Several jobs may have the same one.
+    id: int  #: From 1; numbers of removed jobs are reused.
+    name: str  #: Not necessarily unique.
     command: list[str]  #: Program and arguments.
-    folder: str  #: Where it runs.
-    log: str  #: The file with all its output.
+    folder: str  #: Working directory.
+    log: str  #: Path of the file with its output, stdout and stderr.
     mark: str  #: See `sb3_pvp.common.watched_process.MARK`.
     started_at: float
-    pid: int | None = None  #: The process that watches over the command; ``None``: not started yet.
-    stopped_at: float | None = None  #: When somebody told it to end; ``None``: nobody has.
-    details: dict[str, str] = {}  #: More about it, for those who look for jobs of a kind.
+    pid: int | None = None  #: The process that supervises the command; ``None``: not started yet.
+    stopped_at: float | None = None  #: When `Jobs.stop` was called for it, if it was.
+    details: dict[str, str] = {}  #: Further information, to find jobs of a certain kind.
 
 
 class Status(NamedTuple):
-    """How a job is.
+    """The state of a job.
 
-    It is finished with exit code 0 and failed with another one, stopped by somebody, or lost, if it ended without a
-    word, as when the machine was switched off. The exit code is that of the command, as shells count: 128 and more for
-    signals; ``None`` while it runs and if it is lost.
+    A job is ``finished`` after exit code 0, ``failed`` after another one, ``stopped`` by `Jobs.stop`, or ``lost`` if it
+    ended without a result, such as when the machine was switched off. ``exit_code`` is that of the command, 128 plus
+    the number of a signal as in shells; ``None`` while the job runs and if it is lost.
     """
 
     job: Job
@@ -62,13 +62,13 @@ class Status(NamedTuple):
     ended_at: float | None = None  #: Seconds since 1970.
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Returns the job and its state as plain values, for JSON."""
         ends = {"state": self.state, "exit_code": self.exit_code, "ended_at": self.ended_at}
         return {**self.job.model_dump(exclude={"mark"}), **ends}
 
 
 class _Result(BaseModel):
-    """How a command ended."""
+    """The file in which a supervisor records how a command ended."""
 
     mark: str
     exit_code: int
@@ -76,16 +76,18 @@ class _Result(BaseModel):
 
 
 class _JobsFile(BaseModel):
+    """The format of ``jobs.json``."""
+
     version: Literal[1] = 1
     jobs: list[Job]
 
 
 class Jobs:
-    """The jobs of a folder (cli-config.md §2). Several processes may use the same folder.
+    """The jobs of a folder (cli-config.md §2), which several processes may use at the same time.
 
-    A job lives in a session of its own, with its input closed and its output in a log file, and goes on when the
-    process that has started it ends. It is over when its command is: what the command leaves running is ended then.
-    What is impossible is a `ValueError`.
+    A job runs in a separate session, with its input closed and its output in a log file, and outlives the process that
+    started it. It ends with its command: processes that the command leaves behind are terminated. Methods raise
+    `ValueError` for invalid requests.
     """
 
     def __init__(self, folder: str | Path = "logs/jobs") -> None:
@@ -94,15 +96,16 @@ class Jobs:
         self._lock = filelock.FileLock(self.folder / ".jobs.lock", timeout=60.0)
 
     def start(self, command: Sequence[str], name: str | None = None, details: Mapping[str, str] | None = None) -> Job:
-        """Starts a command in the working directory of this process, by default under the program's name."""
+        """Starts a command in the current working directory; its name is that of the program by default."""
         if isinstance(command, str) or not command:
             raise ValueError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
         if shutil.which(command[0]) is None:
             raise ValueError(f"there is no such command: {command[0]}")
         name = Path(command[0]).stem if name is None else name
-        if not _NAME.fullmatch(name) or name.isdigit() or name == ALL:  # as a file's name, or taken for something else
+        # The name becomes part of the log's file name, and `find` must not confuse it with an id or `ALL`.
+        if not _NAME.fullmatch(name) or name.isdigit() or name == ALL:
             raise ValueError(
-                f"{name!r} cannot be the name of a job: use letters, digits, '.', '_', '-', no mere number, not {ALL!r}"
+                f"{name!r} cannot be the name of a job: use letters, digits, '.', '_', '-'; not only digits or {ALL!r}"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
@@ -119,10 +122,10 @@ class Jobs:
                 started_at=time.time(),
                 details=dict(details or {}),
             )
-            # Written before it runs: whatever happens from now on, nobody runs of whom there is no record.
+            # Recorded before it starts: if this process is killed now, the job can still be found by its mark.
             self._write([*jobs, job])
             log.write_bytes(b"")
-            # Without buffers the log tells at once what is said.
+            # Unbuffered, so that output appears in the log at once.
             process = WatchedProcess(command, log, {"PYTHONUNBUFFERED": "1"}, mark=job.mark)
             job = job.model_copy(update={"pid": process.pid})
             self._write([*jobs, job])
@@ -135,17 +138,19 @@ class Jobs:
             return []
         except ValidationError as error:
             what = first_error(error)
-            raise ValueError(f"{self._file} cannot be read ({what}): move it away; jobs that run go on") from error
+            raise ValueError(
+                f"{self._file} cannot be read ({what}): move it away; running jobs are not affected"
+            ) from error
 
     def _write(self, jobs: list[Job]) -> None:
         write_atomically(self._file, _JobsFile(jobs=jobs).model_dump_json(indent=1) + "\n")
 
     def all(self) -> list[Status]:
-        """How all jobs are, by number."""
+        """Returns the status of all jobs, in the order in which they were started."""
         return [self._status(job) for job in self._read()]
 
     def status(self, job: Job) -> Status:
-        """How one of them is now."""
+        """Returns the current status of a job."""
         return self._status(next((each for each in self._read() if each.mark == job.mark), job))
 
     def _status(self, job: Job) -> Status:
@@ -153,19 +158,20 @@ class Jobs:
             result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
         except (OSError, ValidationError):
             result = None
-        if result and result.mark == job.mark:  # else that of an earlier job with this number
+        if result and result.mark == job.mark:  # else the file is left from an earlier job with this id
             bad: Literal["stopped", "failed"] = "stopped" if job.stopped_at else "failed"
             return Status(job, bad if result.exit_code else "finished", result.exit_code, result.ended_at)
+        # The supervisor may be gone, or not recorded yet, while processes with the job's mark still run.
         if (job.pid is not None and is_member(job.pid, job.mark)) or members(job.mark):
             return Status(job, "running")
         return Status(job, "stopped" if job.stopped_at else "lost", None, job.stopped_at)
 
     def is_running(self, job: Job) -> bool:
-        """Whether anything of the job still runs."""
+        """Whether any process of the job is still running."""
         return self._status(job).state == "running"
 
     def find(self, name: str) -> list[Status]:
-        """The jobs with this name, the one with this number, or `ALL`."""
+        """Returns the status of the jobs with this name or id, or of `ALL`; raises `ValueError` if there is none."""
         jobs = self.all()
         if name == ALL:
             return jobs
@@ -174,22 +180,23 @@ class Jobs:
         raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
 
     def stop(self, jobs: Iterable[Job], grace: float = GRACE) -> None:
-        """Ends jobs with all that they have started: politely for ``grace`` seconds, then for certain."""
+        """Terminates jobs with all their processes, and kills those that are left after ``grace`` seconds."""
         running = {job.mark: job for job in jobs if self.is_running(job)}
         if not running:
             return
-        told = {"stopped_at": time.time()}
+        # Recorded first, so that the exit code of a terminated command does not count as a failure.
+        now = {"stopped_at": time.time()}
         with self._lock:
-            self._write([job.model_copy(update=told) if job.mark in running else job for job in self._read()])
+            self._write([job.model_copy(update=now) if job.mark in running else job for job in self._read()])
         for job in running.values():
             stop(job.mark, grace, job.pid)
 
     def forget(self, jobs: Iterable[Job]) -> None:
-        """Removes jobs that are over, with their logs; changes nothing if one runs."""
+        """Removes ended jobs and their logs; raises `ValueError`, without removing any, if one is still running."""
         gone = {job.mark: job for job in jobs}
         for job in gone.values():
             if self.is_running(job):
-                raise ValueError(f"job {job.id} ({job.name}) still runs: stop it first")
+                raise ValueError(f"job {job.id} ({job.name}) is still running: stop it first")
         if gone:
             with self._lock:
                 self._write([job for job in self._read() if job.mark not in gone])
@@ -198,41 +205,42 @@ class Jobs:
                     Path(job.log).unlink(missing_ok=True)
 
     def wait(self, job: Job, seconds: float = float("inf")) -> Status:
-        """Waits until a job is over, or for so many seconds, and tells how it is then."""
+        """Waits until a job has ended, at most this many seconds, and returns its status."""
         deadline = time.monotonic() + seconds
         while self.is_running(job) and time.monotonic() < deadline:
             time.sleep(0.1)
         return self.status(job)
 
     def follow(self, job: Job, start: int = 0) -> Iterator[bytes]:
-        """What is in the log of a job from byte ``start`` on, as it comes, until the job is over."""
+        """Yields the log of a job from byte ``start`` on, as it is written, until the job has ended."""
         with open(job.log, "rb") as file:
             file.seek(start)
-            goes_on = True
-            while goes_on:
-                goes_on = self.is_running(job)  # before reading: what was written until then is read
+            is_running = True
+            while is_running:
+                is_running = self.is_running(job)  # checked before reading, else the last output could be missed
                 while chunk := file.read(1 << 16):
                     yield chunk
-                if goes_on:
+                if is_running:
                     time.sleep(0.2)
 
     def tensorboard(self, logdir: Path, port: int = 6006, host: str = "127.0.0.1") -> tuple[Job, bool]:
-        """The TensorBoard that shows this folder, and whether it was started just now, since there was none yet.
+        """Returns the running TensorBoard job for this folder, or starts one; also returns whether it was started now.
 
-        It is the job ``tensorboard``, whose details tell the ``url`` to look at; it listens on return. Port 0: a free
-        one; the host ``0.0.0.0`` lets everybody in the network look.
+        TensorBoard is listening on return; the job's ``details["url"]`` is its address. Port 0 chooses a free port; the
+        host ``0.0.0.0`` makes it accessible from the network.
         """
         logdir = logdir.absolute()
         if not logdir.is_dir():
             raise ValueError(
-                f"there is no folder {logdir} yet: train with --tensorboard-log, or say where the logs are"
+                f"there is no folder {logdir} yet: train with --tensorboard-log, or give the folder of the logs"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._lock:  # else two who ask at the same time get one each
+        with self._lock:  # so that two simultaneous calls do not start one each
             for status in self.all():
                 if status.state == "running" and status.job.details.get("logdir") == str(logdir):
                     return status.job, False
             try:
+                # TensorBoard would report a busy port in its log only, and the url needs the number of a free one.
                 with socket.create_server((host, port)) as probe:
                     port = int(probe.getsockname()[1])
             except OSError as error:
@@ -242,18 +250,18 @@ class Jobs:
             url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
             command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", host]
             job = self.start([*command, "--port", str(port)], "tensorboard", {"logdir": str(logdir), "url": url})
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _STARTUP_SECONDS
         while time.monotonic() < deadline and self.is_running(job):
             with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
                 return job, True
             time.sleep(0.2)
         self.stop([job])
-        said = "\n".join(last_lines(Path(job.log), 5))
-        raise ValueError(f"TensorBoard did not come up ({job.log}): {said}")
+        output = "\n".join(last_lines(Path(job.log), 5))
+        raise ValueError(f"TensorBoard did not start ({job.log}): {output}")
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a text file of any size; none if it is not there."""
+    """Returns the last lines of a text file, without reading it into memory at once; none if it does not exist."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:

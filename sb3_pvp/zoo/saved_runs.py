@@ -1,4 +1,4 @@
-"""What enjoy, videos and the hub need of a run of this package: its models, its environment, a word on its use."""
+"""Models and environments of saved runs, for rl-zoo3's ``enjoy``, its video commands and its ``push_to_hub``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ observation, info = env.reset(seed=1)
 action, _ = fighter.predict(observation)  # obeys the masks in the observation
 ```
 """
-# Before this package is installed into rl-zoo3 (`sb3_pvp.zoo.install`).
+# rl-zoo3's own functions: this module is imported before `sb3_pvp.zoo.install` replaces them.
 _stock_model_path: Any = utils.get_model_path
 _stock_test_env: Any = utils.create_test_env
 
@@ -47,10 +47,10 @@ _stock_test_env: Any = utils.create_test_env
 def get_model_path(
     exp_id: int, folder: str, algo: str, env_name: EnvironmentName, *which: Any, **keywords: Any
 ) -> tuple[str, str, str]:
-    """`rl_zoo3.utils.get_model_path`, which finds the checkpoints of `MaskableCheckpointCallback` as well.
+    """Replaces `rl_zoo3.utils.get_model_path` to also find the checkpoints of `MaskableCheckpointCallback`.
 
-    Returns a name for videos, the file of the model and the folder of the run. Raises `Refusal` if there is no such
-    model in a run of an environment of this package, or if it is damaged.
+    Returns a name for videos, the path of the model and the run folder. For environments of this package, raises
+    `Refusal` if there is no such model or if it is damaged.
     """
     if not is_ours(env_name.gym_id):
         found: tuple[str, str, str] = _stock_model_path(exp_id, folder, algo, env_name, *which, **keywords)
@@ -65,30 +65,30 @@ def get_model_path(
     elif load_checkpoint is not None or load_last:
         steps = max(saved, default=None) if load_checkpoint is None else load_checkpoint
         if steps not in saved:
-            kept = ", ".join(map(str, sorted(saved))) or "none at all"
-            raise Refusal(f"{run} has no such checkpoint; it has, by steps: {kept}")
+            kept = ", ".join(map(str, sorted(saved))) or "none"
+            raise Refusal(f"{run} has no such checkpoint; available ones, by steps: {kept}")
         kind, model = f"checkpoint-{steps}", saved[steps]
     if not model.is_file():
-        others = "; --load-last-checkpoint takes the newest checkpoint" if saved else ""
-        raise Refusal(f"there is no {model.name} in {run}: the run has not come so far{others}")
-    steps_of(model)
+        others = "; use --load-last-checkpoint for the newest checkpoint" if saved else ""
+        raise Refusal(f"there is no {model.name} in {run}: the run has not saved it yet{others}")
+    steps_of(model)  # raises if this is not a model
     if not is_whole(model):
-        raise Refusal(f"{model} is damaged: something in it has changed")
+        raise Refusal(f"{model} is damaged: its content does not match its checksums")
     return f"{kind}-{ModelName(algo, env_name)}", str(model), str(run)
 
 
 def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -> Path:
-    """The folder of a run in rl-zoo3's log folder; 0: of the newest one; negative: the folder of the algorithm itself.
+    """Returns the run folder with this number in rl-zoo3's log folder; raises `Refusal` if there is none.
 
-    Raises `Refusal` if there is none.
+    ``exp_id`` 0 is the newest run; with a negative one, the algorithm's folder itself is the run folder.
     """
     runs = Path(folder) / algo
     number = exp_id or utils.get_latest_run_id(str(runs), env_name)
     run = runs / f"{env_name}_{number}" if number > 0 else runs
     if not run.is_dir() or (number == 0 and not (run / f"{env_name}.zip").is_file()):
         raise Refusal(
-            f"there is no run of {algo} on {env_name.gym_id} in {run}: give the folder of your runs with -f (train "
-            "writes to logs), and the number of the run with --exp-id"
+            f"there is no run of {algo} on {env_name.gym_id} in {run}: set the log folder with -f (train writes to "
+            "logs by default), and the number of the run with --exp-id"
         )
     return run
 
@@ -101,9 +101,9 @@ def create_test_env(
     vec_env_cls: type[VecEnv] | None = None,
     **keywords: Any,
 ) -> VecEnv:
-    """`rl_zoo3.utils.create_test_env`; environments of this package are as in training, and share one process.
+    """Replaces `rl_zoo3.utils.create_test_env` to create our environments as in training, as a `PvpVecEnv`.
 
-    rl-zoo3 itself forgets the ``env_kwargs`` of a yaml file for videos and the hub. Raises `Refusal` for wrong
+    rl-zoo3 itself ignores the ``env_kwargs`` of a yaml file for videos and the hub. Raises `Refusal` for invalid
     ``env_kwargs``.
     """
     if is_ours(env_id):
@@ -120,12 +120,14 @@ def create_test_env(
 
 
 def record_training(arguments: list[str], record_video: Callable[[list[str]], None]) -> None:
-    """One video of a run: what the learner could do after each checkpoint, at the end, and at its best.
+    """Records one video of a run, with the model at each checkpoint, at the end of training, and at its best.
 
-    It is ``training.mp4``, with ``-g`` also ``training.gif``, in ``-o`` or the folder ``videos`` of the run.
-    ``record_video`` is the command of that name, for one model, which reads all other options. rl-zoo3's own script
-    starts itself again in processes that do not know this package, knows only its own checkpoints, needs ``ffmpeg``
-    with fonts, and deletes the output folder first. Raises `Refusal` if there is no such run, or no model.
+    The video is ``training.mp4``, and ``training.gif`` with ``-g``, in the folder ``-o``, by default ``videos`` in the
+    run folder. ``record_video`` is the command of that name, which records one model and receives all other options.
+    Raises `Refusal` if the run or its models are missing.
+
+    This replaces rl-zoo3's script, which starts subprocesses without this package, finds its own checkpoints only,
+    needs an ``ffmpeg`` with fonts, and first deletes the output folder.
     """
     parser = argparse.ArgumentParser("record_training", epilog="All other options are those of record_video.")
     parser.add_argument("--env", help="Environment ID", type=EnvironmentName, default="")
@@ -140,18 +142,20 @@ def record_training(arguments: list[str], record_video: Callable[[list[str]], No
     models += [("at the end", [])] if (run / f"{given.env}.zip").is_file() else []
     models += [("at its best", ["--load-best"])] if (run / "best_model.zip").is_file() else []
     if not models:
-        raise Refusal(f"there is no model in {run}: the run has neither a checkpoint nor come to its end")
+        raise Refusal(f"there is no model in {run}: the run has no checkpoint and is not finished")
     options = ["--env", given.env.gym_id, "--algo", given.algo, "-f", given.folder, "--exp-id", str(given.exp_id)]
     with tempfile.TemporaryDirectory() as folder:
         videos = []
         for number, (caption, choice) in enumerate(models):
             video = Path(folder) / str(number)
-            record_video([*options, *others, "-o", str(video), "--no-render", *choice])  # drawn once, for the video
+            # --no-render: frames are rendered for the video only, not for a window as well.
+            record_video([*options, *others, "-o", str(video), "--no-render", *choice])
             videos.append((caption, next(video.glob("*.mp4"))))
         _join(videos, Path(given.output_folder or run / "videos"), given.gif)
 
 
 def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
+    """Concatenates videos, each under its caption, and saves the result in the folder ``output``."""
     from moviepy import TextClip, VideoFileClip, clips_array, concatenate_videoclips
 
     output.mkdir(parents=True, exist_ok=True)
@@ -169,20 +173,21 @@ def _join(videos: list[tuple[str, Path]], output: Path, gif: bool) -> None:
 
 
 @contextmanager
-def mended_hub() -> Iterator[None]:
-    """Gives ``rl_zoo3.push_to_hub`` the older names that it imports, and completes the model card.
+def patched_push_to_hub() -> Iterator[None]:
+    """Makes ``rl_zoo3.push_to_hub`` work with its current dependencies, and adds our usage to the model card.
 
-    Raises `Refusal` if the hub does.
+    Raises `Refusal` if the hub rejects the upload.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
+    # rl-zoo3 imports generate_metadata, which is private by now, and passes its result where a dict is needed.
     integration = importlib.import_module("huggingface_sb3.push_to_hub")
     cards = importlib.import_module("huggingface_hub.repocard")
     make_metadata = getattr(integration, "generate_metadata", None) or integration._generate_metadata
     save_metadata = cards.metadata_save
 
     def metadata_save(path: Path, metadata: Any) -> None:
-        """Says first how to use the model beside the card, if it is a fighter of this package."""
+        """Replaces ``metadata_save`` to append how to use the model next to the card, if it is one of ours."""
         for model in Path(path).parent.glob(f"{ALGO}-*.zip"):
             with Path(path).open("a", encoding="utf-8") as card:
                 card.write(_USAGE.format(file=model.name, env_id=model.stem.removeprefix(f"{ALGO}-")))
@@ -196,12 +201,12 @@ def mended_hub() -> Iterator[None]:
         try:
             yield
         except HfHubHTTPError as error:
-            raise Refusal(f"the hub has refused: {error}") from error
+            raise Refusal(f"the hub rejected the upload: {error}") from error
 
 
 @contextmanager
 def _ffmpeg_on_path() -> Iterator[None]:
-    """Lets commands find ``ffmpeg``: the system's, or else the one of the extra ``render``, if it is there."""
+    """Puts an ``ffmpeg`` on the ``PATH``: if the system has none, that of the extra ``render``, if installed."""
     with tempfile.TemporaryDirectory() as folder:
         if shutil.which("ffmpeg") is None and find_spec("imageio_ffmpeg"):
             program = Path(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())

@@ -1,8 +1,8 @@
-"""``--track``: a training is followed in Weights & Biases.
+"""``--track``: tracks training in Weights & Biases.
 
-rl-zoo3 opens a W&B run before it knows which run goes on, and with which hyperparameters. Here this is done when both
-are known: the W&B run has the resolved hyperparameters, goes on with its training (``--resume``), and gets metrics from
-the training's own event files. `WandbArtifactsCallback` adds models and ratings.
+rl-zoo3 opens a W&B run before it knows the run folder and the hyperparameters. Here it is opened afterwards, so that it
+has the resolved hyperparameters and is resumed together with its training (``--resume``). W&B reads metrics from the
+training's TensorBoard files; `WandbArtifactsCallback` adds models and ratings.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sb3_pvp.common.errors import Refusal
 if TYPE_CHECKING:
     from wandb import Run
 
-#: The file in the folder of a run that says which W&B run follows it.
+#: The file in the run folder that identifies its W&B run.
 RUN_FILE = "wandb_run.json"
-#: The folder for event files in the folder of a run, without ``--tensorboard-log``.
+#: The folder for TensorBoard files in the run folder, if there is no ``--tensorboard-log``.
 EVENTS = "tensorboard"
 
 _PACKAGES = ("sb3-pvp", "stable-baselines3", "sb3-contrib", "rl_zoo3", "gymnasium", "torch", "numpy", "numba", "wandb")
 
 
 class _RunFile(BaseModel):
-    """What `RUN_FILE` says."""
+    """The format of `RUN_FILE`."""
 
     version: Literal[1] = 1
     id: str
@@ -42,30 +42,31 @@ class _RunFile(BaseModel):
 
 
 class Tracking:
-    """The W&B run that follows one training."""
+    """The W&B run of one training."""
 
+    #: Only if it was opened here.
     _own_run: Run | None = None
 
     def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
-        """Opens the W&B run, or the one in which this training was followed before; one that is open is taken.
+        """Uses the open W&B run, or resumes the one of this run folder, or opens a new one.
 
-        Raises `Refusal` if W&B refuses or cannot be reached, or if the file about the W&B run cannot be read.
+        Raises `Refusal` if W&B refuses or cannot be reached, or if `RUN_FILE` cannot be read.
         """
         import wandb
 
-        before, preset = _remembered(folder), getattr(args, "preset", None)
+        init, preset = _saved_run(folder), getattr(args, "preset", None)
         versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
         config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
         config |= {"versions": versions, "preset": preset, "run_folder": folder.name}
         if (run := wandb.run) is not None:
             run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
         else:
-            if not before:
-                before["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"
-                before |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
+            if not init:
+                init["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"  # as in rl-zoo3
+                init |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
             try:
                 run = self._own_run = wandb.init(
-                    **before,
+                    **init,
                     group=args.wandb_group,
                     tags=[*args.wandb_tags, *([preset] if preset else [])],
                     config=config,
@@ -74,21 +75,21 @@ class Tracking:
                 )
             except wandb.Error as error:
                 raise Refusal(
-                    f"W&B cannot follow this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or "
+                    f"W&B cannot track this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or "
                     "set WANDB_MODE=offline to keep everything on this machine"
                 ) from error
         about = _RunFile(id=run.id, project=run.project, entity=run.entity)
         write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
 
     def finish(self, exit_code: int = 0) -> None:
-        """Closes the W&B run, and waits until all is sent or written; one that was open before stays open."""
+        """Finishes the W&B run, waiting until everything is sent or written; one that was open before stays open."""
         run, self._own_run = self._own_run, None
         if run is not None:
             run.finish(exit_code)
 
 
-def _remembered(folder: Path) -> dict[str, Any]:
-    """How to go on with the W&B run that followed the training in this folder; nothing if none did."""
+def _saved_run(folder: Path) -> dict[str, Any]:
+    """Returns arguments of ``wandb.init`` that resume the W&B run of this folder; empty if it has none."""
     path = folder / RUN_FILE
     if not path.is_file():
         return {}
@@ -96,5 +97,5 @@ def _remembered(folder: Path) -> dict[str, Any]:
         about = _RunFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         what = error.errors()[0]["msg"]
-        raise Refusal(f"{path} cannot be read ({what}): remove it to begin a new W&B run") from error
+        raise Refusal(f"{path} cannot be read ({what}): remove it to start a new W&B run") from error
     return {"id": about.id, "resume": "allow", "project": about.project, "entity": about.entity or None}

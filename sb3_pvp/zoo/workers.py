@@ -1,4 +1,4 @@
-"""Environments in processes of their own, of which one may die."""
+"""A ``SubprocVecEnv`` that can be closed even if a worker process has died."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-#: How long all workers together may take to leave their environments, e.g. to log out, before they are terminated.
+#: Seconds for all workers together to close their environments, e.g. to log out, before they are terminated.
 CLOSE_SECONDS = 10.0
 
 
 class WorkerVecEnv(SubprocVecEnv):
-    """SB3's ``SubprocVecEnv``, with a `close` that ends whatever state the workers are in.
+    """SB3's ``SubprocVecEnv``, with a `close` that returns whatever state the workers are in.
 
-    SB3's own waits for ever if a worker has died in the middle of a step: for answers that others have given already.
+    If a worker dies in the middle of a step, SB3's `close` waits forever for replies that were already received.
     """
 
     def close(self) -> None:
-        """Closes all environments; those of workers that do not react in time are ended with their processes."""
+        """Closes all environments, and terminates workers that do not finish within `CLOSE_SECONDS`."""
         if self.closed:
             return
         self.closed = True

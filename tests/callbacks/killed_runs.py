@@ -1,4 +1,4 @@
-"""Self-play runs in processes of their own, which are killed and go on from their last checkpoint."""
+"""Self-play runs in processes that are killed and resume from their last checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROCESSES = multiprocessing.get_context("fork")
 
 
 class Checkpoints(BaseCallback):
-    """Saves the model before every rollout, and tells a watcher of every step."""
+    """Saves the model before every rollout, and notifies a watcher of every step."""
 
     def __init__(self, path: Path, watcher: Watcher) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def killed(work: Callable[[], None]) -> bool:
 
 
 def kill_after(run: DuelRun, cpu_seconds: float) -> bool:
-    """Lets a run go on in a process, which is killed so much CPU time after its first step; whether it was."""
+    """Resumes a run in a process that is killed after this CPU time since its first step; returns whether it was."""
     playing = _PROCESSES.Event()
     process = start(lambda: run.go_on(lambda steps: playing.set()))
     assert playing.wait(120)

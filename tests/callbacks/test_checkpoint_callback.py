@@ -1,4 +1,4 @@
-"""Checkpoints: which there are, what is in them, and that runs go on from them."""
+"""Checkpoints: which files are kept, what they contain, and resuming from them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_which_files_stay(tmp_path: Path, arguments: dict[str, Any], expected: l
     assert saved_rollouts(tmp_path) == expected
 
 
-def test_old_files_can_act_and_the_newest_goes_on_exactly(tmp_path: Path) -> None:
+def test_old_files_can_act_and_the_newest_resumes_exactly(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     model.learn(3 * ROLLOUT, callback=MaskableCheckpointCallback())
     paths = [tmp_path / "checkpoints" / file_name(player) for player in checkpoints(tmp_path / "checkpoints")]

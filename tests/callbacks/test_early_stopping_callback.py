@@ -64,7 +64,7 @@ def test_asks_in_the_order_of_the_phases(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked == [PHASES[0], *PHASES[1:5], *PHASES[1:5], PHASES[5]]
 
 
-def test_missing_metrics_are_told_once() -> None:
+def test_warns_once_of_missing_metrics() -> None:
     with pytest.warns(UserWarning, match="is false until eval_nobody_win_rate is logged") as warned:
         new_model().learn(3 * ROLLOUT, callback=EarlyStoppingCallback("eval_nobody_win_rate > 0"))
     assert len([each for each in warned if "is false until" in str(each.message)]) == 1

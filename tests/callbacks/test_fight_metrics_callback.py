@@ -74,7 +74,7 @@ class Breaking(SimWorld):
 
 
 def test_broken_fights_stop_the_run() -> None:
-    with pytest.raises(RuntimeError, match=r"of the \d+ fights .* broke off \(target_lost \d+\).*5%"):
+    with pytest.raises(RuntimeError, match=r"of the \d+ fights .* were broken off \(target_lost \d+\).*5%"):
         learned(NhVecEnv(2, world=Breaking), 1)
 
 

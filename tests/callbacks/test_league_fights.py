@@ -1,4 +1,4 @@
-"""The league of a run tells what is fought there."""
+"""The league of a run records how its fights start."""
 
 import pickle
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_what_is_fought_in_a_run(tmp_path: Path, env: Any) -> None:
 
 
 @pytest.mark.parametrize("env", [lambda: NhVecEnv(2, world=own_world, reset_params=ZERKER), lambda: duels(2)])
-def test_nobody_can_fight_elsewhere_as_in_a_world_of_the_users_own(tmp_path: Path, env: Any) -> None:
+def test_fights_of_a_custom_world_are_not_recorded(tmp_path: Path, env: Any) -> None:
     assert league_of(tmp_path, env()).fights == {}
 
 
@@ -52,7 +52,7 @@ def test_worker_processes_can_tell_it() -> None:
     ("anchors", "message"),
     [
         *[({"baseline": rating}, "the anchor of baseline") for rating in (float("nan"), float("inf"), "high", None)],
-        ({3: 1500}, "anchors must be ratings by names of players, got one of 3"),
+        ({3: 1500}, "anchors must map names of players to ratings, got 3 as a name"),
         ({"main@x": 1500}, "a player is a name"),
         (0, "anchors must be a mapping"),
     ],

@@ -93,7 +93,7 @@ def test_a_feature_counts_four_at_most() -> None:
     assert novelty(seen, statistics, np.array([1, 1, 1, 0], np.float32)).tolist() == [0.0, 2 + 1 + 4]
 
 
-def test_the_histogram_is_there_if_asked_for() -> None:
+def test_the_histogram_is_logged_if_enabled() -> None:
     model = PvpPPO(AutoregressivePolicy, duels(), **SMALL)  # type: ignore[arg-type]
     memory = remember(model)
     model.learn(2 * 16 * 4, callback=NoveltyRewardCallback(0.1, histogram=True))

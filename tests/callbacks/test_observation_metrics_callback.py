@@ -41,7 +41,7 @@ def learned(policy: Any, algorithm: Any, **kwargs: Any) -> tuple[dict[str, Any],
     return memory.dumps[-1], buffer, memory.printed[-1]
 
 
-def test_the_newest_frame_is_told() -> None:
+def test_statistics_are_of_the_newest_frame() -> None:
     dump, buffer, printed = learned(AutoregressivePolicy, PvpPPO)
     features = [*buffer.observations["observation"][:, :, 0].reshape(-1, 3).T]
     features.append(buffer.observations["privileged"][:, :, 0].ravel())

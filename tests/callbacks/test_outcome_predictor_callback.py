@@ -31,8 +31,8 @@ class Recorded(OutcomePredictorCallback):
         super().__init__(**kwargs)
         self.given: list[tuple[Any, Any]] = []
 
-    def _data(self, fights: Any, observations: Any) -> Any:
-        data = super()._data(fights, observations)
+    def _sample(self, fights: Any, observations: Any) -> Any:
+        data = super()._sample(fights, observations)
         self.given.append(data)
         return data
 
@@ -43,7 +43,7 @@ def state_of(predictor: OutcomePredictor) -> Any:
     return np.concatenate([*numbers, state["statistics"]["mean"], [state["rng"].bit_generator.state["state"]["state"]]])
 
 
-def test_it_learns_and_tells() -> None:
+def test_it_learns_and_logs() -> None:
     model = make_model()
     memory = remember(model)
     model.learn(20 * ROLLOUT, callback=OutcomePredictorCallback(learning_rate=3e-3))
@@ -65,7 +65,7 @@ def test_every_state_is_of_a_fight_that_ended_so() -> None:
     states = np.concatenate([observations for observations, _ in callback.given])
     won = np.concatenate([labels for _, labels in callback.given])
     assert len(states) > 50
-    known = states[:, 0, 2] > 0  # the observation of the reset tells nothing
+    known = states[:, 0, 2] > 0  # the observation after a reset has no information
     np.testing.assert_array_equal(states[known, 0, 0] > 0, won[known])
 
 
@@ -123,7 +123,7 @@ def test_it_is_saved_with_the_model(algorithm: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.outcome_predictor.predict(observation)["WIN"], expected)  # type: ignore[attr-defined]
 
 
-def test_a_loaded_model_goes_on_with_its_predictor(tmp_path: Path) -> None:
+def test_a_loaded_model_keeps_its_predictor(tmp_path: Path) -> None:
     model = make_model()
     model.learn(2 * ROLLOUT, callback=OutcomePredictorCallback(seed=5))
     model.save(tmp_path / "fighter.zip")

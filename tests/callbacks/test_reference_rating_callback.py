@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ReferenceRatingCallback
-from sb3_pvp.callbacks.evaluations import Reference, draw, read_references
+from sb3_pvp.callbacks.evaluations import Reference, read_references, sample_references
 from sb3_pvp.selfplay import Player
 
 ROLLOUT = 4 * 16
@@ -56,7 +56,7 @@ def test_the_learner_is_rated_by_frozen_references(tmp_path: Path) -> None:
     assert all(map(is_documented, ("reference/elo", "reference/average-match", "reference/win_rate")))
     assert all(dump["reference/matches"] == 20 for dump in memory.dumps if "reference/elo" in dump)
     fought = Counter(seen)
-    assert fought["noop"] > fought["scripted"], "those of similar strength are drawn more often"
+    assert fought["noop"] > fought["scripted"], "those of similar strength are sampled more often"
     # The rating moves towards what the fights say: the expected score at the end is near the real one.
     assert model.resumable_parts["reference_rating"].get_state() == {"rating": ratings[-1]}
 
@@ -78,9 +78,9 @@ def test_the_rating_is_saved_with_the_model(tmp_path: Path) -> None:
 
 def test_similar_ratings_are_drawn_more_often() -> None:
     references = [Reference(Player(str(rating)), "noop", rating) for rating in (1500.0, 1900.0, 2300.0)]
-    drawn = Counter(each.rating for each in draw(references, 1500, 20_000, np.random.default_rng(0)))
+    sampled = Counter(each.rating for each in sample_references(references, 1500, 20_000, np.random.default_rng(0)))
     weights = np.exp([0, -1, -2])
-    assert [drawn[rating] / 20_000 for rating in (1500.0, 1900.0, 2300.0)] == pytest.approx(
+    assert [sampled[rating] / 20_000 for rating in (1500.0, 1900.0, 2300.0)] == pytest.approx(
         weights / weights.sum(), abs=0.01
     )
 
@@ -99,7 +99,11 @@ def test_references_are_models_and_bots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ratings", "message"),
-    [({}, "has no references"), ({"nobody": 3}, "no model"), ({"noop": "strong"}, "a number for each reference")],
+    [
+        ({}, "has no references"),
+        ({"nobody": 3}, "no such model"),
+        ({"noop": "strong"}, "names of references to numbers"),
+    ],
 )
 def test_refuses_impossible_references(tmp_path: Path, ratings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Whom the rows fight, and what is learned and written down of it."""
+"""The opponents of the rows, and what the match maker and the league learn from the fights."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from sb3_pvp.callbacks import (
     SelfPlayCallback,
     WinRateEvalCallback,
 )
-from sb3_pvp.callbacks.base import clean_name, player_of_opponent, told_apart
+from sb3_pvp.callbacks.base import clean_name, player_of_opponent, unique_names
 from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -66,7 +66,7 @@ def test_rows_are_divided_by_rounded_shares(num_envs: int, numbers: list[float])
         with pytest.raises(ValueError, match="must not sum to more than 1"):
             Shares(shares)
     elif expected[0] % 2 or sum(expected) > num_envs:
-        with pytest.raises(ValueError, match="come in pairs|cannot be divided"):
+        with pytest.raises(ValueError, match="an even number of rows|which is too many"):
             plan.divide(num_envs, 0)
     else:
         rows = plan.divide(num_envs, 0)
@@ -149,7 +149,7 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
 
 
 def test_how_old_the_opponents_were(tmp_path: Path) -> None:
-    """With one snapshot, taken before the first rollout, everybody fights a player of no rollouts."""
+    """With one snapshot, taken before the first rollout, all rows fight an untrained player."""
     model = new_model(tmp_path)
     memory = remember(model)
     model.learn(4 * ROLLOUT, callback=[LeagueCallback(snapshot_every=100), SelfPlayCallback(past=1.0)])
@@ -159,7 +159,7 @@ def test_how_old_the_opponents_were(tmp_path: Path) -> None:
     assert differences == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
+def test_the_match_maker_learns_the_results_in_the_log(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     callback = SelfPlayCallback(past=1.0, num_live_opponents=100)
     model.learn(8 * ROLLOUT, callback=[LeagueCallback(snapshot_every=3), callback])
@@ -169,7 +169,7 @@ def test_the_match_maker_learns_what_the_log_says(tmp_path: Path) -> None:
     assert won and all(qualities[player] < 1.0 for player in won)
 
 
-def test_running_fights_go_on_when_shares_change(tmp_path: Path) -> None:
+def test_running_fights_continue_when_shares_change(tmp_path: Path) -> None:
     env = chosen_duels(8)
     shares = {"type": "expression", "expression": "0.5 if t < 3 else 1.0"}
     new_model(tmp_path, env).learn(6 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=shares)])
@@ -179,14 +179,14 @@ def test_running_fights_go_on_when_shares_change(tmp_path: Path) -> None:
         assert switched == sorted(switched) and any(switched) and not all(switched)
 
 
-def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: Path) -> None:
+def test_live_opponents_are_limited_and_follow_the_match_maker_on_average(tmp_path: Path) -> None:
     league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
     for step in range(30):
         league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
     source, rng, drawn = PastPlayers(league, "", num_live=6, chances={}), np.random.default_rng(0), Counter[str]()
     for _ in range(400):
         source.begin_rollout(Player("main", 29), 0, rng)
-        names = [source.draw(rng).name for _ in range(20)]
+        names = [source.sample(rng).name for _ in range(20)]
         assert len(set(names)) <= 4
         drawn.update(names)
     assert drawn["main@29"] / drawn.total() == pytest.approx(0.625, abs=0.03)
@@ -195,7 +195,7 @@ def test_at_most_so_many_live_opponents_and_on_average_the_right_ones(tmp_path: 
     uniform.match_maker = match_maker("uniform")
     source = PastPlayers(uniform, "", num_live=3, chances={})
     source.begin_rollout(Player("main", 29), 0, rng)
-    assert len({source.draw(rng).name for _ in range(100)}) <= 3
+    assert len({source.sample(rng).name for _ in range(100)}) <= 3
 
 
 def test_options_reach_the_opponents(tmp_path: Path) -> None:
@@ -222,17 +222,17 @@ def test_options_are_drawn_for_each_row() -> None:
     [
         (lambda: [SelfPlayCallback(past=1.0)], "list LeagueCallback before SelfPlayCallback"),
         (lambda: [SelfPlayCallback(latest=1.0)], "list LeagueCallback before"),
-        (lambda: [SelfPlayCallback(self_play=0.1)], "rows in self-play come in pairs"),
+        (lambda: [SelfPlayCallback(self_play=0.1)], "self-play needs an even number of rows"),
         (lambda: [EloCallback()], "list LeagueCallback before EloCallback"),
         (lambda: [SelfPlayCallback(past=1.0, past_of="nowhere")], "holds no league"),
     ],
 )
-def test_says_what_is_missing(tmp_path: Path, callbacks: Callable[[], list[Any]], message: str) -> None:
+def test_error_names_what_is_missing(tmp_path: Path, callbacks: Callable[[], list[Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         new_model(tmp_path).learn(ROLLOUT, callback=callbacks())
 
 
-def test_says_that_the_environment_does_not_fit(tmp_path: Path) -> None:
+def test_unsuitable_environments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="set_opponent"):
         new_model(tmp_path, duels(8)).learn(ROLLOUT, callback=SelfPlayCallback())
     with pytest.raises(ValueError, match=r"info\['opponent'\]"):
@@ -251,7 +251,7 @@ def test_a_folder_must_be_known(tmp_path: Path) -> None:
 def test_a_new_learner_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     new_model(tmp_path).learn(3 * ROLLOUT, callback=callbacks)
-    with pytest.raises(ValueError, match=f"another run, which came as far as {2 * ROLLOUT} steps"):
+    with pytest.raises(ValueError, match=f"another run, which reached {2 * ROLLOUT} steps"):
         new_model(tmp_path).learn(3 * ROLLOUT, callback=[LeagueCallback()])
 
 
@@ -262,7 +262,7 @@ OWN = [[LeagueCallback, SelfPlayCallback], [MaskableCheckpointCallback], [WinRat
 def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], tmp_path: Path) -> None:
     def callbacks() -> list[BaseCallback]:
         made = {
-            SelfPlayCallback: lambda: SelfPlayCallback(self_play=1.0),  # no matches that anybody could find
+            SelfPlayCallback: lambda: SelfPlayCallback(self_play=1.0),  # records no matches
             WinRateEvalCallback: lambda: WinRateEvalCallback(eval_freq=1, n_eval_episodes=2),
         }
         return [made.get(kind, kind)() for kind in own]
@@ -277,7 +277,7 @@ def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], t
     model.learn(2 * ROLLOUT, callback=callbacks())
     kept = files()
     for attempt in (model, new_model(tmp_path, env())):
-        with pytest.raises(ValueError, match=r"of another run, .* reset_num_timesteps=False"):
+        with pytest.raises(ValueError, match=r"belongs to another run, .* reset_num_timesteps=False"):
             attempt.learn(ROLLOUT, callback=callbacks())
     assert files() == kept
     model = PvpPPO.load(max(kept), env=env()) if own[0] is MaskableCheckpointCallback else model
@@ -287,7 +287,7 @@ def test_what_a_run_has_kept_is_not_overwritten_by_another_one(own: list[Any], t
     assert files().keys() >= kept.keys()
 
 
-def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_trained_model_starts_a_run_in_another_folder(tmp_path: Path) -> None:
     model = new_model(tmp_path / "first")
     model.learn(2 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
     model.run_folder = tmp_path / "second"  # type: ignore[attr-defined]
@@ -296,7 +296,7 @@ def test_a_trained_model_begins_a_run_in_a_folder_of_its_own(tmp_path: Path) -> 
     assert [player.step for player in players] == [0, ROLLOUT]
 
 
-def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
+def test_warns_of_other_fights_under_known_names(tmp_path: Path) -> None:
     callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5)]
     model = new_model(tmp_path)
     model.learn(ROLLOUT, callback=callbacks)
@@ -306,7 +306,7 @@ def test_other_fights_under_known_names_are_told(tmp_path: Path) -> None:
     branch = PvpPPO.load(early, env=chosen_duels(8, seed=5))
     branch.training_state, branch.run_folder = None, tmp_path  # not exactly: in new episodes
     again = [LeagueCallback(), SelfPlayCallback(past=0.5)]
-    with pytest.warns(UserWarning, match=r"\d+ fights of rollout 1 are in the log of .* already, but as others"):
+    with pytest.warns(UserWarning, match=r"\d+ fights of rollout 1 are in the log of .* already, with other results"):
         branch.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
     log = League.existing(tmp_path / "league").log
     assert len({record.key for record in log.records()}) == len(log.records()) and len(log) >= matches
@@ -319,19 +319,19 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
     chances: dict[str, float] = {}
     source, rng = PastPlayers(league, "", num_live=2, chances=chances), np.random.default_rng(0)
     source.begin_rollout(Player("main", 19), 0, rng)
-    name = source.draw(rng).name
+    name = source.sample(rng).name
     assert chances[name] == pytest.approx(1 / 20)
     for _ in range(30):
         source.record(name, "won")
     quality = league.match_maker.qualities()[Player.parse(name)]  # type: ignore[union-attr]
     assert quality == pytest.approx(1 - 30 * 1.0 / (20 * (1 / 20)))
-    # His last episodes end in the next rollout, in which he has hardly a chance to take part.
+    # Its last episodes end in the next rollout, in which it is unlikely to take part.
     source.begin_rollout(Player("main", 19), 1, rng)
     source.record(name, "won")
     assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]
 
 
-def test_anchors_of_others_stay_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_anchors_stay_when_a_run_is_resumed(tmp_path: Path) -> None:
     def train(rating: float) -> dict[str, float]:
         callbacks = [LeagueCallback(anchors={"baseline": rating}), SelfPlayCallback(past=0.5)]
         model.learn(ROLLOUT, callback=callbacks, reset_num_timesteps=False)
@@ -354,7 +354,7 @@ def target_names(targets: list[Any]) -> list[str | None]:
     return [choice.name for choice in Targets(targets).choices]
 
 
-def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_fixed_opponents_of_one_name_get_unique_names(tmp_path: Path) -> None:
     paths = [tmp_path / run / name for run in ("a", "b") for name in ("best_model.zip", "main_5_steps.zip")]
     for path in paths:
         path.parent.mkdir(exist_ok=True)
@@ -367,7 +367,7 @@ def test_fixed_opponents_of_one_name_are_told_apart(tmp_path: Path) -> None:
     twin.touch()
     with pytest.raises(ValueError, match=r"two opponents are called a\.best_model: rename one"):
         target_names([paths[0], twin])
-    assert told_apart([paths[0], paths[2], "best"], ["best_model", "best_model", "best"])[:2] == [
+    assert unique_names([paths[0], paths[2], "best"], ["best_model", "best_model", "best"])[:2] == [
         "a.best_model",
         "b.best_model",
     ]
@@ -434,10 +434,10 @@ def test_models_play_in_other_processes(tmp_path: Path) -> None:
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
 
 
-def test_worker_processes_are_never_asked_for_self_play(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_self_play_in_worker_processes_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
     model = new_model(tmp_path, env, policy=AutoregressivePolicy)
-    with pytest.raises(ValueError, match="both seats learn only in PvpVecEnv.* in place of SubprocVecEnv"):
+    with pytest.raises(ValueError, match="self_play needs a PvpVecEnv, got SubprocVecEnv"):
         model.learn(64, callback=[LeagueCallback(), SelfPlayCallback(self_play=1.0)])
     assert env.env_method("action_masks"), "the workers live"
     env.close()

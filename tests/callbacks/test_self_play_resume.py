@@ -15,7 +15,7 @@ from sb3_pvp.selfplay import League, MatchLog
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What comes out of a run that nobody kills."""
+    """The results of an uninterrupted run."""
     run = DuelRun(tmp_path_factory.mktemp("whole"))
     assert not killed(run.go_on)
     outcome = run.outcome()
@@ -93,7 +93,7 @@ def test_ten_kills_at_any_time_in_real_fights(tmp_path: Path) -> None:
     assert_same(often, whole)
 
 
-def test_real_fights_in_self_play_go_on(tmp_path: Path) -> None:
+def test_real_fights_in_self_play_are_resumed(tmp_path: Path) -> None:
     never, often = NhRun(tmp_path / "never"), NhRun(tmp_path / "often")
     for run in (never, often):
         run.rollouts = 4

@@ -49,7 +49,7 @@ def test_the_reward_tracker_logs_rewards_alone(tmp_path: Path) -> None:
     assert len(tags) > 3 and all(tag.startswith("rewards/") for tag in tags)
 
 
-def test_the_progress_line_tells_win_rate_and_elo(tmp_path: Path) -> None:
+def test_the_progress_bar_shows_win_rate_and_elo(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     remember(model)
     progress = ProgressCallback(window=10)
@@ -81,7 +81,7 @@ def test_fights_against_itself_say_nothing() -> None:
         ProgressCallback(0)
 
 
-def test_the_table_of_environments_goes_on_in_a_resumed_run(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_the_table_of_environments(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     remember(model)
     ended: list[int] = []

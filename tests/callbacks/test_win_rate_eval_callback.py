@@ -39,7 +39,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "win_rates.csv").read_text().splitlines()))
 
 
-def test_each_opponent_is_fought_as_often_as_asked(tmp_path: Path) -> None:
+def test_each_opponent_gets_its_number_of_fights(tmp_path: Path) -> None:
     model = new_model(tmp_path)
     memory = remember(model)
     opponents = ["noop", "stayalive", "main@0", "main@99", "best"]

@@ -35,8 +35,8 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
     what = {"algo": "maskable_ppo", "env_id": "NhEnv", "n_timesteps": 10**5, "seed": 1}
     settings = Settings(block=block, space=SPACE, measure={"fights": 1}, **what)
     study, queue = open_queue(path, 8, settings)
-    with queue.working():
-        while (trial := queue.take()) is not None:
+    with queue.process_lock():
+        while (trial := queue.next_trial()) is not None:
             trial.report(trial.params["clip_range"], 1)
             if trial.number == 1:
                 queue.study.tell(trial, state=TrialState.PRUNED)
@@ -91,12 +91,10 @@ def test_a_report_has_a_table_and_pictures(storage: str, tmp_path: Path, capsys:
 def test_a_report_lists_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     do_trials(open_queue(str(tmp_path / "s.log"), 1)[1])
     assert run("report", tmp_path / "s.log", "-o", tmp_path / "report") == 0
-    assert capsys.readouterr().out.endswith(
-        "\nwithout importances.png: needs 4 or more trials that came to their end\n"
-    )
+    assert capsys.readouterr().out.endswith("\nwithout importances.png: needs at least 4 completed trials\n")
     open_queue(str(tmp_path / "new.log"), 1)
     assert run("report", tmp_path / "new.log", "-o", tmp_path / "new") == 0
-    assert "without best.yml: no trial of study 'study' has come to its end yet" in capsys.readouterr().out
+    assert "without best.yml: no trial of study 'study' has been completed yet" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["trials.csv"]
 
 

@@ -64,14 +64,14 @@ def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     other = jobs.start(["sleep", "1000"], "other")
     job = jobs.start(family(), "family")
     wait_until(lambda: pids(job).keys() == NAMES)
-    everybody = pids(job)
-    assert all(map(is_alive, everybody.values()))
-    with pytest.raises(ValueError, match="still runs"):
+    processes = pids(job)
+    assert all(map(is_alive, processes.values()))
+    with pytest.raises(ValueError, match="is still running"):
         jobs.forget([job])
     jobs.stop([job], grace=0.5)
-    assert not any(map(is_alive, everybody.values()))
+    assert not any(map(is_alive, processes.values()))
     assert [(status.job.name, status.state) for status in jobs.all()] == [("other", "running"), ("family", "stopped")]
-    assert jobs.status(job).exit_code in (143, 137)  # its supervisor lived to tell
+    assert jobs.status(job).exit_code in (143, 137)  # its supervisor has recorded it
     jobs.stop([job])
     jobs.stop([other], grace=5)
     assert jobs.status(other).exit_code == 143
@@ -83,7 +83,7 @@ def test_what_a_command_leaves_behind_ends_with_it(jobs: Jobs) -> None:
     assert pids(job).keys() == NAMES and not any(map(is_alive, pids(job).values()))
 
 
-def test_a_supervisor_that_is_told_to_end_ends_its_command(jobs: Jobs) -> None:
+def test_a_terminated_supervisor_ends_its_command(jobs: Jobs) -> None:
     job = jobs.start(family())
     wait_until(lambda: pids(job).keys() == NAMES)
     assert job.pid is not None
@@ -107,7 +107,7 @@ def test_a_job_that_vanished_is_lost_and_no_other_process_is_taken_for_it(jobs: 
     job = jobs.start(["sleep", "1000"])
     jobs.stop([job], grace=5)
     Path(job.log).with_suffix(".result.json").unlink()
-    # After a crash of the machine its number belongs to somebody else: here, to this process.
+    # After a crash of the machine its number belongs to another process: here, to this process.
     content = json.loads((jobs.folder / "jobs.json").read_text())
     content["jobs"][0]["pid"] = os.getpid()
     content["jobs"][0]["stopped_at"] = None

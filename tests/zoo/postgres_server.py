@@ -50,7 +50,7 @@ def postgres_server() -> Iterator[str]:
 
 
 def empty_database(url: str) -> None:
-    """Removes all tables, and whoever still uses them."""
+    """Removes all tables, and ends the connections that still use them."""
     engine = sqlalchemy.create_engine(sqlalchemy.make_url(url).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text(_END_OTHERS))

@@ -27,7 +27,7 @@ def refusing(step: Callable[..., None], steps: list[int]) -> Callable[..., None]
 
 
 class StrictCallback(BaseCallback):
-    """Makes all fights of the process strict, and tells at the end how many steps they had."""
+    """Makes all fights of the process strict, and reports at the end how many steps they had."""
 
     def __init__(self) -> None:
         super().__init__()

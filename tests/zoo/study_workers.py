@@ -43,8 +43,8 @@ def open_queue(storage: str | None, n_trials: int, settings: Settings = SETTINGS
 def do_trials(queue: TrialQueue, seconds: float = 0.0, at_most: int = 10**6) -> int:
     """Works until there is nothing left; returns how many trials were done."""
     done = 0
-    with queue.working():
-        while done < at_most and (trial := queue.take()) is not None:
+    with queue.process_lock():
+        while done < at_most and (trial := queue.next_trial()) is not None:
             trial.report(trial.params["x"], 1)
             time.sleep(seconds)
             queue.study.tell(trial, trial.params["x"], TrialState.COMPLETE)

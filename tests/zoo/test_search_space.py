@@ -203,7 +203,7 @@ def test_only_rewards_of_the_game_are_varied(tmp_path: Path, monkeypatch: pytest
 
 def test_shares_beside_a_schedule_are_refused() -> None:
     base = preset("PastSelfPlay")  # whose share of self-play is a schedule
-    with pytest.raises(ValueError, match="cannot be varied beside the schedule self_play"):
+    with pytest.raises(ValueError, match="cannot be varied while self_play is a schedule"):
         hyperparameters({"past": 0.5}, {"past": DEFAULT_SPACE["past"]}, base, 1000)
 
 
@@ -228,14 +228,14 @@ def test_a_space_is_the_same_after_a_file(tmp_path: Path) -> None:
         ("n_steps: {choices: [[8]]}", r"n_steps: choices\[0\]"),
         ("n_step: {low: 1, high: 2, kind: uniform}", "n_step: it lacks 'target'"),
         ("clip_range: {low: 1}", "clip_range: it needs a low that is below its high"),
-        ("learning_rate: {low: 0}", "and above 0 if it is logarithmic"),
+        ("learning_rate: {low: 0}", "and above 0 if it is log_uniform"),
         ("clip_range: {low: x}", "clip_range: low should be a valid number"),
         ("n_steps: {kind: categoric}", "kind should be 'categorical', 'uniform' or 'log_uniform', got 'categoric'"),
         ("n_steps: {unit: roll}", "unit should be 'value'"),
         ("n_steps: 8", "n_steps: it should be a valid dictionary"),
         ("[]", "maps names"),
         ("{", "space.yml"),
-        ("self_play: {}", "nothing like callback.SelfPlayCallback.self_play here"),
+        ("self_play: {}", "self_play varies callback.SelfPlayCallback.self_play, which these"),
     ],
 )
 def test_wrong_files_are_refused(text: str, message: str, tmp_path: Path) -> None:

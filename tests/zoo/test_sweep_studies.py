@@ -1,4 +1,4 @@
-"""Studies of which the processes die, and others go on."""
+"""Studies whose processes are killed."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
 
 def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     _, queue = open_queue(storage, 3)
-    with queue.working():
-        lost = queue.take()
+    with queue.process_lock():
+        lost = queue.next_trial()
         assert lost is not None
-        assert open_queue(storage, 1)[1].take() is None, "somebody is at it"
+        assert open_queue(storage, 1)[1].next_trial() is None, "another process is running it"
     assert do_trials(open_queue(storage, 3)[1]) == 3
     first, *others = trials_of(storage)
     assert [first.state, *(each.state for each in others)] == [TrialState.FAIL, *[TrialState.COMPLETE] * 3]
@@ -91,9 +91,9 @@ def test_a_trial_whose_process_is_gone_is_done_again(storage: str) -> None:
     assert (others[0].user_attrs[SEED], others[0].user_attrs[ATTEMPTS]) == (lost.user_attrs[SEED], 1)
     with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, RuntimeError)):
         lost.report(0.5, 2)
-    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # somebody else has done it
+    with pytest.raises((optuna.exceptions.UpdateFinishedTrialError, ValueError)):  # another process has finished it
         queue.study.tell(lost, 0.5, TrialState.COMPLETE)
-    assert queue.is_lost(lost)
+    assert queue.was_abandoned(lost)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -115,14 +115,14 @@ def test_a_process_may_be_killed_while_it_draws(
 
         return write_or_die
 
-    with monkeypatch.context() as patch, queue.working():
+    with monkeypatch.context() as patch, queue.process_lock():
         for name in ("create_new_trial", "set_trial_param", "set_trial_user_attr"):
             patch.setattr(backend, name, until_killed(getattr(backend, name)))
         if writes < 4 + number:  # a trial, unless it was queued; two parameters, a process and a seed
             with pytest.raises(SystemExit):
-                queue.take()
+                queue.next_trial()
         else:
-            queue.take()
+            queue.next_trial()
     assert do_trials(open_queue(journal, 3)[1]) == 3 - number
     done = [trial.params for trial in trials_of(journal) if trial.state is TrialState.COMPLETE]
     undisturbed, other = open_queue(None, 3)
@@ -136,19 +136,19 @@ def test_a_process_may_be_killed_while_it_draws(
 def test_what_ends_every_process_is_given_up() -> None:
     study, queue = open_queue(None, 1)
     for _ in range(MAX_ATTEMPTS):
-        trial = queue.take()
+        trial = queue.next_trial()
         assert trial is not None
-        queue.give_back(trial)
-    last = queue.take()
+        queue.requeue(trial)
+    last = queue.next_trial()
     assert last is not None and last.params != trial.params
     assert [each.params for each in study.trials[:-1]] == [trial.params] * MAX_ATTEMPTS
 
 
 def test_failed_trials_do_not_count(journal: str) -> None:
     _, queue = open_queue(journal, 2)
-    with queue.working():
+    with queue.process_lock():
         for state in (TrialState.FAIL, TrialState.PRUNED):
-            trial = queue.take()
+            trial = queue.next_trial()
             assert trial is not None
             queue.study.tell(trial, state=state)
     assert do_trials(open_queue(journal, 2)[1]) == 1
@@ -173,7 +173,7 @@ def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None
     assert len(counted) == n_trials
     assert len({tuple(trial.params.items()) for trial in counted}) == n_trials
     assert {trial.state for trial in trials} <= {*COUNTED, TrialState.FAIL}
-    for trial in trials:  # whatever was begun has come to its end, once
+    for trial in trials:  # every trial was completed once
         same = [other for other in counted if trial.params.items() <= other.params.items()]
         assert len(same) == 1 or not trial.params
 
@@ -186,12 +186,12 @@ def test_a_process_may_finish_and_end_while_another_one_looks(journal: str, monk
         queue.study.tell(trial, 0.5, TrialState.COMPLETE)
         return False
 
-    with queue.working(), looking.working():
-        trial = queue.take()
+    with queue.process_lock(), looking.process_lock():
+        trial = queue.next_trial()
         assert trial is not None
         with monkeypatch.context() as patch:
             patch.setattr(Locks, "is_alive", ends_now)
-            other = looking.take()
+            other = looking.next_trial()
         assert other is not None and other.params != trial.params
     assert [each.state for each in trials_of(journal)] == [TrialState.COMPLETE, TrialState.RUNNING]
 
@@ -202,8 +202,8 @@ def test_a_process_may_be_killed_while_it_looks_after_the_trial_of_another(
     journal: str, write: str, is_written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, queue = open_queue(journal, 2)
-    with queue.working():
-        lost = queue.take()
+    with queue.process_lock():
+        lost = queue.next_trial()
         assert lost is not None
     original = getattr(optuna.Study, write)
 
@@ -213,26 +213,26 @@ def test_a_process_may_be_killed_while_it_looks_after_the_trial_of_another(
         raise SystemExit
 
     _, unlucky = open_queue(journal, 2)
-    with monkeypatch.context() as patch, unlucky.working(), pytest.raises(SystemExit):
+    with monkeypatch.context() as patch, unlucky.process_lock(), pytest.raises(SystemExit):
         patch.setattr(optuna.Study, write, killed)
-        unlucky.take()
+        unlucky.next_trial()
     assert do_trials(open_queue(journal, 2)[1]) == 2
     states = [(trial.state, trial.params == lost.params) for trial in trials_of(journal)]
     assert states == [(TrialState.FAIL, True), (TrialState.COMPLETE, True), (TrialState.COMPLETE, False)]
 
 
-def test_what_a_process_that_is_gone_was_doing_is_told(storage: str) -> None:
+def test_trials_of_dead_processes_are_reported_as_abandoned(storage: str) -> None:
     _, queue = open_queue(storage, 3)
     study, locks = find_study(storage, None)
-    with queue.working():
-        assert queue.take() is not None
+    with queue.process_lock():
+        assert queue.next_trial() is not None
         assert {name: count for name, count in counts(study, locks).items() if count} == {"running": 1}
     assert {name: count for name, count in counts(study, locks).items() if count} == {"abandoned": 1}
 
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
     locks, others = Locks(tmp_path), Locks(tmp_path)
-    with locks.held(EXCLUSIVE), locks.held("me"):
+    with locks.acquire(EXCLUSIVE), locks.acquire("me"):
         assert locks.is_alive("me") and others.is_alive("me")
     assert not others.is_alive("me")
     assert not others.is_alive("somebody")
@@ -251,7 +251,7 @@ def test_a_torn_record_of_a_journal_is_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_timesteps": 200}, "n_timesteps = 100, not 200: give another --study-name"),
+        ({"n_timesteps": 200}, "n_timesteps = 100, not 200: choose another --study-name"),
         ({"block": {"n_envs": 3}}, "block.n_envs = 2, not 3"),
         ({"measure": {"fights": 2}}, "measure.fights = 1, not 2"),
     ],
@@ -266,7 +266,7 @@ def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dic
 def test_studies_of_others_are_refused(journal: str) -> None:
     opened, _ = open_storage(journal)
     optuna.create_study(study_name="study", storage=opened).add_trial(optuna.create_trial(value=1.0))
-    with pytest.raises(Refusal, match="was not begun by this version"):
+    with pytest.raises(Refusal, match="was not created by this version"):
         open_queue(journal, 1)
 
 
@@ -289,7 +289,7 @@ def test_what_is_not_there_is_one_message(storage: str) -> None:
         find_study(storage, "twoo")
     with pytest.raises(Refusal, match="no trial 0, it has no trials"):
         find_trial(study, 0)
-    with pytest.raises(Refusal, match="no trial of study 'one' has come to its end yet"):
+    with pytest.raises(Refusal, match="no trial of study 'one' has been completed yet"):
         find_trial(study, None)
 
 
@@ -303,7 +303,7 @@ def test_files_that_are_no_storage_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database")
     with pytest.raises(Refusal, match="cannot open the storage sqlite"):
         open_storage(f"sqlite:///{tmp_path}/text.db")
-    (tmp_path / "text.log").write_text("this is no journal\nnor this\n")
+    (tmp_path / "text.log").write_text("this is not a journal\nnor this\n")
     with pytest.raises(Refusal, match=r"cannot open the storage .*text\.log"):
         open_storage(str(tmp_path / "text.log"))
 
@@ -324,7 +324,7 @@ def test_files_of_others_stay_as_they_are(content: bytes, tmp_path: Path) -> Non
     path = tmp_path / "keepme.log"
     path.write_bytes(content)
     for must_exist in (False, True):
-        with pytest.raises(Refusal, match=r"cannot open the storage .*keepme\.log: .*no journal"):
+        with pytest.raises(Refusal, match=r"cannot open the storage .*keepme\.log: .*not a journal"):
             open_storage(str(path), must_exist)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]

@@ -43,7 +43,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept")
     journal, trials = str(folder / "sweep.log"), str(folder / "trials")
     run_sweep(folder, 3, "--storage", journal, "--seed", "5", "--optimization-log-path", trials, "--pruner", "none")
-    # The same command, and more trials, goes on; only the seed of the beginning counts.
+    # The same command with more trials resumes the study; its first seed stays.
     run_sweep(folder, 4, "--storage", journal, "--seed", "6", "--optimization-log-path", trials, "--pruner", "none")
     return folder
 
@@ -157,7 +157,7 @@ def test_hyperband(tmp_path: Path) -> None:
 
 
 def break_learning(monkeypatch: pytest.MonkeyPatch, error: Exception, diverges: bool = False, after: int = 0) -> None:
-    """Lets learning fail after so many rollouts, with weights that are no numbers if it diverges."""
+    """Lets learning fail after some rollouts, with NaN weights if it diverges."""
     train, calls = PvpPPO.train, [0]
 
     def broken(model: PvpPPO) -> None:
@@ -181,7 +181,7 @@ def test_an_error_is_shown_and_is_no_bad_trial(tmp_path: Path, monkeypatch: pyte
     assert study_in(tmp_path / "s.log").trials[1].state is TrialState.COMPLETE
 
 
-def test_a_later_error_is_shown_and_the_sweep_goes_on(
+def test_a_later_error_is_shown_and_the_sweep_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "n_steps: {choices: [8]}\nnet_arch: {choices: ['4']}\nclip_range: {}"
@@ -189,7 +189,7 @@ def test_a_later_error_is_shown_and_the_sweep_goes_on(
     with pytest.raises(ValueError, match="falling"):
         run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"), space=space)
     states = [trial.state for trial in study_in(tmp_path / "s.log").trials]
-    assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.FAIL], "more failed than came to their end"
+    assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.FAIL], "more failed than were completed"
     assert "the sky is falling" in capsys.readouterr().err
 
 
@@ -200,7 +200,7 @@ def test_divergence_is_a_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class Remembering(BaseCallback):
-    """Remembers which of these were begun, and which were told of the end."""
+    """Remembers which instances were created, and for which training ended."""
 
     begun: ClassVar[list[Remembering]] = []
     ended: ClassVar[list[Remembering]] = []
@@ -215,7 +215,7 @@ class Remembering(BaseCallback):
         self.ended.append(self)
 
 
-def test_callbacks_are_new_in_every_trial_and_told_of_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_are_new_in_every_trial_and_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_learning(monkeypatch, ValueError("nan in the logits"), diverges=True)
     preset = tmp_path / "mine.yml"
     callbacks = ["sb3_pvp.callbacks.FightMetricsCallback", f"{__name__}.Remembering"]
@@ -228,7 +228,7 @@ def test_callbacks_are_new_in_every_trial_and_told_of_its_end(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (KeyboardInterrupt(), 130, "train: stopped; the same command goes on with the study in its --storage"),
+        (KeyboardInterrupt(), 130, "train: stopped; the same command resumes the study in its --storage"),
         (EOFError(), 1, "the process of an environment has ended"),
     ],
 )
@@ -261,7 +261,7 @@ def test_what_a_sweep_without_storage_has_found_is_reported_when_it_is_stopped(
     with pytest.raises(SystemExit, match="130"):
         run_sweep(tmp_path, 3, space=space)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "train: stopped; only a study in a --storage can go on"
+    assert line == "train: stopped; only a study in a --storage can be resumed"
     assert list((tmp_path / "logs").rglob("best.yml"))
 
 
@@ -346,7 +346,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
     ("more", "message"),
     [
         (["--reference-pool", "nop"], "did you mean 'noop'"),
-        (["--reference-pool", "noop", "noop"], "needs a name of its own"),
+        (["--reference-pool", "noop", "noop"], "need different names"),
         (["--reference-pool", "gone.zip"], "gone.zip"),
         (["--reference-fights", "0"], "--reference-fights must be at least 1, got 0"),
         (["--pruner", "medan"], "invalid choice: 'medan' (choose from 'halving', 'median', 'hyperband', 'none')"),
@@ -358,7 +358,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--n-evaluations", "0"], "--n-evaluations must be at least 1, got 0"),
         (["--n-evaluations", "-1"], "--n-evaluations must be at least 1, got -1"),
         (["--n-startup-trials", "-1"], "--n-startup-trials must be at least 0, got -1"),
-        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, not 3: give another --study-name"),
+        (["--storage", "SWEPT", "--reference-fights", "3"], "measure.fights = 2, not 3: choose another --study-name"),
         (["--storage", "SWEPT", "-n", "32"], "n_timesteps = 96, not 32"),
     ],
 )
@@ -384,8 +384,8 @@ def test_impossible_sweeps_are_one_line(
         (["--trial-id", "0", "--storage", "SWEPT", "--study-name", "other"], "unknown study 'other'"),
         (["--trial-id", "0", "--storage", "SWEPT", "--env", "DharokEnv"], "is for --algo maskable_ppo --env NhEnv"),
         (["--sample", "{"], "not valid JSON"),
-        (["--sample", "[]"], "--sample must have values for some of net_arch"),
-        (["--sample", '{"net_arc": 1}'], "--sample must have values for some of net_arch"),
+        (["--sample", "[]"], "--sample must be a JSON object with values for some of net_arch"),
+        (["--sample", '{"net_arc": 1}'], "--sample must be a JSON object with values for some of net_arch"),
         (["--sample", '{"n_steps": 1}'], "n_steps must be one of 64, 128, 256, 512, got 1"),
     ],
 )
@@ -428,7 +428,7 @@ def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
     def states() -> list[TrialState]:
         try:
             return [trial.state for trial in study_in(name).trials]
-        except Refusal:  # it has not begun yet
+        except Refusal:  # it does not exist yet
             return []
 
     processes = [start(), start()]

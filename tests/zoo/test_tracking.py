@@ -101,7 +101,7 @@ def test_what_wandb_refuses_is_one_line(
     use_folder(monkeypatch, folder, mode="online")
     assert refused(*SMALL) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("train: error: W&B cannot follow this training: No API key") and "WANDB_MODE=offline" in line
+    assert line.startswith("train: error: W&B cannot track this training: No API key") and "WANDB_MODE=offline" in line
     assert not (folder / "logs").exists()
 
 
@@ -124,7 +124,7 @@ def test_a_file_about_another_kind_of_run_is_refused(folder: Path, text: str) ->
     assert wandb.run is None
 
 
-def test_a_training_that_fails_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_training_is_marked_in_wandb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sb3_pvp.envs.fights import Fights
 
     def fail(*arguments: object) -> None:

@@ -99,10 +99,12 @@ def test_fights_that_break_off_end_the_training_with_one_line(
     with pytest.raises(SystemExit, match="1"):
         zoo.train([*NH, "-n", "1000000", "-params", "n_envs:2", *TINY])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train: error")]
-    assert line == f"train: error: 9 of the 9 fights broke off; the model so far is {RUN}/interrupted_model.zip"
+    assert (
+        line == f"train: error: 9 of the 9 fights broke off; the model so far was saved as {RUN}/interrupted_model.zip"
+    )
 
 
-def test_training_goes_on_when_the_server_comes_back() -> None:
+def test_training_continues_when_the_server_comes_back() -> None:
     with ExitStack() as again:
         first = ExitStack()
         port = first.enter_context(world_server())
@@ -195,7 +197,7 @@ def test_a_server_that_is_killed(vec_env: str, n_envs: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("vec_env", "n_envs"), [("subproc", 4), ("dummy", 20)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_trainer_that_is_stopped_leaves_nobody_behind(vec_env: str, n_envs: int, number: int) -> None:
+def test_a_stopped_trainer_leaves_no_processes_behind(vec_env: str, n_envs: int, number: int) -> None:
     with RspsServer(SIM_SERVER, port=0) as server:
         trainer = train(server, vec_env, n_envs, "-n", "10000000")
         wait_until(has_checkpoint)

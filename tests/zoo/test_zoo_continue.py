@@ -1,4 +1,4 @@
-"""``-i model.zip``: a new run that goes on with the model, the counts and the league of another one."""
+"""``-i model.zip``: a new run that starts from the model, the counts and the league of another one."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_counts_and_league_go_on(folder: Path) -> None:
+def test_counts_and_league_continue(folder: Path) -> None:
     first, second = run_in(folder, 1), run_in(folder, 2)
     train(folder, 2, "--seed", "2", "-i", str(first / "NhEnv.zip"))
     before, model = PvpPPO.load(first / "NhEnv.zip"), PvpPPO.load(second / "NhEnv.zip")
     assert (before.num_timesteps, before.trained_rollouts) == (3 * ROLLOUT, 3)
     assert (model.num_timesteps, model.trained_rollouts) == (5 * ROLLOUT, 5)
-    assert model.learning_rate == pytest.approx(5e-4 - 4e-4 * 5 / 1000)  # the schedule went on, too
+    assert model.learning_rate == pytest.approx(5e-4 - 4e-4 * 5 / 1000)  # the schedule continues, too
     assert players(first) == [0, ROLLOUT, 2 * ROLLOUT]
     assert players(second) == [0, ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT, 4 * ROLLOUT]
     assert rollouts_of(first) == {0, 1, 2} and rollouts_of(second) == {0, 1, 2, 3, 4}
@@ -121,7 +121,7 @@ def test_such_a_run_can_be_resumed_itself(folder: Path, tmp_path: Path, capsys: 
     for refused in (whole, []):  # it has all its steps; it is not a run that began with none
         with pytest.raises(SystemExit):
             train(tmp_path, 2, *refused, "--resume")
-    assert "began with another model, or none (-i)" in capsys.readouterr().err and not run_in(tmp_path, 2).exists()
+    assert "began with another initial model" in capsys.readouterr().err and not run_in(tmp_path, 2).exists()
     arguments = yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader)
     assert arguments["trained_agent"] == str(start)
 

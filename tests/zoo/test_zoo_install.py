@@ -67,7 +67,7 @@ def test_vec_env_classes(tmp_path: Path, env_id: str, vec_env: str, expected: ty
     assert manager(tmp_path, env_id, "ppo", vec_env_type=vec_env).vec_env_class is expected
 
 
-def test_one_torch_thread_unless_asked_otherwise(tmp_path: Path) -> None:
+def test_one_torch_thread_by_default(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)  # what rl-zoo3 does for --num-threads 2

@@ -1,4 +1,4 @@
-"""Runs that were stopped and go on with the very same command."""
+"""Stopped runs that are resumed with the same command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sb3_pvp import zoo
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
-from sb3_pvp.zoo.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_of_losses
+from sb3_pvp.zoo.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_if_inexact
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUT = 20 * 16
@@ -54,7 +54,7 @@ def matches(league: League) -> list[tuple[Any, ...]]:
     return [(each.player_a, each.player_b, each.outcome, each.ticks, each.key) for each in records]
 
 
-def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(tmp_path / "whole", 4)
     steps, step = 0, Fights.step
 
@@ -75,19 +75,19 @@ def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in (tmp_path / "tb/NhEnv").iterdir()] == ["NhEnv_1_1"]
     assert not run_in(tmp_path / "cut", 2).exists()
 
-    # It has all its steps: the same command says so, a greater number goes on.
+    # It has all its steps: the same command says so, a greater number resumes it.
     with pytest.raises(SystemExit):
         train(tmp_path / "cut", 4)
     assert not run_in(tmp_path / "cut", 2).exists()
     assert PvpPPO.load(train(tmp_path / "cut", 5) / "NhEnv.zip").trained_rollouts == 5
 
 
-def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_run_with_the_same_settings_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, 2)
     zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
     for params, rollouts, message in (
         (["gamma:0.5"], 3, "began with other hyperparameters"),
-        ([], 3, "has had its 960 steps: ask for more with -n"),
+        ([], 3, "has finished its 960 steps: set more with -n"),
     ):
         with pytest.raises(SystemExit) as raised:
             zoo.train([*SMALL, *params, "-f", str(tmp_path), "-n", str(rollouts * ROLLOUT)])
@@ -96,14 +96,14 @@ def test_only_a_run_of_the_same_kind_goes_on(tmp_path: Path, capsys: pytest.Capt
         assert "no run can be resumed: the run in" in error and message in error, error
     with running(run), pytest.raises(SystemExit):
         zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(4 * ROLLOUT)])
-    assert "a process still trains in" in capsys.readouterr().err
+    assert "another process is training in" in capsys.readouterr().err
     with running(run), pytest.raises(SystemExit):
         zoo.train([*SMALL, "-f", str(tmp_path), "-n", str(3 * ROLLOUT), "--resume", str(run)])
-    assert "a process still trains in" in capsys.readouterr().err
+    assert "another process is training in" in capsys.readouterr().err
     for folder, changes, message in (
-        (tmp_path, [], "has no checkpoint to go on from"),
+        (tmp_path, [], "has no checkpoint to resume from"),
         (run, ["gamma:0.5"], "began with other hyperparameters"),
-        (run, [], "has had its 960 steps"),
+        (run, [], "has finished its 960 steps"),
     ):
         with pytest.raises(SystemExit) as raised:
             zoo.train([*SMALL, *changes, "-f", str(tmp_path), "-n", str(2 * ROLLOUT), "--resume", str(folder)])
@@ -127,29 +127,29 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
     content = newest.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+        warn_if_inexact(stopped_run(run))  # type: ignore[arg-type]
     middle = len(content) // 2
     for damaged in (content[:1000], content[:middle] + bytes(100) + content[middle + 100 :]):
         newest.write_bytes(damaged)
         with pytest.warns(RuntimeWarning) as warned:
             assert stopped_run(run).checkpoint == older  # type: ignore[union-attr]
-            warn_of_losses(stopped_run(run))  # type: ignore[arg-type]
+            warn_if_inexact(stopped_run(run))  # type: ignore[arg-type]
         first, second = (str(each.message) for each in warned)
-        assert first == f"{newest} is skipped: it is damaged (no whole zip file)"
-        assert second.startswith("The run goes on with new episodes and a new optimiser, not exactly: ")
-    with pytest.warns(RuntimeWarning, match="is skipped"):
+        assert first == f"Skipping {newest}: it is damaged (not a complete zip file)"
+        assert second.startswith("Resuming with new episodes and a new optimiser, not exactly: ")
+    with pytest.warns(RuntimeWarning, match="Skipping "):
         train(tmp_path, 3)
     assert PvpPPO.load(run / "NhEnv.zip").trained_rollouts == 3
 
 
 def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
     (tmp_path / "main_0_steps.zip").write_text("no zip")
-    with pytest.raises(ResumeError, match=r"no checkpoint to go on from \(.*main_0_steps.zip is damaged\)"):
+    with pytest.raises(ResumeError, match=r"no checkpoint to resume from \(.*main_0_steps.zip is damaged\)"):
         choose_run(str(tmp_path), tmp_path, "NhEnv", "", 100)
 
 
 @pytest.mark.parametrize("place", [Fights, PvpPPO])
-def test_ctrl_c_tells_how_to_go_on_exactly(
+def test_ctrl_c_prints_the_command_to_resume(
     place: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
@@ -172,7 +172,7 @@ def test_ctrl_c_tells_how_to_go_on_exactly(
         signal.signal(signal.SIGINT, before)
     run, error = run_in(tmp_path / "cut"), capsys.readouterr().err
     assert raised.value.code == 130 and error.count("\n") == 1
-    assert error.startswith(f"train: stopped; it goes on after {2 * ROLLOUT} steps with: sb3-pvp train ")
+    assert error.startswith(f"train: stopped; resume after {2 * ROLLOUT} steps with: sb3-pvp train ")
     assert PvpPPO.load(run / "NhEnv.zip").num_timesteps == 2 * ROLLOUT
     zoo.train(shlex.split(error)[error.split().index("sb3-pvp") + 2 :])
     assert_same([whole, run])
@@ -203,7 +203,7 @@ def test_trainings_that_start_together_have_a_folder_each(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts/train.py"), *SMALL, "-n", str(6 * ROLLOUT)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     killed = run_in(tmp_path / "killed")
@@ -218,7 +218,7 @@ def test_a_killed_run_goes_on_exactly(tmp_path: Path) -> None:
     assert_same([train(tmp_path / "whole", 6), killed])
 
 
-def test_a_run_begun_when_a_callback_had_another_name_is_found(tmp_path: Path) -> None:
+def test_a_run_from_before_a_callback_was_renamed_is_found(tmp_path: Path) -> None:
     saved = Path(__file__).parents[1] / "data/first_edition/trained/maskable_ppo/NhEnv_1"
     run = Path(shutil.copytree(saved, tmp_path / "NhEnv_1"))
     config = run / "NhEnv/config.yml"

@@ -78,13 +78,13 @@ def test_the_training_script_with_its_options(tmp_path: Path) -> None:
 def test_our_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zoo.train(["-n", "256", "--eval-freq", "256", "-f", str(tmp_path), *TINY, "env_kwargs.max_episode_ticks:8"])
     evaluations = np.load(tmp_path / "maskable_ppo/NhEnv_1/evaluations.npz")
-    assert evaluations["results"].shape == (1, 64), "so many fights tell one model from another"
+    assert evaluations["results"].shape == (1, 64), "enough fights to compare models"
     zoo.train(["-n", "64", "--env", "CartPole-v1", "--algo", "ppo", "--eval-freq", "32", "-f", str(tmp_path)])
     assert np.load(tmp_path / "ppo/CartPole-v1_1/evaluations.npz")["results"].shape[1] == 5
     with pytest.raises(SystemExit):
         zoo.train(["--help"])
-    told = capsys.readouterr().out
-    assert "usage: sb3-pvp train " in told and "import sb3_pvp.zoo.custom_envs" in told
+    output = capsys.readouterr().out
+    assert "usage: sb3-pvp train " in output and "import sb3_pvp.zoo.custom_envs" in output
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log folder of a run with a preset, schedules, callbacks, and frames that only its file tells of."""
+    """The log folder of a run with a preset, schedules, callbacks, and frames that are only set in its file."""
     folder = tmp_path_factory.mktemp("run")
     preset = {"NhEnv": {"import": ["PastSelfPlay"], "env_kwargs": {"frame_ages": [0, 2], "max_episode_ticks": 20}}}
     (folder / "mine.yml").write_text(yaml.safe_dump(preset))
@@ -77,14 +77,14 @@ def test_fights_cannot_be_shown_without_pygame(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--load-checkpoint", "111"], "has no such checkpoint; it has, by steps: 0, 320, 640, 960"),
+        (["--load-checkpoint", "111"], "has no such checkpoint; available ones, by steps: 0, 320, 640, 960"),
         (["--exp-id", "7"], "there is no run of maskable_ppo on NhEnv in"),
         (["-f", "elsewhere"], "there is no run of maskable_ppo on NhEnv in elsewhere/maskable_ppo"),
         (["--env-kwargs", "oponent:1"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
         (["--env-kwargs", "opponent:'xx'"], "unknown opponent 'xx'"),
         (["--device", "nodev"], "--device nodev cannot be used"),
         (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
-        (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a VALUE in Python"),
+        (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a Python VALUE"),
     ],
 )
 def test_what_is_not_there(arguments: list[str], message: str, logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_a_run_that_has_not_come_to_its_end(logs: Path, tmp_path: Path, capsys: 
     (checkpoints / "main_8_steps.zip").write_bytes((logs / "maskable_ppo/NhEnv_1/NhEnv.zip").read_bytes())
     with pytest.raises(SystemExit):
         zoo.enjoy([*NH, "-f", str(tmp_path), "--no-render"])
-    assert "--load-last-checkpoint takes the newest checkpoint" in capsys.readouterr().err
+    assert "use --load-last-checkpoint for the newest checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["enjoy", "record_video"])
@@ -200,7 +200,7 @@ def test_a_hub_that_refuses(
     with pytest.raises(SystemExit) as raised:
         zoo.push([*NH, "-f", str(logs), "-orga", "somebody", "--no-render"])
     error = capsys.readouterr().err.splitlines()[-1]
-    assert raised.value.code == 2 and error.startswith("push: error: the hub has refused: ")
+    assert raised.value.code == 2 and error.startswith("push: error: the hub rejected the upload: ")
     assert hub.repositories == {}
 
 
@@ -251,7 +251,7 @@ def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "plot_train needs -f FOLDER"),
-        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "nothing to draw"),
+        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "nothing to plot"),
         (["all_plots", "-e", "NhEnvv", "-f", "logs"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv", "-f", "bare"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv"], "all_plots needs -f FOLDER"),
@@ -284,10 +284,10 @@ def test_plot_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "UnpicklingError" in outcome_of_plot([*from_file, "-iqm"], capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 1)
     zoo.plots(gather)
-    assert "needs what all_plots -o has made of two or more runs" in outcome_of_plot(from_file, capsys)
+    assert "needs a file that all_plots -o wrote for two or more runs" in outcome_of_plot(from_file, capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 3)
     zoo.plots(gather)
-    assert "needs what all_plots -o has made of two or more runs" in outcome_of_plot(from_file, capsys)
+    assert "needs a file that all_plots -o wrote for two or more runs" in outcome_of_plot(from_file, capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_2", 3)
     zoo.plots(gather)
     zoo.plots(from_file)

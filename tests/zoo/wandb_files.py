@@ -67,7 +67,7 @@ def read_run(path: Path) -> OfflineRun:
 
 
 def _records(data: bytes) -> Iterator[Record]:
-    # LevelDB's log format: blocks of records with checksum, length and whether the record goes on.
+    # LevelDB's log format: blocks of records with checksum, length and whether the record continues.
     position, part = _FILE_HEADER, b""
     while position + _HEADER <= len(data):
         left = _BLOCK - position % _BLOCK

@@ -1,1 +1,1 @@
-"""Searches for good hyperparameters: what is varied, what counts as good, and studies that several processes share."""
+"""Hyperparameter optimisation with Optuna: search spaces, objectives, and studies shared by several processes."""

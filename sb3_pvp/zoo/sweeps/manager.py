@@ -1,4 +1,4 @@
-"""The part of the experiment manager that sweeps, and trains with what a sweep has found."""
+"""The part of the experiment manager that runs sweeps, and trains with the hyperparameters of trials."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Settings, TrialQueue, find_study, read_settings
 
-#: What holds where rl-zoo3's own command was called, which has none of our options.
+#: Default values of our options, also for rl-zoo3's own command, which does not have them.
 _DEFAULTS = {"reference_pool": ["baseline", "scripted"], "reference_fights": 100, "search_space": None, "sample": None}
-#: Tells how good a model is: figures by tag, of which the first one is to be maximised; and cleans up behind that.
+#: A function that returns metrics of a model by tag, the first of which is the objective; and one that cleans up.
 Measure = tuple[Callable[[MaskablePPO], dict[str, float]], Callable[[], None]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds our options to rl-zoo3's parser of ``train``, and Hyperband to its ``--pruner``."""
     add = parser.add_argument_group("sweeps").add_argument
-    whom = "Whom trials are measured by: bots, scripts and paths of models (default: baseline scripted)."
-    add("--reference-pool", nargs="+", metavar="OPPONENT", help=whom)
-    add("--reference-fights", type=int, metavar="N", help="Fights against each (100).")
-    add("--search-space", metavar="FILE", help="A yaml file, see sb3-pvp sweep space.")
-    add("--sample", metavar="JSON", help="Train with these values of the search space.")
+    pool = "Opponents to evaluate trials against: bots, scripts and paths of models (default: baseline scripted)."
+    add("--reference-pool", nargs="+", metavar="OPPONENT", help=pool)
+    add("--reference-fights", type=int, metavar="N", help="Fights against each opponent of the pool (100).")
+    add("--search-space", metavar="FILE", help="Search space in a yaml file, see sb3-pvp sweep space.")
+    add("--sample", metavar="JSON", help="Train with these values of parameters of the search space.")
     parser.set_defaults(**_DEFAULTS)
     for action in parser._actions:
         if action.dest == "pruner":
@@ -66,39 +66,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model: MaskablePPO) -> dict[str, float]:
-    """The mean of the win rates, and each of them, in so many fights against each opponent; always with the same seeds.
+    """Returns the mean win rate and that against each opponent of the pool, of ``number`` fights each.
 
-    Raises `RuntimeError` if all fights broke off.
+    The seeds are always the same. Raises `RuntimeError` if all fights against an opponent were broken off.
     """
     choices = [OpponentChoice(opponent) for opponent in pool]
     order = [choice for choice in choices for _ in range(number)]
     finished, rates = fights.play(model, order, False, EVALUATION_SEED), {}
     for choice in choices:
-        figures = summarize([each for each in finished if each.choice is choice])
-        if figures["broken_fights"] == number:
-            raise RuntimeError(f"all {number} reference fights against {choice.label} broke off")
-        rates[f"sweep/{choice.label}/win_rate"] = figures["win_rate"]
+        results = summarize([each for each in finished if each.choice is choice])
+        if results["broken_fights"] == number:
+            raise RuntimeError(f"all {number} reference fights against {choice.label} were broken off")
+        rates[f"sweep/{choice.label}/win_rate"] = results["win_rate"]
     return {WIN_RATE: float(np.mean(list(rates.values()))), **rates}
 
 
 def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: MaskablePPO) -> dict[str, float]:
-    """The mean reward, of actions that obey the masks, where nobody can be chosen to fight."""
-    with kept_random_state():
+    """Returns the mean episode reward with masked actions, for environments without a choice of opponents."""
+    with kept_random_state():  # evaluation must not change the random numbers of training
         env.seed(EVALUATION_SEED)
         mean, _ = evaluate_policy(model, env, n_eval_episodes, deterministic=deterministic)
     return {"sweep/mean_reward": cast("float", mean)}
 
 
 class SweepEvalCallback(BaseCallback):
-    """Measures a model ``n_evaluations`` times in a run of ``n_timesteps``, the last time at its end, and may stop it.
+    """Evaluates the model ``n_evaluations`` times, evenly spread over ``n_timesteps``, the last time at the end.
 
-    A rollout that is longer than the distance between two evaluations misses some. ``report`` is told the figure to be
-    maximised and the number of the evaluation, from 1 on; if that is true, the run is stopped.
+    Evaluations take place at the start of a rollout; if several are due, only the last one is done. ``report`` is
+    called with the objective and the number of the evaluation, from 1; training stops if it returns true.
     """
 
-    #: Whether the run came to its end, or was stopped by ``report``.
+    #: Whether the run was completed, or stopped by ``report``.
     is_over = False
-    #: The last figure of a run that came to its end, before that ``None``.
+    #: The final objective of a completed run.
     result: float | None = None
 
     def __init__(
@@ -124,7 +124,7 @@ class SweepEvalCallback(BaseCallback):
         return not self.is_over
 
     def _on_training_end(self) -> None:
-        # Whoever cleans up calls this as well, also when training was interrupted.
+        # Also called after an interruption, and possibly twice.
         try:
             if not self.is_over and self.num_timesteps >= self._n_timesteps:
                 self.result, self.is_over = self._evaluate(self._n_evaluations), True
@@ -133,30 +133,29 @@ class SweepEvalCallback(BaseCallback):
             self._close()
 
     def _evaluate(self, number: int) -> float:
-        figures = self._measure(self.model)  # type: ignore[arg-type]
-        for tag, figure in figures.items():
-            self.logger.record(tag, figure)
-        value, self._number = next(iter(figures.values())), number
+        metrics = self._measure(self.model)  # type: ignore[arg-type]
+        for tag, metric in metrics.items():
+            self.logger.record(tag, metric)
+        value, self._number = next(iter(metrics.values())), number
         self.is_over = self._report(value, number)
         return value
 
 
 class SweepingManager(exp_manager.ExperimentManager):
-    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` know ``maskable_ppo``."""
+    """`rl_zoo3.exp_manager.ExperimentManager` whose ``-optimize`` and ``--trial-id`` support ``maskable_ppo``."""
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         self._sweep = argparse.Namespace(**{**_DEFAULTS, **vars(args)})
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
-        self._warning = ""  # told after errors
+        self._warning = ""  # printed once the hyperparameters are known to be valid
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads them in the place of the base class, with imported presets and names like ``env_kwargs.world``.
+        """Reads the hyperparameters like the base class, but with imported presets and names like ``env_kwargs.world``.
 
-        ``--trial-id`` and ``--sample`` replace what they say something about: a trial brings all its hyperparameters,
-        and those of the command line replace them; a sample is put among those of the configuration. Nested values,
-        such as ``policy_kwargs``, keep what was not drawn.
+        ``--trial-id`` replaces all hyperparameters of the configuration, ``--sample`` only the sampled ones, also in
+        nested values such as ``policy_kwargs``. Those on the command line override both.
         """
         if self._is_atari or (self.trial_id is not None and not self._is_maskable):
             return super().read_hyperparameters()
@@ -167,36 +166,36 @@ class SweepingManager(exp_manager.ExperimentManager):
             if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
                 self._warning = (
                     f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
-                    'to add to them: -params "env_kwargs.NAME:VALUE"\n'
+                    'to keep them use -params "env_kwargs.NAME:VALUE"\n'
                 )
             block["env_kwargs"] = self.env_kwargs
         if self._is_maskable and (self.trial_id is not None or self._sweep.sample is not None):
             block = plain_block(block, self.env_kwargs)
-            block = self._of_sample(block) if self.trial_id is None else self._of_trial(self.trial_id)
-            block = with_nested(block | given)  # what the command line says goes before all else
+            block = self._with_sample(block) if self.trial_id is None else self._block_of_trial(self.trial_id)
+            block = with_nested(block | given)  # the command line overrides trial and sample
         return block, OrderedDict(sorted(copy.deepcopy(block).items()))
 
     def create_callbacks(self) -> None:
-        """Creates those of the base class; training with a sample is measured like a trial."""
+        """Creates the callbacks; training with ``--sample`` is evaluated like a trial."""
         super().create_callbacks()  # type: ignore[no-untyped-call]
         if self._sweep.sample is not None and self._is_maskable:
             evaluations = self._evaluations(self.n_timesteps), self.n_timesteps
             self.callbacks.append(SweepEvalCallback(self.measure, *evaluations))
 
     def setup_experiment(self) -> Any:
-        """Makes the model, or nothing yet if hyperparameters are to be optimised."""
+        """Creates the model, unless hyperparameters are to be optimised: each trial creates its own."""
         return None if self.optimize_hyperparameters and self._is_maskable else super().setup_experiment()
 
     def hyperparameters_optimization(self) -> None:
-        """Does trials until all processes of the study together have done as many as were asked for, then reports."""
+        """Runs trials until all processes of the study together have completed ``n_trials``, then writes a report."""
         if not self._is_maskable:
             super().hyperparameters_optimization()
             return
         if self.n_jobs != 1:
-            raise Refusal("trials do not run in threads: start this command several times with the same --storage")
+            raise Refusal("trials cannot run in threads: start this command several times with the same --storage")
         settings = self._settings()
         if self.continue_training:
-            raise Refusal("trials begin with new models, and a sweep goes on with its --storage: no -i, no --resume")
+            raise Refusal("a sweep cannot be combined with -i or --resume: it is resumed by its --storage")
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         queue, stopped = TrialQueue(name, self.storage, settings, n_trials, self._make_sampler), False
@@ -206,29 +205,30 @@ class SweepingManager(exp_manager.ExperimentManager):
         else:
             queue.study.pruner = self._create_pruner(self.pruner)
         try:
-            self._work(queue, settings)
+            self._run_trials(queue, settings)
         except KeyboardInterrupt:
             stopped = hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
         if stopped and self.storage:
-            raise KeyboardInterrupt("stopped; the same command goes on with the study in its --storage")
+            raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
         folder = Path(self.log_folder) / self.algo / f"sweep_{name}"
         _, missing = write_report(queue.study, folder, with_pictures=not self.no_optim_plots)
         states = counts(queue.study, queue.locks)
         print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
         print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
         if stopped:
-            raise KeyboardInterrupt("stopped; only a study in a --storage can go on")
+            raise KeyboardInterrupt("stopped; only a study in a --storage can be resumed")
 
-    def _work(self, queue: TrialQueue, settings: Settings) -> None:
-        """Does trials, each of which is a training run like any other, until there are none left.
+    def _run_trials(self, queue: TrialQueue, settings: Settings) -> None:
+        """Runs trials, each of which is an ordinary training run, until there are none left.
 
-        An error in a trial is shown. It ends the work if more trials failed here than came to their end: it is not what
-        was drawn that is wrong then. A model that diverges is no error, but a bad trial.
+        An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
+        the cause is then probably not the sampled parameters. A model that diverges counts as a pruned trial.
         """
         failed = finished = 0
-        with queue.working(), tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar:  # None: if on a terminal
-            while (trial := queue.take()) is not None:
-                bar.update(trial.number - bar.n)  # those of other processes as well
+        # disable=None: a bar on terminals only
+        with queue.process_lock(), tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar:
+            while (trial := queue.next_trial()) is not None:
+                bar.update(trial.number - bar.n)  # counts the trials of other processes as well
                 try:
                     value, result = self._train(trial, settings, bar)
                     queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
@@ -238,22 +238,23 @@ class SweepingManager(exp_manager.ExperimentManager):
                         bar.clear()
                         again = " (again)" if ATTEMPTS in trial.user_attrs else ""
                         print(f"Trial {trial.number}{again}: {result}, {trial.params}", flush=True)
-                except (KeyboardInterrupt, TrainingInterrupted):  # no fault of the trial, which is done again
-                    queue.give_back(trial)
+                except (KeyboardInterrupt, TrainingInterrupted):  # not caused by the parameters
+                    queue.requeue(trial)
                     raise
                 except Exception:
-                    if queue.is_lost(trial):
-                        print(f"Trial {trial.number} was taken for lost, and is tried again elsewhere")
+                    # study.tell raises as well if another process has failed this trial in the meantime.
+                    if queue.was_abandoned(trial):
+                        print(f"Trial {trial.number} was considered abandoned, and is repeated by another process")
                         continue
                     queue.study.tell(trial, state=TrialState.FAIL)
                     failed += 1
                     if failed > finished:
                         raise
                     traceback.print_exc()
-                gc.collect()  # callbacks and models hold on to one another
+                gc.collect()  # callbacks and models are reference cycles, which hold much memory
 
     def _train(self, trial: optuna.Trial, settings: Settings, bar: tqdm[Any]) -> tuple[float | None, str]:
-        """The result of a trial, ``None`` if it was stopped early or diverged; and the same in words."""
+        """Trains with a trial's parameters; returns the objective (``None``: pruned or diverged) and a description."""
         n_evaluations, model = settings.measure["n_evaluations"], None
 
         def report(value: float, number: int) -> bool:
@@ -262,9 +263,8 @@ class SweepingManager(exp_manager.ExperimentManager):
             return number < n_evaluations and trial.should_prune()
 
         with contextlib.ExitStack() as stack:
-            removed = stack.enter_context(tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_"))
-            # What train -conf reads.
-            config = Path(self.optimization_log_path or removed, f"trial_{trial.number}", "hyperparameters.yml")
+            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_"))
+            config = Path(self.optimization_log_path or temporary, f"trial_{trial.number}", "hyperparameters.yml")
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))
             experiment = self._experiment(settings, config, trial.user_attrs[SEED])
@@ -278,38 +278,40 @@ class SweepingManager(exp_manager.ExperimentManager):
                 if self.optimization_log_path and evaluation.is_over:
                     experiment.save_trained_model(model)
             except (ValueError, AssertionError, RuntimeError) as error:
+                # Errors after the weights have become NaN or infinite are consequences of a divergence.
                 weights = () if model is None or isinstance(error, TrainingInterrupted) else model.policy.parameters()
                 if all(bool(torch.isfinite(each).all()) for each in weights):
                     raise
                 return None, f"diverged ({error})"
             finally:
-                # Callbacks clean up, such as end processes of theirs: rl-zoo3 tells only the first one of a break-off.
+                # Callbacks may have processes to end; after an interruption rl-zoo3 calls this only for the first one.
                 for callback in () if evaluation.is_over else experiment.callbacks:
                     with contextlib.suppress(Exception):
                         callback.on_training_end()
         if not evaluation.is_over:
-            raise KeyboardInterrupt  # which rl-zoo3 takes for an end like any other
+            raise KeyboardInterrupt  # caught by learn(), as in rl-zoo3; a sweep has to stop as well
         return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
 
     def _settings(self) -> Settings:
+        """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
         with refusals():
             space = self._space(block)
             first = {name: each.choices[0] if each.choices else each.low for name, each in space.items()}
-            hyperparameters(first, space, block, n_timesteps)  # is there a place for all of them?
+            hyperparameters(first, space, block, n_timesteps)  # raises if a parameter has no place in the block
             if self._is_ours:
                 env_kwargs = self._env_kwargs(block)
                 _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
                 contract = contract_of(env_kwargs.get("world", "sim"), contract)
                 names = [opponent_name(opponent) for opponent in self._sweep.reference_pool]
                 if len({*names}) < len(names):
-                    raise ValueError(f"every opponent of the reference pool needs a name of its own, got {names}")
+                    raise ValueError(f"the opponents of the reference pool need different names, got {names}")
                 pool = {}
                 for name, opponent in zip(names, self._sweep.reference_pool, strict=True):
-                    make_opponent(opponent, contract)
-                    # To know it again.
+                    make_opponent(opponent, contract)  # raises if the opponent does not fit the environment
+                    # Processes of a study must not evaluate against different models of the same name.
                     pool[name] = sha256(Path(opponent).read_bytes()).hexdigest() if opponent.endswith(".zip") else ""
                 measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
             else:
@@ -318,17 +320,18 @@ class SweepingManager(exp_manager.ExperimentManager):
         return Settings(block=block, space=space, measure=measure, **plain)
 
     def _space(self, block: Block) -> Space:
-        told = {**block, "env_kwargs": self._env_kwargs(block)}  # which game it is
-        return chosen_space(self._sweep.search_space, told, self._is_ours)
+        complete = {**block, "env_kwargs": self._env_kwargs(block)}  # including the game
+        return chosen_space(self._sweep.search_space, complete, self._is_ours)
 
     def _env_kwargs(self, block: Block) -> dict[str, Any]:
+        """Returns the arguments of the environment, including those with which it is registered."""
         return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
     def _experiment(self, settings: Settings, config: Path, seed: int) -> SweepingManager:
-        """A manager like this one that trains once, with the configuration in a file."""
-        unlike = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
+        """Returns a manager for a single training run with the configuration in a file."""
+        reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
-            argparse.Namespace(**{**vars(self.args), **unlike}),
+            argparse.Namespace(**{**vars(self.args), **reset}),
             self.algo,
             settings.env_id,
             str(config.parent),
@@ -346,34 +349,36 @@ class SweepingManager(exp_manager.ExperimentManager):
         )
 
     def measure(self) -> Measure:
-        """What tells how good a model is."""
+        """Returns the function that evaluates a model, and one that cleans up."""
         if self._is_ours:
             fights = EvaluationFights(self._eval_env_kwargs_args or {}, num_envs=64)
             return partial(win_rates, fights, self._sweep.reference_pool, self._sweep.reference_fights), fights.close
         env = self.create_envs(self.n_eval_envs, eval_env=True)
         return partial(mean_reward, env, self.n_eval_episodes, self.deterministic_eval), env.close
 
-    def _of_sample(self, block: Block) -> Block:
+    def _with_sample(self, block: Block) -> Block:
+        """Returns the block with the values of ``--sample``."""
         with refusals(about="--sample is not valid JSON"):
             sample = json.loads(self._sweep.sample or "")
         with refusals():
             space = self._space(block)
             if not isinstance(sample, dict) or not sample.keys() <= space.keys():
-                raise ValueError(f"--sample must have values for some of {', '.join(space)}")
+                raise ValueError(f"--sample must be a JSON object with values for some of {', '.join(space)}")
             return hyperparameters(sample, space, block, self._steps(block))
 
     def _steps(self, block: Block) -> int:
         return self.n_timesteps if self.n_timesteps > 0 else int(block["n_timesteps"])
 
-    def _of_trial(self, number: int) -> Block:
+    def _block_of_trial(self, number: int) -> Block:
+        """Returns the complete hyperparameters of a trial in the ``--storage``."""
         if self.storage is None:
-            raise Refusal("--trial-id needs the --storage with the study")
+            raise Refusal("--trial-id needs the --storage of the study")
         study, _ = find_study(self.storage, self.study_name)
         settings = read_settings(study)
         if (settings.algo, settings.env_id) != (self.algo, str(self.env_name.gym_id)):
             raise Refusal(f"study {study.study_name!r} is for --algo {settings.algo} --env {settings.env_id}")
         trial, text = best_configuration(study, number, self.n_timesteps if self.n_timesteps > 0 else None)
-        print(f"Hyperparameters of trial {number} of {study.study_name}, whose seed was {trial.user_attrs.get(SEED)}")
+        print(f"Hyperparameters of trial {number} of {study.study_name}, with seed {trial.user_attrs.get(SEED)}")
         block: Block = yaml.safe_load(text)[settings.env_id]
         return {**block, "env_kwargs": self.env_kwargs} if self.env_kwargs else block
 
@@ -381,19 +386,20 @@ class SweepingManager(exp_manager.ExperimentManager):
         return int(self.n_evaluations or max(n_timesteps // 100_000, 1))  # as in rl-zoo3
 
     def _make_sampler(self, seed: int) -> BaseSampler:
-        if self.sampler == "tpe":  # processes must not all try what looks best now
+        if self.sampler == "tpe":
+            # constant_liar keeps parallel processes from all trying the currently best region.
             return TPESampler(n_startup_trials=self.n_startup_trials, seed=seed, multivariate=True, constant_liar=True)
-        self.seed = seed  # those of trials follow from that of the study
+        self.seed = seed  # which the base class passes to the sampler; settings already have the study's seed
         return self._create_sampler(self.sampler)
 
 
 def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | None) -> Block:
-    """Hyperparameters as they are kept in a study: plain values, with the command line's ``env_kwargs``.
+    """Returns hyperparameters as plain JSON values, as studies store them, with the command line's ``env_kwargs``.
 
-    Raises `Refusal` for values that are none.
+    Raises `Refusal` for other values.
     """
     block = {**hyperparams, **({"env_kwargs": env_kwargs} if env_kwargs else {})}
     with refusals():
         block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
-    with refusals(TypeError, about="a study keeps plain values only (such as activation: tanh, no classes)"):
+    with refusals(TypeError, about="a study stores plain values only (such as activation: tanh, not a class)"):
         return cast("Block", json.loads(json.dumps(block)))

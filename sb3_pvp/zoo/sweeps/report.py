@@ -1,4 +1,4 @@
-"""What a study has found, as files: a table of trials, pictures, and the best configuration."""
+"""Reports of studies: a table of trials, figures, and the best configuration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps.space import hyperparameters
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Locks, find_trial, is_abandoned, open_storage, read_settings
 
-#: Pictures, and which of `optuna.visualization` each is.
-_PICTURES = {
+#: Figures of a report, and the functions of `optuna.visualization` that plot them.
+_FIGURES = {
     "history.png": "plot_optimization_history",
     "courses.png": "plot_intermediate_values",
     "importances.png": "plot_param_importances",
@@ -27,13 +27,13 @@ _PICTURES = {
 
 
 def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) -> tuple[list[Path], list[str]]:
-    """The files that it has written, and what is missing and why; raises `Refusal` for a study of somebody else."""
+    """Writes a report; returns the paths of its files, and ``"file: reason"`` for each that could not be written."""
     written, missing = [folder / "trials.csv"], []
     write_atomically(written[0], study.trials_dataframe().to_csv(index=False))
-    for name in ("best.yml", *(_PICTURES if with_pictures else ())):
+    for name in ("best.yml", *(_FIGURES if with_pictures else ())):
         try:
-            if name in _PICTURES:
-                _draw(study, folder / name)
+            if name in _FIGURES:
+                _plot(study, folder / name)
             else:
                 write_atomically(folder / name, best_configuration(study)[1])
             written.append(folder / name)
@@ -45,10 +45,10 @@ def write_report(study: optuna.Study, folder: Path, with_pictures: bool = True) 
 def best_configuration(
     study: optuna.Study, number: int | None = None, n_timesteps: int | None = None
 ) -> tuple[FrozenTrial, str]:
-    """A trial, the best one without a number, and its configuration as yaml that ``train -conf`` reads.
+    """Returns a trial, by default the best one, and its complete configuration as yaml for ``train -conf``.
 
-    That is everything, what was not varied as well, for a run of ``n_timesteps``, or as many as the configuration said
-    before the sweep. Raises `Refusal` if there is no such trial, or it has no parameters.
+    The configuration is for a run of ``n_timesteps``, by default the number in the configuration of the sweep. Raises
+    `Refusal` if there is no such trial, or if it has no parameters.
     """
     settings, trial = read_settings(study), find_trial(study, number)
     if not trial.params:
@@ -64,14 +64,14 @@ def best_configuration(
 
 
 def counts(study: optuna.Study, locks: Locks) -> dict[str, int]:
-    """How many trials are over, were stopped early, run, were abandoned (`is_abandoned`), wait and failed."""
+    """Returns the number of trials in each of Optuna's states (``running``, ``complete``, ...), and ``abandoned``."""
     trials = study.get_trials(deepcopy=False)
     states = ["abandoned" if is_abandoned(trial, locks) else trial.state.name.lower() for trial in trials]
     return {name: states.count(name) for name in (*(state.name.lower() for state in TrialState), "abandoned")}
 
 
 def overview(storage: str) -> list[dict[str, Any]]:
-    """All studies: ``name``, ``trials`` (see `counts`), ``best``, a `summary` or ``None``, and those of ``all``."""
+    """Describes all studies: ``name``, ``trials`` (`counts`), ``best`` (`summary` or ``None``), ``all`` (summaries)."""
     (opened, locks), studies = open_storage(storage, must_exist=True), []
     for name in optuna.get_all_study_names(opened):
         study = optuna.load_study(study_name=name, storage=opened)
@@ -83,7 +83,7 @@ def overview(storage: str) -> list[dict[str, Any]]:
 
 
 def summary(trial: FrozenTrial) -> dict[str, Any]:
-    """What is known of a trial, as plain values."""
+    """Describes a trial with plain values, for JSON."""
     return {
         "trial": trial.number,
         "value": trial.value,
@@ -94,25 +94,26 @@ def summary(trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-def _draw(study: optuna.Study, path: Path) -> None:
+def _plot(study: optuna.Study, path: Path) -> None:
     import matplotlib.pyplot as plt
     from optuna.importance import PedAnovaImportanceEvaluator
-    from optuna.visualization import matplotlib as pictures
+    from optuna.visualization import matplotlib as visualization
 
     pool = read_settings(study).measure.get("reference_pool")
-    told: dict[str, Any] = {"target_name": "mean reward" if pool is None else f"win rate against {', '.join(pool)}"}
+    target = "mean reward" if pool is None else f"win rate against {', '.join(pool)}"
+    options: dict[str, Any] = {"target_name": target}
     needed = 1
-    if path.name == "courses.png":
-        told = {}
-    elif path.name == "importances.png":  # Optuna's own evaluator draws from trees, for minutes
-        needed, told = 4, {"evaluator": PedAnovaImportanceEvaluator()}
+    if path.name == "courses.png":  # plot_intermediate_values takes no options
+        options = {}
+    elif path.name == "importances.png":  # Optuna's default evaluator fits random forests, which takes minutes
+        needed, options = 4, {"evaluator": PedAnovaImportanceEvaluator()}
     if len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) < needed:
-        raise ValueError(f"needs {needed} or more trials that came to their end")
+        raise ValueError(f"needs at least {needed} completed trials")
     with warnings.catch_warnings(), plt.style.context("default"):
-        warnings.simplefilter("ignore")  # all of them are experimental
-        axes = getattr(pictures, _PICTURES[path.name])(study, **told)
+        warnings.simplefilter("ignore")  # Optuna's matplotlib functions all warn that they are experimental
+        axes = getattr(visualization, _FIGURES[path.name])(study, **options)
     figure = np.ravel(axes)[0].figure
     figure.set_size_inches(max(8.0, 3.0 * np.size(axes)), 5)
-    plt.close(figure)  # which pyplot would keep
+    plt.close(figure)  # otherwise pyplot keeps it in memory
     with replacing(path) as partial:
         figure.savefig(partial, dpi=100, bbox_inches="tight")
