@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyspiel  # type: ignore[import-not-found]
@@ -23,8 +23,8 @@ WAIT = 0  #: What the player does whose turn it is not; OpenSpiel's actions foll
 class PayoffRewards(OutcomeRewards):
     """The chips that a player has won at the end, and nothing for winning as such."""
 
-    terms = {"payoff": "Chips won or lost."}
-    tags = {"payoff_reward": "payoff"}
+    terms: ClassVar[Mapping[str, str]] = {"payoff": "Chips won or lost."}
+    tags: ClassVar[Mapping[str, str]] = {"payoff_reward": "payoff"}
 
     def __init__(self) -> None:
         self._defaults = {"payoff": 1.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
@@ -29,12 +29,15 @@ class Standing:
     ties: int
     losses: int
     win_rate: float | None  #: Share of wins, ties as half wins; ``None`` without games.
+    exploitability: float | None = None  #: What a best response wins at least; ``None`` if not measured.
 
 
 COLUMNS = tuple(field.name for field in fields(Standing))
 
 
-def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Standing]:
+def leaderboard(
+    ratings: Ratings, players: Collection[Player] = (), exploitability: Mapping[str, float] | None = None
+) -> list[Standing]:
     """Everybody who has played, and ``players`` who may not have; the strongest (Bradley-Terry) first."""
     intervals = ratings.bradley_terry(players).intervals()
     standings = []
@@ -42,7 +45,8 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
         skill, total = ratings.open_skill.rating(player), ratings.payoff.total(player)
         rated = (ratings.elo.rating(player), skill.ordinal, *skill)
         win_rate = total.win_rate if total.games else None
-        standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate))
+        exploited = (exploitability or {}).get(str(player))
+        standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate, exploited))
     return standings
 
 
@@ -84,4 +88,8 @@ def _cells(standings: Sequence[Standing]) -> list[list[str]]:
         ratings = f"{one.rating:.0f}", f"{one.low:.0f} to {one.high:.0f}", f"{one.elo:.0f}", f"{one.open_skill:.1f}"
         counts = map(str, (one.games, one.wins, one.ties, one.losses))
         rows.append([one.player, *ratings, *counts, "" if one.win_rate is None else f"{one.win_rate:.1%}"])
+    if any(one.exploitability is not None for one in standings):
+        bounds = ("" if one.exploitability is None else f"≥ {one.exploitability:.1%}" for one in standings)
+        for row, bound in zip(rows, ["exploited", *bounds], strict=True):
+            row.append(bound)
     return rows

@@ -63,6 +63,7 @@ class _Settings(BaseModel):
         PlainSerializer(lambda anchors: {str(player): rating for player, rating in sorted(anchors.items())}),
     ]
     match_maker: dict[str, Any] | None  #: Its state.
+    exploitability: dict[str, float] = {}  #: Lower bounds by player, see `League.set_exploitability`.
     fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Files of earlier versions do not tell.
 
 
@@ -131,6 +132,10 @@ class League:
         """Writes down these anchors besides those that are there; raises `ValueError` as `check_anchors` does."""
         self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
 
+    def set_exploitability(self, player: Player, lower_bound: float) -> None:
+        """Writes down what a best response wins against a player at least (`sb3_pvp.exploiters.best_response`)."""
+        self._change_settings(exploitability={**self._settings().exploitability, str(player): lower_bound})
+
     def path(self, player: Player) -> Path:
         """Where the player's model is, or would be."""
         return self.folder / PLAYERS / file_name(player)
@@ -195,7 +200,8 @@ class League:
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Who has played or has a model, the strongest first; ``rollouts``: also the learner between its snapshots."""
         players = self.players()
-        standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
+        exploitability, models = self._settings().exploitability, {str(player) for player in players}
+        standings = leaderboard(self.ratings(), players, exploitability)
         return [one for one in standings if rollouts or one.player in models or Player.parse(one.player).step is None]
 
     def save(self) -> None:
