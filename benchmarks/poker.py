@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import pyspiel  # type: ignore[import-not-found]
+import pyspiel
 import torch as th
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
