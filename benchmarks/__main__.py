@@ -1,4 +1,4 @@
-"""``python -m benchmarks world|rollout|rock_paper_scissors|train|server|faults|walks|learning_curves``."""
+"""``python -m benchmarks NAME``: everything that measures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import typer
 
+from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
@@ -23,6 +24,7 @@ app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)
+app.command("exploitability")(bench_exploitability)
 app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
 

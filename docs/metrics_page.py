@@ -9,6 +9,7 @@ from sb3_pvp import ppo
 from sb3_pvp.callbacks import elo, evaluations, league, novelty, observations, outcome_predictor, self_play
 from sb3_pvp.envs.metrics import metrics_of
 from sb3_pvp.exploiters import callback as exploiters
+from sb3_pvp.exploiters import exploitability_callback
 from sb3_pvp.game import HOME_GAME, Game, find_game
 from sb3_pvp.simple_game import OutcomeRewards
 
@@ -61,6 +62,7 @@ SOURCES = {
     "`LeagueCallback`": league.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
+    "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
     "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
@@ -64,6 +65,7 @@ for _name, _verb in (("train", "Train"), ("enjoy", "Watch")):
 app.command()(presets)
 app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)
+app.command(context_settings=OLDER_NAMES)(exploit)
 app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.selfplay.players import Player
@@ -29,12 +29,15 @@ class Standing:
     ties: int  #: Counted fights without a winner.
     losses: int  #: Counted fights that the player lost.
     win_rate: float | None  #: Share of wins, with ties as half wins; ``None`` without games.
+    exploitability: float | None = None  #: What a best response wins at least; ``None`` if not measured.
 
 
 COLUMNS = tuple(field.name for field in fields(Standing))
 
 
-def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Standing]:
+def leaderboard(
+    ratings: Ratings, players: Collection[Player] = (), exploitability: Mapping[str, float] | None = None
+) -> list[Standing]:
     """Returns all players with games, and ``players``, in descending order of Bradley-Terry ratings."""
     intervals = ratings.bradley_terry(players).intervals()
     standings = []
@@ -42,7 +45,8 @@ def leaderboard(ratings: Ratings, players: Collection[Player] = ()) -> list[Stan
         skill, total = ratings.open_skill.rating(player), ratings.payoff.total(player)
         rated = (ratings.elo.rating(player), skill.ordinal, *skill)
         win_rate = total.win_rate if total.games else None
-        standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate))
+        exploited = (exploitability or {}).get(str(player))
+        standings.append(Standing(str(player), *interval, *rated, total.games, *total, win_rate, exploited))
     return standings
 
 
@@ -90,4 +94,8 @@ def _cells(standings: Sequence[Standing]) -> list[list[str]]:
         ratings = f"{line.rating:.0f}", interval, f"{line.elo:.0f}", f"{line.open_skill:.1f}"
         counts = map(str, (line.games, line.wins, line.ties, line.losses))
         rows.append([line.player, *ratings, *counts, "" if line.win_rate is None else f"{line.win_rate:.1%}"])
+    if any(line.exploitability is not None for line in standings):
+        bounds = ("" if line.exploitability is None else f"≥ {line.exploitability:.1%}" for line in standings)
+        for row, bound in zip(rows, ["exploited", *bounds], strict=True):
+            row.append(bound)
     return rows

@@ -63,6 +63,7 @@ class _Settings(BaseModel):
         PlainSerializer(lambda anchors: {str(player): rating for player, rating in sorted(anchors.items())}),
     ]
     match_maker: dict[str, Any] | None  #: Result of `MatchMaker.get_state`.
+    exploitability: dict[str, float] = {}  #: Lower bounds by player, see `League.set_exploitability`.
     fights: _Fights | Annotated[dict[str, Any], Field(max_length=0)] = {}  #: Missing in files of earlier versions.
 
 
@@ -130,6 +131,10 @@ class League:
         """Adds anchors to those in the folder; raises `ValueError` as `check_anchors` does."""
         self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
 
+    def set_exploitability(self, player: Player, lower_bound: float) -> None:
+        """Saves what a best response at least wins against a player (`sb3_pvp.exploiters.best_response`)."""
+        self._change_settings(exploitability={**self._settings().exploitability, str(player): lower_bound})
+
     def path(self, player: Player) -> Path:
         """Returns the path of the player's model, whether it exists or not."""
         return self.folder / PLAYERS / file_name(player)
@@ -194,7 +199,8 @@ class League:
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Returns all players with games or a model, strongest first; ``rollouts``: also those between snapshots."""
         players = self.players()
-        standings, models = leaderboard(self.ratings(), players), {str(player) for player in players}
+        exploitability, models = self._settings().exploitability, {str(player) for player in players}
+        standings = leaderboard(self.ratings(), players, exploitability)
         return [line for line in standings if rollouts or line.player in models or Player.parse(line.player).age < 0]
 
     def save(self) -> None:
