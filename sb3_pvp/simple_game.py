@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copies, put_back
+from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copy_arrays, restore_arrays
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.actions import fight_numbers, joint_actions
 from sb3_pvp.game import NUM_SEATS, Outcome, Rewards, Transition
@@ -85,14 +85,14 @@ class ArrayWorld:
     def get_state(self) -> Snapshot:
         """Returns the random generators and arrays, see `sb3_pvp.game.Resumable`."""
         words = [each.bit_generator.state for each in self.random]
-        return {**_identity(self), "random": words, "arrays": copies(self, _own_arrays(self))}
+        return {**_identity(self), "random": words, "arrays": copy_arrays(self, _own_arrays(self))}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a state of `get_state`; `ValueError`, and no change, if it was taken from a different world."""
         check_identity(state, _identity(self))
         names, arrays = _own_arrays(self), state["arrays"]
         check_arrays(self, arrays, names)
-        put_back(self, arrays, names)
+        restore_arrays(self, arrays, names)
         for each, words in zip(self.random, state["random"], strict=True):
             each.bit_generator.state = words
 

@@ -275,7 +275,7 @@ def test_models_of_installed_games_name_no_contract() -> None:
 def test_a_class_stands_for_its_game() -> None:
     assert isinstance(find_game(Shots), Shots) and find_game(Shots) is find_game(Shots)
     env = PvpVecEnv(2, game=Shots)
-    assert env.fights.contract == RULES_CONTRACT and env.fights.settings.kind_of_fights == {
+    assert env.fights.contract == RULES_CONTRACT and env.fights.settings.match_settings == {
         "game": f"{__name__}:Shots",
         "reset_params": {},
     }

@@ -126,7 +126,7 @@ def learner(model: BaseAlgorithm) -> Player:
     return Player(LEARNER, int(model.num_timesteps))
 
 
-def goes_on(model: BaseAlgorithm) -> bool:
+def is_resuming(model: BaseAlgorithm) -> bool:
     """Whether the model continues a run, rather than starting a new one."""
     return model.num_timesteps > 0 or getattr(model, "training_state", None) is not None
 
@@ -137,7 +137,7 @@ def check_same_run(model: BaseAlgorithm, path: Path, steps: Iterable[int]) -> No
     ``steps`` are the training steps of these results. A new learner would overwrite files and reuse player names.
     """
     furthest = max(steps, default=0)
-    if furthest > 0 and not goes_on(model):
+    if furthest > 0 and not is_resuming(model):
         raise ValueError(
             f"{path} belongs to another run, which reached {furthest} steps: resume that run from its checkpoint or "
             "with learn(..., reset_num_timesteps=False), or give the new run a separate folder"

@@ -17,7 +17,7 @@ from sb3_pvp.common.arguments import NonNegative, OptionalPath, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.metrics import STATISTICS
-from sb3_pvp.matches.evaluation import FIELDS
+from sb3_pvp.matches.evaluation import SCORE_FIELDS
 
 _COUNTS = ("episodes", "wins", "losses", "ties", "broken", "total_steps")
 
@@ -130,7 +130,7 @@ class EpisodeMetricsCallback(PvpCallback):
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         self._counts["episodes"][row] += 1
         if "outcome" in info:
-            self._counts[FIELDS.get(str(info["outcome"]), "broken")][row] += 1
+            self._counts[SCORE_FIELDS.get(str(info["outcome"]), "broken")][row] += 1
         self._rewards[row] += info.get("episode", {}).get("r", 0.0)
         self._opponents[row] = str(info.get("opponent", ""))
 

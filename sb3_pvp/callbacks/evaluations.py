@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, Finished, Score, wilson_interval
+from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, FinishedEpisode, Score, wilson_interval
 from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents, opponent_name
 from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
@@ -168,7 +168,7 @@ def strongest(league: League) -> Player | None:
     return max(rated, key=lambda each: each[0], default=(0.0, None))[1]
 
 
-def summarize(finished: Sequence[Finished]) -> dict[str, float]:
+def summarize(finished: Sequence[FinishedEpisode]) -> dict[str, float]:
     """Returns the statistics of these fights by name (``win_rate``, ...), from the learner's point of view."""
     score = Score()
     for each in finished:

@@ -17,7 +17,7 @@ from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.opponents.opponents import SELF_PLAY
 from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
-from sb3_pvp.selfplay.leaderboard import FORMATS, of_snapshots
+from sb3_pvp.selfplay.leaderboard import FORMATS, snapshot_standings
 from sb3_pvp.selfplay.players import evenly_spread
 
 #: Most players in the figure of the payoff matrix, so that their names stay readable.
@@ -80,7 +80,7 @@ class LeagueCallback(base.PvpCallback):
             self._league.add_anchors(self._anchors)
         env = self.training_env
         # The league stores how fights start, so that later matches outside of training start in the same way.
-        if env.has_attr("kind_of_fights") and (kind := env.get_attr("kind_of_fights", indices=[0])[0]):
+        if env.has_attr("match_settings") and (kind := env.get_attr("match_settings", indices=[0])[0]):
             self._league.set_fights(**kind)
         self._last_snapshot: int | None = None
         self._is_published = True  # no rollout has ended yet
@@ -108,7 +108,7 @@ class LeagueCallback(base.PvpCallback):
         if (
             league.log.append(records) < len(records)
             and not self._warned
-            and (others := league.log.count_others(records))
+            and (others := league.log.count_conflicts(records))
         ):
             self._warned = True
             warnings.warn(
@@ -140,7 +140,7 @@ class LeagueCallback(base.PvpCallback):
             # Not made with pyplot, so there is nothing to close.
             self.logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
         # Snapshots without matches have no rating of their own yet.
-        for _, newest in [pair for pair in of_snapshots(standings, LEARNER) if pair[1].games][-1:]:
+        for _, newest in [pair for pair in snapshot_standings(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
 
@@ -169,7 +169,7 @@ def plot_ratings(standings: Sequence[Standing]) -> Figure:
     """Plots the ratings of the learner's snapshots over steps, with 95 % intervals, and others as horizontal lines."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    own = of_snapshots(standings, LEARNER)
+    own = snapshot_standings(standings, LEARNER)
     steps = [step for step, _ in own]
     axes.plot(steps, [each.elo for _, each in own], "--", linewidth=1, label="Elo")
     axes.plot(steps, [each.rating for _, each in own], label="Bradley-Terry, 95 % interval")

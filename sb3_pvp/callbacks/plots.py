@@ -20,7 +20,7 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import require_known
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.selfplay import LEARNER, League
-from sb3_pvp.selfplay.leaderboard import of_snapshots
+from sb3_pvp.selfplay.leaderboard import snapshot_standings
 
 #: The file with hyperparameters that rl-zoo3 writes to ``<run>/<environment>/``, next to ``args.yml``.
 CONFIG = "config.yml"
@@ -134,7 +134,7 @@ def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
 
 
-def draw(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
+def plot_curves(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
     """Plots a line with its 95 % interval for each label, in the image format of the path's suffix (default: PNG).
 
     ``title`` is the label of the vertical axis; with ``share`` this ranges from 0 to 1.
@@ -226,7 +226,7 @@ def _read_elo(folder: Path, opponent: str) -> Band:
 
 
 def _read_rating(folder: Path, opponent: str) -> Band:
-    own = of_snapshots(League.existing(folder).leaderboard(rollouts=False), LEARNER)
+    own = snapshot_standings(League.existing(folder).leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
 

@@ -9,7 +9,7 @@ import numpy as np
 from stable_baselines3.common.callbacks import ProgressBarCallback
 
 from sb3_pvp.common.arguments import PositiveInt, checked
-from sb3_pvp.matches.evaluation import FIELDS
+from sb3_pvp.matches.evaluation import SCORE_FIELDS
 from sb3_pvp.opponents.opponents import SELF_PLAY
 
 
@@ -47,5 +47,5 @@ class ProgressCallback(ProgressBarCallback):
         self.pbar.set_description_str(self.text)
 
     def _count(self, info: dict[str, Any]) -> None:
-        if info.get("opponent") != SELF_PLAY and info.get("outcome") in FIELDS:
+        if info.get("opponent") != SELF_PLAY and info.get("outcome") in SCORE_FIELDS:
             self._won.append(info["outcome"] == "won")

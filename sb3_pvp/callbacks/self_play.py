@@ -19,7 +19,7 @@ from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveIn
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
-from sb3_pvp.schedules import drawing_from
+from sb3_pvp.schedules import sampling_from
 from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, Prioritised
 from sb3_pvp.selfplay import match_maker as make_match_maker
 from sb3_pvp.selfplay.match_log import SCORES
@@ -272,7 +272,7 @@ class OpponentOptions:
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
         options = options or {}
         require_all_known(f"option of {kind} opponents", options, (*_SCHEDULES, *_PLAIN))
-        with drawing_from(np.random.default_rng(0)):
+        with sampling_from(np.random.default_rng(0)):
             self._delay_chance, self._deterministic_share = (
                 base.Scheduled(f"{name} of {kind} opponents", options.get(name, 0.0), SHARE) for name in _SCHEDULES
             )
@@ -280,7 +280,7 @@ class OpponentOptions:
 
     def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
         """Returns arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` rollouts."""
-        with drawing_from(rng):
+        with sampling_from(rng):
             delay_chance, share = self._delay_chance(t), self._deterministic_share(t)
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 

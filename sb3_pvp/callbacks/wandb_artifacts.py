@@ -15,7 +15,7 @@ from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.common.arguments import Flag, OptionalPath, checked
 from sb3_pvp.policies.model_files import steps_of
 from sb3_pvp.selfplay import LEARNER, League, Player, Standing
-from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, of_snapshots
+from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, snapshot_standings
 from sb3_pvp.selfplay.league import LEAGUE
 
 
@@ -46,7 +46,7 @@ class WandbArtifactsCallback(PvpCallback):
         self._published_at = model.num_timesteps
         league = self._league(model)
         standings = [] if league is None else league.leaderboard()
-        own = of_snapshots(standings, LEARNER)
+        own = snapshot_standings(standings, LEARNER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
@@ -103,7 +103,7 @@ def _log_leaderboard(standings: list[Standing]) -> None:
     wandb.run.log_artifact(artifact)
     rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
     wandb.run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
-    own = of_snapshots(standings, LEARNER)
+    own = snapshot_standings(standings, LEARNER)
     curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
     steps, names = [step for step, _ in own], ["Bradley-Terry", "Elo"]
     chart = wandb.plot.line_series(steps, curves, names, "Ratings of the learner's snapshots", "steps")

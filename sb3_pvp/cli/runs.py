@@ -42,7 +42,7 @@ def quickstart(
     import numpy as np
     from rl_zoo3 import get_latest_run_id
 
-    from sb3_pvp.callbacks.plots import Band, draw, find_runs, read_curve
+    from sb3_pvp.callbacks.plots import Band, find_runs, plot_curves, read_curve
     from sb3_pvp.matches.evaluation import wilson_interval
     from sb3_pvp.presets.presets import ALGO
     from sb3_pvp.zoo import find_preset, train
@@ -70,7 +70,7 @@ def quickstart(
     first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
     columns = np.array([curve.steps, curve.center, curve.low, curve.high])
     band = Band(*np.insert(columns, 0, first, axis=1))
-    draw(picture, {run.name: band}, "win rate against the baseline bot", share=True)
+    plot_curves(picture, {run.name: band}, "win rate against the baseline bot", share=True)
     files = {"model": str(model), "learning_curve": str(picture)}
     figures = {**files, "before": before.as_dict(), "after": after.as_dict()}
     lines = (
@@ -137,7 +137,15 @@ def plot(
     """
     from matplotlib.backend_bases import FigureCanvasBase
 
-    from sb3_pvp.callbacks.plots import METRICS, common_metric, draw, find_runs, group_runs, read_curve, summarize
+    from sb3_pvp.callbacks.plots import (
+        METRICS,
+        common_metric,
+        find_runs,
+        group_runs,
+        plot_curves,
+        read_curve,
+        summarize,
+    )
 
     require_known("image format", out.suffix[1:] or "png", FigureCanvasBase.get_supported_filetypes())
     opponents = opponent or ["baseline"]
@@ -150,7 +158,7 @@ def plot(
             curves = [read_curve(run, metric, name) for run in own]
             bands[f"{label}, {name}" if len(opponents) > 1 else label] = summarize(curves)
     title = METRICS[metric].title.format(opponent=" and ".join(opponents))
-    draw(out, bands, title, METRICS[metric].share)
+    plot_curves(out, bands, title, METRICS[metric].share)
     lines = ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items())
     print_result(bands, f"{out}: {metric} of {lines}", as_json)
 

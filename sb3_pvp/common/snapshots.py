@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Snapshot = dict[str, Any]
 
 
-def copies(owner: object, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+def copy_arrays(owner: object, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Returns copies of the owner's arrays with these names."""
     return {name: getattr(owner, name).copy() for name in names}
 
@@ -38,7 +38,7 @@ def check_arrays(owner: object, state: Mapping[str, Any], names: Iterable[str]) 
             raise ValueError(f"{name!r} in the snapshot has another layout: its version or settings are different")
 
 
-def put_back(owner: object, state: Mapping[str, Any], names: Iterable[str]) -> None:
+def restore_arrays(owner: object, state: Mapping[str, Any], names: Iterable[str]) -> None:
     """Restores the owner's arrays with these names, in place: others may hold references to them."""
     for name in names:
         getattr(owner, name)[...] = state[name]

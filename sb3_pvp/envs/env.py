@@ -45,9 +45,9 @@ class FightInterface:
         return self.fights.settings
 
     @property
-    def kind_of_fights(self) -> dict[str, Any] | None:
-        """See `FightSettings.kind_of_fights`; plain values, so that a ``SubprocVecEnv`` can send them."""
-        return self.settings.kind_of_fights
+    def match_settings(self) -> dict[str, Any] | None:
+        """See `FightSettings.match_settings`; plain values, so that a ``SubprocVecEnv`` can send them."""
+        return self.settings.match_settings
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns the flat action mask, bool ``(A,)``: the masks of all heads, concatenated."""

@@ -224,7 +224,7 @@ class Fights:
             "world": self.world.get_state(),
             "opponents": self.opponents.get_state(),
             "starts": {"seeds": list(self._seeds), "unused": dict(self._unused_seeds)},
-            **{name: snapshots.copies(owner, names) for name, (owner, names) in self._arrays().items()},
+            **{name: snapshots.copy_arrays(owner, names) for name, (owner, names) in self._arrays().items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ class Fights:
         # A new object, because metrics keep the current one until they sum it up.
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
-            snapshots.put_back(owner, state[name], names)
+            snapshots.restore_arrays(owner, state[name], names)
         self.renderer.start_episodes()
 
     def close(self) -> None:

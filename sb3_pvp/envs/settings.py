@@ -97,7 +97,7 @@ class FightSettings:
         return make_world(self.game, self.world, num_fights, reset_params=self.reset_params, contract=self.contract)
 
     @property
-    def kind_of_fights(self) -> dict[str, Any] | None:
+    def match_settings(self) -> dict[str, Any] | None:
         """The game and its reset parameters as plain values; ``None`` for a world factory, which has no name."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None

@@ -20,11 +20,11 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
-from sb3_pvp.ppo.resumable import kept_random_state
+from sb3_pvp.ppo.resumable import preserved_random_state
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
-FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
+SCORE_FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
 
 
 @dataclass
@@ -55,11 +55,11 @@ class Score:
         outcome, build = info["outcome"], info.get("build")
         if build is not None:
             self.groups.setdefault(build, Score()).count({**info, "build": None})
-        if outcome not in FIELDS:
+        if outcome not in SCORE_FIELDS:
             self.broken += 1
             self.faults[outcome] += 1
             return False
-        setattr(self, FIELDS[outcome], getattr(self, FIELDS[outcome]) + 1)
+        setattr(self, SCORE_FIELDS[outcome], getattr(self, SCORE_FIELDS[outcome]) + 1)
         self.ticks += info.get("episode", {}).get("l", 0)
         self.reward += info.get("episode", {}).get("r", 0.0)
         return True
@@ -132,7 +132,7 @@ def finished_episodes(
         yield from ((row, infos[row]) for row in np.flatnonzero(dones).tolist())
 
 
-class Finished(NamedTuple):
+class FinishedEpisode(NamedTuple):
     """A finished episode: the learner's opponent, and the environment's last ``info``."""
 
     choice: OpponentChoice
@@ -160,7 +160,7 @@ class EvaluationFights:
 
     def play(
         self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
-    ) -> list[Finished]:
+    ) -> list[FinishedEpisode]:
         """Plays one episode against each choice; returns them in the order in which they ended.
 
         The result depends on ``seed``, the model and the global random generators, whose states are restored.
@@ -170,14 +170,14 @@ class EvaluationFights:
         # Each row has a fixed share of the choices, as in `evaluate_model`.
         queues = [iter(choices[row :: env.num_envs]) for row in range(env.num_envs)]
         opponents: list[list[OpponentChoice]] = [[] for _ in queues]  # of each row's current and next episode
-        finished: list[Finished] = []
+        finished: list[FinishedEpisode] = []
 
         def set_next_opponent(row: int) -> None:
             for choice in islice(queues[row], 1):
                 env.env_method("set_opponent", choice, indices=[row])
                 opponents[row].append(choice)
 
-        with kept_random_state():
+        with preserved_random_state():
             for row in range(env.num_envs):
                 set_next_opponent(row)
             env.seed(seed)
@@ -188,7 +188,7 @@ class EvaluationFights:
             while len(finished) < len(choices):
                 row, info = next(episodes)
                 if opponents[row]:
-                    finished.append(Finished(opponents[row].pop(0), info))
+                    finished.append(FinishedEpisode(opponents[row].pop(0), info))
                 set_next_opponent(row)
         return finished
 

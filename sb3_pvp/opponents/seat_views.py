@@ -15,7 +15,7 @@ from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.random_words import RandomWords, words_from_seeds
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import World
-from sb3_pvp.schedules import Schedule, drawing_from, parse_schedule
+from sb3_pvp.schedules import Schedule, parse_schedule, sampling_from
 
 Selection = NDArray[np.int64] | slice
 Observation = dict[str, NDArray[Any]]
@@ -84,7 +84,7 @@ class ObservationNoise:
 
     def _values(self, schedule: Schedule, generator: RandomWords) -> NDArray[np.float64]:
         """Returns one number per fight ``(n,)``, or one for all ``()``."""
-        with drawing_from(generator):
+        with sampling_from(generator):
             value = schedule(self._time)
         array = np.asarray(value)
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():

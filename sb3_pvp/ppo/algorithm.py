@@ -126,7 +126,7 @@ class PvpPPO(MaskablePPO):
         super()._setup_model()
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
-            fights = self.env.get_attr("kind_of_fights", indices=[0])[0]
+            fights = self.env.get_attr("match_settings", indices=[0])[0]
             self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
 
     def _adopt_contract(self) -> None:
@@ -366,7 +366,7 @@ class PvpPPO(MaskablePPO):
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_LOAD_ARGUMENTS))
         file = find_model(path) if isinstance(path, (str, Path)) else path
         try:
-            with nullcontext() if env is not None else resumable.kept_random_state():
+            with nullcontext() if env is not None else resumable.preserved_random_state():
                 model = super().load(file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error

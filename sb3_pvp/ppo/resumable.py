@@ -97,7 +97,7 @@ def set_random_state(state: State) -> None:
 
 
 @contextmanager
-def kept_random_state() -> Iterator[None]:
+def preserved_random_state() -> Iterator[None]:
     """Restores the global random generators on exit."""
     before = random_state()
     try:

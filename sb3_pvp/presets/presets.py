@@ -128,15 +128,15 @@ def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def renamed(value: Any) -> Any:
+def with_current_names(value: Any) -> Any:
     """Returns the text, list or mapping with current names in place of those in `RENAMED`."""
     if isinstance(value, str):
         for before, now in RENAMED.items():
             value = value.replace(before, now)
     elif isinstance(value, list):
-        return [renamed(each) for each in value]
+        return [with_current_names(each) for each in value]
     elif isinstance(value, Mapping):
-        return {renamed(key): renamed(each) for key, each in value.items()}
+        return {with_current_names(key): with_current_names(each) for key, each in value.items()}
     return value
 
 
@@ -149,7 +149,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _parse(path: Path, modified: int) -> dict[str, Any]:
     """Parses a file; the time of its last change is part of the cache's key."""
     try:
-        content = yaml.safe_load(renamed(path.read_text("utf-8")))
+        content = yaml.safe_load(with_current_names(path.read_text("utf-8")))
     except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an invalid date
         raise ValueError(f"{path} is not YAML: {error}") from error
     return _check_content(content, path)

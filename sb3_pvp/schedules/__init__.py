@@ -1,7 +1,7 @@
 """Schedules: values that depend on the number ``t`` of rollouts that a model was trained on (training.md §9)."""
 
 from sb3_pvp.schedules.base import Constant, Function, Schedule, parse_schedule
-from sb3_pvp.schedules.expression import Expression, drawing_from
+from sb3_pvp.schedules.expression import Expression, sampling_from
 from sb3_pvp.schedules.kinds import BooleanArray, Jump, Linear, Log
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "Linear",
     "Log",
     "Schedule",
-    "drawing_from",
     "parse_schedule",
+    "sampling_from",
 ]

@@ -39,7 +39,7 @@ class Expression(Schedule, kind="expression"):
     is evaluated element-wise, with separate random numbers for each element.
 
     ``random()`` and ``normal(mean, deviation)`` use NumPy's global generator, which SB3's ``set_random_seed`` seeds, or
-    the one that is set with `sb3_pvp.schedules.drawing_from`.
+    the one that is set with `sb3_pvp.schedules.sampling_from`.
     """
 
     expression: Annotated[str, Kind[str](str, "a string")]
@@ -98,7 +98,7 @@ _GENERATOR: ContextVar[Any] = ContextVar("generator", default=np.random)
 
 
 @contextmanager
-def drawing_from(source: Any) -> Iterator[None]:
+def sampling_from(source: Any) -> Iterator[None]:
     """Makes formulas in the ``with`` block use this generator: ``random(size)`` and ``normal(loc, scale, size)``.
 
     If it returns arrays, such as one number per fight, the formula is evaluated element-wise.

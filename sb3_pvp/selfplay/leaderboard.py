@@ -50,7 +50,7 @@ def leaderboard(
     return standings
 
 
-def of_snapshots(standings: Sequence[Standing], name: str) -> list[tuple[int, Standing]]:
+def snapshot_standings(standings: Sequence[Standing], name: str) -> list[tuple[int, Standing]]:
     """Returns the step and the line of each snapshot with this name, in the order of steps."""
     players = ((Player.parse(each.player), each) for each in standings)
     return sorted(((player.age, each) for player, each in players if player.name == name), key=lambda pair: pair[0])

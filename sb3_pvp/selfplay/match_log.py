@@ -118,7 +118,7 @@ class MatchLog:
             )
             return connection.total_changes - before
 
-    def count_others(self, records: Iterable[MatchRecord]) -> int:
+    def count_conflicts(self, records: Iterable[MatchRecord]) -> int:
         """Returns how many of the records have the key of a different fight in the log; seeds are not compared."""
         query, others = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?", 0
         with self._connection() as connection:

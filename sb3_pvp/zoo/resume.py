@@ -31,7 +31,7 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.policies import model_files as weights
-from sb3_pvp.presets.presets import renamed
+from sb3_pvp.presets.presets import with_current_names
 from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player
 from sb3_pvp.selfplay.league import LEAGUE, SETTINGS
 
@@ -256,7 +256,7 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
         if (model := folder / f"{env_name}.zip").is_file():
             hint = f"start a new run from its model with -i {model}"
         raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
-    if not saved.is_file() or renamed(saved.read_text()) != config:
+    if not saved.is_file() or with_current_names(saved.read_text()) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
             f"start a new run from its model with -i {run.checkpoint}"

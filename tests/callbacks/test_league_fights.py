@@ -45,7 +45,7 @@ def test_fights_of_a_custom_world_are_not_recorded(tmp_path: Path, env: Any) -> 
 
 def test_worker_processes_can_tell_it() -> None:
     env = NhEnv(reset_params=ZERKER, opponent="noop")
-    assert pickle.loads(pickle.dumps(env.kind_of_fights)) == {"game": "NhEnv", "reset_params": ZERKER}
+    assert pickle.loads(pickle.dumps(env.match_settings)) == {"game": "NhEnv", "reset_params": ZERKER}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from logged import remember
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback, WandbArtifactsCallback
 from sb3_pvp.selfplay import League
-from sb3_pvp.selfplay.leaderboard import of_snapshots
+from sb3_pvp.selfplay.leaderboard import snapshot_standings
 from tests.zoo.wandb_files import read_runs, use_folder
 
 ROLLOUT = 8 * 16
@@ -47,7 +47,7 @@ def test_models_and_ratings_of_a_league(folder: Path) -> None:
     run.finish()
 
     standings = League.existing(folder / "run/league").leaderboard()
-    own = dict(of_snapshots(standings, "main"))
+    own = dict(snapshot_standings(standings, "main"))
     (tracked,) = read_runs(folder)
     assert tracked.project == "duels" and tracked.exit_code == 0
     names = [(each.name.partition("-")[0], each.type) for each in tracked.artifacts]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from sb3_pvp.callbacks.plots import Band, draw, find_runs, group_runs, read_curve, summarize
+from sb3_pvp.callbacks.plots import Band, find_runs, group_runs, plot_curves, read_curve, summarize
 from sb3_pvp.cli import main
 from sb3_pvp.selfplay import League, MatchRecord, Player
 
@@ -145,7 +145,7 @@ def test_a_run_with_one_point_shows_it(tmp_path: Path) -> None:
     def markers(points: int) -> int:
         with matplotlib.rc_context():  # rl_zoo3 and seaborn have colours of their own
             matplotlib.rcdefaults()
-            draw(tmp_path / "x.svg", {"run": line(list(range(points)), range(points))}, "title")
+            plot_curves(tmp_path / "x.svg", {"run": line(list(range(points)), range(points))}, "title")
         return (tmp_path / "x.svg").read_text().count('"fill: #1f77b4; stroke: #1f77b4"')
 
     assert markers(1) and not markers(2)

@@ -140,9 +140,9 @@ def test_old_names_of_callbacks_mean_those_of_today(tmp_path: Path) -> None:
     )
     today = [{"sb3_pvp.exploiters.ExploiterCallback": {"preset": {"n_envs": 2}}}, "sb3_pvp.callbacks.EloCallback"]
     assert zoo.find_preset(str(path)).hyperparams() == {"callback": today}
-    assert hyperparams.renamed(hyperparams.renamed({"callback": ["sb3_pvp.callbacks.ExploiterCallback"]})) == {
-        "callback": ["sb3_pvp.exploiters.ExploiterCallback"]
-    }
+    assert hyperparams.with_current_names(
+        hyperparams.with_current_names({"callback": ["sb3_pvp.callbacks.ExploiterCallback"]})
+    ) == {"callback": ["sb3_pvp.exploiters.ExploiterCallback"]}
 
 
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:

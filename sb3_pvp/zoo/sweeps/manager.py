@@ -38,8 +38,8 @@ from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import OpponentChoice, make_opponent, opponent_name
-from sb3_pvp.ppo.resumable import kept_random_state
-from sb3_pvp.presets.presets import hyperparams_in, is_ours, renamed, with_nested
+from sb3_pvp.ppo.resumable import preserved_random_state
+from sb3_pvp.presets.presets import hyperparams_in, is_ours, with_current_names, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
@@ -83,7 +83,7 @@ def win_rates(fights: EvaluationFights, pool: Sequence[str], number: int, model:
 
 def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: MaskablePPO) -> dict[str, float]:
     """Returns the mean episode reward with masked actions, for environments without a choice of opponents."""
-    with kept_random_state():  # evaluation must not change the random numbers of training
+    with preserved_random_state():  # evaluation must not change the random numbers of training
         env.seed(EVALUATION_SEED)
         mean, _ = evaluate_policy(model, env, n_eval_episodes, deterministic=deterministic)
     return {"sweep/mean_reward": cast("float", mean)}
@@ -161,7 +161,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             return super().read_hyperparameters()
         given = self.custom_hyperparams or {}
         print(f"Loading hyperparameters from: {self.config}")
-        block = renamed(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
+        block = with_current_names(with_nested(hyperparams_in(self.config, self.env_name.gym_id) | given))
         if self.env_kwargs and "env_kwargs" in block:
             if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
                 self._warning = (

@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.names import require_known
-from sb3_pvp.presets.presets import renamed
+from sb3_pvp.presets.presets import with_current_names
 from sb3_pvp.zoo.sweeps.space import Block, Space, own_values
 
 #: The attribute of a study with its `Settings`.
@@ -152,7 +152,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 def read_settings(study: optuna.Study) -> Settings:
     """Returns the settings of a study; raises `Refusal` if it has none, or those of another version."""
     with refusals(about=f"study {study.study_name!r} was not created by this version of sb3_pvp"):
-        return Settings.model_validate(renamed(study.user_attrs.get(SETTINGS)))
+        return Settings.model_validate(with_current_names(study.user_attrs.get(SETTINGS)))
 
 
 def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:

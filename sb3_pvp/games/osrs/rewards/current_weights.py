@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sb3_pvp.games.osrs.rewards.weights import RewardWeights
-from sb3_pvp.schedules import Schedule, drawing_from
+from sb3_pvp.schedules import Schedule, sampling_from
 
 _PRAYERS = [
     f"{event}_{previous}{right}_prayer"
@@ -44,7 +44,7 @@ def _value(weight: float | Schedule, t: int) -> float | None:
         return weight
     try:
         # Logging must not advance the random stream that the weights of the fights draw from.
-        with drawing_from(np.random.default_rng(0)):
+        with sampling_from(np.random.default_rng(0)):
             return float(weight(t))
     except (ValueError, TypeError):
         return None

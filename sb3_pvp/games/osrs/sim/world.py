@@ -162,7 +162,7 @@ class SimWorld:
         A world that is given it by `set_state` continues bit for bit. Constructor arguments such as ``reset_params``
         are not in it: new episodes start by those of the restored world.
         """
-        return {**self._identity, **snapshots.copies(self, _STATE)}
+        return {**self._identity, **snapshots.copy_arrays(self, _STATE)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a snapshot of `get_state`, also of another world or process.
@@ -171,7 +171,7 @@ class SimWorld:
         """
         snapshots.check_identity(state, self._identity)
         snapshots.check_arrays(self, state, _STATE)
-        snapshots.put_back(self, state, _STATE)
+        snapshots.restore_arrays(self, state, _STATE)
 
     @property
     def _identity(self) -> dict[str, Any]:
