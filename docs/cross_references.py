@@ -13,6 +13,7 @@ from markdown.extensions.toc import slugify
 SPEC = Path(__file__).parent / "spec"
 _NAME = re.compile(r"(?<![`\[])`([A-Za-z_][\w.]*)`(?![`\]])")
 _CITATION = re.compile(r"`{0,2}([a-z-]+)\.md`{0,2},?\s+§([0-9A-Z](?:\.?[0-9]+)*)")
+_COMMENT = re.compile(r"^\s*#: ?(.*)$")
 _HEADING = re.compile(r"^#+ (([0-9A-Z](?:\.?[0-9]+)*)\.? .*)", re.MULTILINE)
 
 
@@ -24,12 +25,26 @@ class CrossReferences(griffe.Extension):
         self._visit(pkg)
 
     def _visit(self, item: griffe.Object) -> None:
+        if isinstance(item, griffe.Attribute) and item.docstring is None and (comment := _comment_of(item)):
+            item.docstring = griffe.Docstring(comment, lineno=item.lineno, parent=item)
         if item.docstring is not None:
             linked = _NAME.sub(lambda name: _reference(item, name[1]), item.docstring.value)
             item.docstring.value = _CITATION.sub(_citation, linked)
         for member in item.members.values():
             if not member.is_alias:
                 self._visit(member)
+
+
+def _comment_of(item: griffe.Attribute) -> str:
+    """The ``#:`` comment of an attribute, on its last line or on the lines above it; empty without one."""
+    lines, first, last = item.lines_collection[item.filepath], item.lineno or 1, item.endlineno or 1
+    if "  #: " in lines[last - 1]:
+        return lines[last - 1].split("  #: ", 1)[1]
+    above = []
+    while first > 1 and (found := _COMMENT.match(lines[first - 2])):
+        above.insert(0, found[1])
+        first -= 1
+    return " ".join(above)
 
 
 def _reference(item: griffe.Object, name: str) -> str:
