@@ -160,7 +160,7 @@ def replay(
 
     page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
     write_replay_page(load_fight(fight, game=game), page)
-    typer.echo(f"open {page} in a browser; {page.name}#tick=40 starts at tick 40")
+    typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
 
 
 def score_model(

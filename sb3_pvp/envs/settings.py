@@ -78,12 +78,14 @@ class FightSettings:
         vars(self).update(game=game, contract=contract)  # a frozen dataclass does not allow assignments
         if not callable(self.world):
             game.check_place(self.world)
-        make_opponent(as_choice(self.opponent).opponent, self.played, game)  # only to refuse it here if it cannot play
+        make_opponent(
+            as_choice(self.opponent).opponent, self.world_contract, game
+        )  # only to refuse it here if it cannot play
         rewards, frame_ages = self.game_rewards.weights(self.rewards), check_frame_ages(self.frame_ages)
         vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 
     @property
-    def played(self) -> Contract:
+    def world_contract(self) -> Contract:
         """The contract of the fights."""
         return contract_of(self.world, self.contract)
 

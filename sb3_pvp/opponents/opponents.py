@@ -201,7 +201,9 @@ class ScriptedOpponent:
             masks = np.ones((1, contract.num_flat_actions), bool)
             self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
         except ContractError as error:
-            raise ValueError(f"the opponent {name!r} cannot play {contract.name}; 'baseline' and 'noop' can") from error
+            raise ValueError(
+                f"the opponent {name!r} cannot play {contract.name}, 'baseline' and 'noop' can: {error}"
+            ) from error
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags

@@ -149,8 +149,8 @@ def policy_kwargs_in(hyperparams: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_model(
     hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], trained_agent: str, settings: FightSettings
 ) -> None:
-    observations = observation_space(settings.played, len(settings.frame_ages))
-    actions = settings.played.action_space
+    observations = observation_space(settings.world_contract, len(settings.frame_ages))
+    actions = settings.world_contract.action_space
     if trained_agent:
         file = PolicyFile(trained_agent)
         for kind, needed in (("Observation", observations), ("Action", actions)):

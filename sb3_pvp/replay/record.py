@@ -60,7 +60,7 @@ def record_fight(
     if game is None and settings.get("contract") is None and isinstance(world, str):
         game = next((game_of(model) for model in models if model is not None), HOME_GAME)
     match = FightSettings(world=world, game=game, **settings)
-    viewer, reference, contract = recording.viewer_of(match.game), game_reference(match.game), match.played
+    viewer, reference, contract = recording.viewer_of(match.game), game_reference(match.game), match.world_contract
     fighters = _make_fighters(players, models, contract, match.game)
     agents = [fighter for fighter in fighters if fighter.opponent is not None]
     # The environment stacks all frames that any player needs; each gets its own in `_play_fight`.
