@@ -215,6 +215,7 @@ def test_a_league_shows_the_ratings_that_it_had(first: Path, folder: str, capsys
     sb3_pvp("league", "export", first / folder, "--rollouts", "--format", "json")
     now = json.loads(capsys.readouterr().out)
     assert [each.pop("player") for each in now] == [each.pop("player") for each in then]
+    assert all(each.pop("exploitability") is None for each in now), "nothing has measured it"
     assert now == [pytest.approx(each, rel=1e-4) for each in then]
     sb3_pvp("league", "recompute", first / folder, "--json")
     assert json.loads(capsys.readouterr().out)["kept"] in ("identical", "different")  # by the last bits of a processor

@@ -125,7 +125,7 @@ def test_refuses_impossible_arguments(arguments: dict[str, Any], message: str) -
 
 
 def test_other_games_need_an_environment(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give the callback an env"):
+    with pytest.raises(ValueError, match="pass an env to the callback"):
         new_model(tmp_path).learn(ROLLOUT, callback=WinRateEvalCallback())
 
 

@@ -76,7 +76,7 @@ def test_a_model_is_evaluated_in_its_game(run: Path, capsys: pytest.CaptureFixtu
         stock = command(capsys, "evaluate", run / "stock.zip", "--episodes", 20, option, "coins:Coins", "--json")
         assert json.loads(stock)["episodes"] == 20
     refused = command(capsys, "evaluate", run / "stock.zip", code=2)
-    assert "which game" in refused and "--game module:object" in refused
+    assert "does not name its game" in refused and "--game module:object" in refused
     assert "coins:Coin" in command(capsys, "evaluate", run / "own.zip", "--game", "coins:Coin", code=2)
     assert "has no builds" in command(capsys, "evaluate", run / "own.zip", "--build", "MED", code=2)
 

@@ -107,7 +107,7 @@ def test_many_fights_in_one_world() -> None:
 @pytest.mark.parametrize("opponent", ["stayalive", "scripted"])
 @pytest.mark.parametrize("face", [NhEnv, NhVecEnv])
 def test_scripts_without_rules_for_it_are_refused(face: Any, opponent: str) -> None:
-    with pytest.raises(ValueError, match=f"'{opponent}' cannot play DharokEnv; 'baseline' and 'noop' can"):
+    with pytest.raises(ValueError, match=f"'{opponent}' cannot play DharokEnv, 'baseline' and 'noop' can: "):
         face(opponent=opponent, **GAME)
 
 
@@ -147,7 +147,7 @@ def test_noise_and_forbidden_actions_go_by_its_ids() -> None:
         {"noise": {"adders": [{"indices": ["magic_level"], "value": 1}]}},
         {"noise": {"adders": [{"indices": [40], "value": 1}]}},
     ):
-        with pytest.raises(ValueError, match=r"unknown observation|reaches the observations 0 to 39"):
+        with pytest.raises(ValueError, match=r"unknown observation|must be observations 0 to 39, got 40"):
             NhEnv(**GAME, **wrong)
     with pytest.raises(ValueError, match="unknown sub-action 'mage_attack'"):
         NhEnv(**GAME, action_mask_override={"forbid": ["mage_attack"]})

@@ -207,7 +207,7 @@ def test_each_head_may_be_deterministic_or_not() -> None:
                 assert actions[:, head].equal(p.argmax(1))
             elif NH.heads[head].id in ("potion", "veng"):  # these depend on no rule
                 assert len(actions[:, head].unique()) > 1
-    with pytest.raises(ValueError, match="12 heads"):
+    with pytest.raises(ValueError, match="12 bools, one per head; got 2"):
         case.policy(observations, [True, False], masks)
 
 

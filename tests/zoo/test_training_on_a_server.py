@@ -84,7 +84,7 @@ def test_a_server_that_goes_ends_the_training_with_one_line(capsys: pytest.Captu
         zoo.train([*options(port, 4, "restart_timeout=0.2"), "-n", "1000000"])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train: error")]
     assert f"no server can be reached at 127.0.0.1:{port}" in line
-    assert line.endswith(f"the model so far is {RUN}/interrupted_model.zip")
+    assert line.endswith(f"the model so far was saved as {RUN}/interrupted_model.zip")
     assert (RUN / "interrupted_model.zip").is_file()
     check_models()
 

@@ -70,7 +70,7 @@ class Facts:
     @cached_property
     def opponent_attack_on_prayer(self) -> Array:
         """`opponent_attack`, where some protection prayer was up and there is a previous tick."""
-        prayed: Array = self.meta["player_prayer_type"] != Style.NONE.value  # else there is no term (rewards.md §4, row 16)
+        prayed: Array = self.meta["player_prayer_type"] != Style.NONE.value  # else no term (rewards.md §4, row 16)
         return self.opponent_attack * (self.tick.has_previous & prayed)
 
     @cached_property
