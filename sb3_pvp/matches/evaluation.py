@@ -21,6 +21,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.ppo.resumable import preserved_random_state
+from sb3_pvp.selfplay.bradley_terry import Z95
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
@@ -78,7 +79,7 @@ class Score:
         return f"win rate {self.win_rate:.1%} (95 % interval {low:.1%} to {high:.1%}; {counts})"
 
 
-def wilson_interval(wins: int, episodes: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, float]:
     """Returns the Wilson score interval of a win rate, ``(0, 1)`` without episodes; ``z = 1.96`` covers 95 %."""
     if not episodes:
         return 0.0, 1.0
