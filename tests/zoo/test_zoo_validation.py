@@ -217,6 +217,8 @@ def test_arguments_of_the_preset_are_not_dropped_without_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [*NH, "--env", "DharokEnv", "--eval-freq", "-1", "-f", str(tmp_path), "-params", *TINY]
+    zoo.train(options)  # on a fresh machine this compiles the rules, and says so
+    capsys.readouterr()
     zoo.train([*options, "--env-kwargs", "death_match:False"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --env-kwargs replaces all env_kwargs of the preset, and drops its rewards; ")
