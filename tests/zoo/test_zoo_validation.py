@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from sb3_pvp import zoo
-from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.presets.presets import with_nested
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
 CALLBACKS = "sb3_pvp.callbacks."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_games() -> None:
+    """Compiles the rules, which on a fresh machine prints a line, before tests count lines."""
+    for game in ("NhEnv", "DharokEnv"):
+        env = PvpVecEnv(1, game=game)
+        env.reset()
+        env.step(np.zeros((1, *env.action_space.shape), np.int64))
+        env.close()
 
 
 @pytest.mark.parametrize(
@@ -217,8 +228,6 @@ def test_arguments_of_the_preset_are_not_dropped_without_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [*NH, "--env", "DharokEnv", "--eval-freq", "-1", "-f", str(tmp_path), "-params", *TINY]
-    zoo.train(options)  # on a fresh machine this compiles the rules, and says so
-    capsys.readouterr()
     zoo.train([*options, "--env-kwargs", "death_match:False"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: --env-kwargs replaces all env_kwargs of the preset, and drops its rewards; ")
