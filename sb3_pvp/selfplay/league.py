@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
+from filelock import FileLock
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from sb3_pvp.common.arguments import Kind, first_error
@@ -20,6 +21,7 @@ from sb3_pvp.selfplay.players import Player, file_name, player_of_file
 from sb3_pvp.selfplay.ratings import Ratings
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
+_LOCK = ".league.lock"  #: Held while a process changes the settings.
 LEAGUE = "league"  #: Name of the league's folder in the folder of a run.
 
 IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
@@ -102,7 +104,7 @@ class League:
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
         if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
-            self._change_settings(anchors=self.anchors)
+            self._change_settings(lambda stored: {"anchors": self.anchors})
 
     @classmethod
     def existing(cls, folder: str | Path, anchors: Mapping[Player, float] | None = None) -> League:
@@ -125,15 +127,17 @@ class League:
         plain = orjson.loads(orjson.dumps(dict(reset_params), default=list, option=orjson.OPT_SERIALIZE_NUMPY))
         fights = _Fights(game=game, reset_params=plain)
         if dict(fights) != self.fights:
-            self._change_settings(fights=fights)
+            self._change_settings(lambda stored: {"fights": fights})
 
     def add_anchors(self, anchors: Mapping[Player, float]) -> None:
         """Adds anchors to those in the folder; raises `ValueError` as `check_anchors` does."""
-        self._change_settings(anchors={**self._settings().anchors, **check_anchors(anchors)})
+        added = check_anchors(anchors)
+        self._change_settings(lambda stored: {"anchors": {**stored.anchors, **added}})
 
     def set_exploitability(self, player: Player, lower_bound: float) -> None:
         """Saves what a best response at least wins against a player (`sb3_pvp.exploiters.best_response`)."""
-        self._change_settings(exploitability={**self._settings().exploitability, str(player): lower_bound})
+        found = {str(player): lower_bound}
+        self._change_settings(lambda stored: {"exploitability": {**stored.exploitability, **found}})
 
     def path(self, player: Player) -> Path:
         """Returns the path of the player's model, whether it exists or not."""
@@ -205,17 +209,22 @@ class League:
 
     def save(self) -> None:
         """Saves the match maker's state and the ratings."""
-        self._change_settings(**({"match_maker": self.match_maker.get_state()} if self.match_maker else {}))
+        if self.match_maker is not None:
+            state = self.match_maker.get_state()
+            self._change_settings(lambda stored: {"match_maker": state})
         self.save_ratings()
 
     def save_ratings(self) -> None:
         """Saves the ratings only, which any process may do at any time."""
         write_atomically(self.folder / RATINGS, orjson.dumps(self.ratings().get_state()).decode() + "\n")
 
-    def _change_settings(self, **changes: Any) -> None:
-        """Writes some keys of the settings; rereads the others, which another process may have changed."""
-        settings = self._settings().model_copy(update=changes)
-        write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
+    def _change_settings(self, change: Callable[[_Settings], Mapping[str, Any]]) -> None:
+        """Writes the keys that ``change`` returns for the settings in the folder; other processes wait meanwhile."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / _LOCK):
+            stored = self._settings()
+            settings = stored.model_copy(update=change(stored))
+            write_atomically(self.folder / SETTINGS, settings.model_dump_json(indent=1) + "\n")
         if settings.anchors != self.anchors:
             self.anchors, self._ratings = settings.anchors, None
 

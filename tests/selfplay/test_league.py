@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,16 @@ def test_the_package_needs_no_learning_library() -> None:
         "import sys, sb3_pvp.selfplay; print([m for m in ('torch', 'stable_baselines3', 'numba') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], env=os.environ).strip() == b"[]"
+
+
+def test_processes_that_change_the_settings_at_once_keep_each_others_changes(tmp_path: Path) -> None:
+    League(tmp_path)
+    players = [Player("learner", steps) for steps in range(1, 33)]
+
+    def measure(player: Player) -> None:
+        League(tmp_path).set_exploitability(player, 0.5)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(measure, players))
+    stored = json.loads((tmp_path / "league.json").read_text())
+    assert stored["exploitability"].keys() == {str(player) for player in players}
