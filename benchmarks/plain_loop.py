@@ -34,11 +34,10 @@ class PlainLoop(nn.Module):
         self, obs: dict[str, th.Tensor], deterministic: bool = False, action_masks: th.Tensor | None = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Returns actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
-        raw = self.features.per_frame(obs)
-        features = self.features.flatten(raw)
+        features = self.features(obs)
         actions, distributions = self._run(features, action_masks, None)
         log_probs = _log_probs(distributions, actions)
-        self.features.normalizer.observe(raw)
+        self.features.observe(obs)
         self.normalizer.observe(self.rules.one_hot(actions))
         return actions, self.value_net(self.critic(features)), log_probs.sum(1)
 

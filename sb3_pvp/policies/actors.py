@@ -23,7 +23,7 @@ from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
-from sb3_pvp.policies.networks import RunningNormalizer, make_network, parse_architectures
+from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
 
 # Above this share of rows, gathering the rows that need a network costs more than running it on all of them.
 DENSE_SHARE = 0.75
@@ -81,6 +81,7 @@ class _Network:
                 steps.append(module)
         return cls(_FirstLayer.split(heads, weight, bias, visible), steps)
 
+    @th.no_grad()
     def add_logits(
         self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
     ) -> None:
@@ -116,6 +117,7 @@ class HeadTables:
         unmet: float ``(A,)``, added to an entry whose ``require_any`` is not satisfied; 0 for entries without one.
         networks: one per head; ``None`` for heads without hidden layers.
         has_networks: whether any head has hidden layers.
+        rules: the last arguments of `sb3_pvp.policies.kernels.sample_heads`.
     """
 
     @th.no_grad()
@@ -137,6 +139,7 @@ class HeadTables:
         ]
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
         self.table, self.penalties, self.permits, self.unmet = (part.cpu().numpy() for part in parts)
+        self.rules = self.penalties, self.permits, self.unmet, self.starts
         self.has_networks = bool(groups)
         self.key = (self.head_sizes, self.permits.tobytes(), self.unmet.tobytes())
 
@@ -147,7 +150,6 @@ class HeadTables:
         return self._direct.before_choices(latent, masks)
 
 
-@th.no_grad()
 def sample_actions(
     tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -155,24 +157,26 @@ def sample_actions(
 
     Args:
         tables: one per policy; their keys must be equal.
-        latents: the trunk output of each policy ``(rows of the policy, inputs)``.
+        latents: the trunk output of each policy ``(rows of the policy, inputs)``, without a gradient.
         masks: bool ``(batch, A)``, the rows of one policy after the other.
         uniforms: random numbers in [0, 1), float32 ``(batch, heads)``; a negative one selects the most likely entry.
     """
     from sb3_pvp.policies.kernels import sample_entries, sample_heads  # Numba takes long to import
 
-    like, ends = tables[0], [*accumulate(map(len, latents))]
+    like, numbers = tables[0], uniforms.numpy()
+    if len(tables) == 1 and not like.has_networks:
+        scores, first = like.initial_logits(latents[0], masks).cpu().numpy(), np.zeros(len(masks), np.int64)
+        return sample_heads(scores, masks.cpu().numpy(), numbers, like.table, first, *like.rules)
+    ends = [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     masks_of = [masks[span] for span in spans]
     initial = [each.initial_logits(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
-    scores, allowed = (th.cat(initial) if len(initial) > 1 else initial[0]).cpu().numpy(), masks.cpu().numpy()
-    numbers = uniforms.numpy()
+    scores, allowed = th.cat(initial).cpu().numpy(), masks.cpu().numpy()
     if not any(each.has_networks for each in tables):
         # Stack the tables: the rows of policy k begin at k * A.
-        table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
+        table = np.concatenate([each.table for each in tables])
         first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
-        rules = like.penalties, like.permits, like.unmet, like.starts
-        return sample_heads(scores, allowed, numbers, table, first, *rules)
+        return sample_heads(scores, allowed, numbers, table, first, *like.rules)
     scores += np.where(allowed, np.float32(0.0), like.penalties)
     parts = list(zip(tables, latents, spans, masks_of, strict=True))
     granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
@@ -208,14 +212,13 @@ class AutoregressiveDistribution(MaskableDistribution):
     def __init__(self, heads: AutoregressiveHeads) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._heads = heads
-        self._key: tuple[int, ...] = ()
+        self._key: tuple[tuple[int, int], ...] = ()
 
     def invalidate_tables(self, *_: object) -> None:
         """Rebuilds the tables at the next use; a hook of the optimiser."""
         # Needed because fused optimisers do not bump the version counters that _refresh_tables compares.
         self._key = ()
 
-    @th.no_grad()
     def act(
         self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
     ) -> tuple[th.Tensor, th.Tensor]:
@@ -225,24 +228,30 @@ class AutoregressiveDistribution(MaskableDistribution):
         takes the most likely entry of every head, or, as a sequence with one bool per head, of some.
         """
         sizes = self._heads.rules.head_sizes
-        flags = [deterministic] * len(sizes) if isinstance(deterministic, bool) else [*map(bool, deterministic)]
-        if len(flags) != len(sizes):
-            raise ValueError(f"deterministic must be a bool, or {len(sizes)} bools, one per head; got {len(flags)}")
-        uniforms = th.full((len(latent), len(sizes)), -1.0) if all(flags) else th.rand(len(latent), len(sizes))
-        if any(flags):
-            uniforms[:, flags] = -1.0
+        is_greedy = deterministic if isinstance(deterministic, bool) else [*map(bool, deterministic)]
+        if isinstance(is_greedy, list) and len(is_greedy) != len(sizes):
+            raise ValueError(f"deterministic must be a bool, or {len(sizes)} bools, one per head; got {len(is_greedy)}")
+        if is_greedy in (True, [True] * len(sizes)):  # the random stream stays where it is
+            uniforms = th.full((len(latent), len(sizes)), -1.0)
+        else:
+            uniforms = th.rand(len(latent), len(sizes))
+            if is_greedy:
+                uniforms[:, is_greedy] = -1.0
         self._refresh_tables()
-        actions, log_probs = sample_actions([self._tables], [latent], masks, uniforms)
+        actions, log_probs = sample_actions([self._tables], [latent.detach()], masks, uniforms)
         return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
     def _refresh_tables(self) -> None:
         """Rebuilds the tables if a weight or a statistic has changed, or may have."""
-        normalizer = self._heads.normalizer
-        tensors = (*self._heads.parameters(), normalizer.mean, normalizer.variance, *self._heads.rules.buffers())
+        heads, rules = self._heads, self._heads.rules
+        tensors = [heads.normalizer.mean, heads.normalizer.variance, rules.forbids, rules.permits, rules.asks_any]
+        # Not `parameters()`, whose walk through all modules takes as long as acting.
+        for layer in (heads.direct, *chain.from_iterable(group.linear_layers() for group in heads.groups)):
+            tensors += [layer.weight, layer.bias]
         # In-place changes bump the version; a tensor that was replaced has another address.
-        key = tuple(chain.from_iterable((tensor._version, tensor.data_ptr()) for tensor in tensors))
-        if key != self._key or self._heads.training:
-            self._tables, self._key = HeadTables(self._heads), key
+        key = tuple([(tensor._version, tensor.data_ptr()) for tensor in tensors])
+        if key != self._key or heads.training:
+            self._tables, self._key = HeadTables(heads), key
 
     def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
         """Returns the heads, which exist already."""
@@ -318,19 +327,20 @@ class AutoregressiveActor:
         network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
-        self._mean, self._scale = normalizer.mean[: frame_shape[1]], normalizer.scale()[: frame_shape[1]]
-        # With few rows, calling modules would take longer than the layers themselves.
-        self._trunk = [_as_function(layer) for layer in (*extractor, *actor)]
+        self._mean, self._scale = (part[: frame_shape[1]].numpy() for part in (normalizer.mean, normalizer.scale()))
+        self._trunk = extractor, actor
         self.tables = HeadTables(heads)
 
     def latent(self, observations: th.Tensor) -> th.Tensor:
         """Returns the trunk's output ``(batch, inputs)`` for raw observations ``(batch, frames, features)``."""
-        frames = observations
+        latent = observations.flatten(1)
         if self._normalize:
-            frames = ((frames - self._mean) * self._scale).clamp_(-self._clip, self._clip)
-        latent = frames.flatten(1)
-        for step in self._trunk:
-            latent = step(latent)
+            from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
+
+            raw, latent, width = observations.contiguous().numpy(), th.empty_like(latent), observations.shape[2]
+            normalize(raw, self._mean, self._scale, self._clip, latent.numpy(), 0, width)
+        for network in self._trunk:
+            latent = apply_layers(network, latent)
         return latent
 
 
@@ -396,10 +406,3 @@ def _act_group(
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
     latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
     return th.from_numpy(sample_actions([actor.tables for actor in alike], latents, masks, uniforms)[0])
-
-
-def _as_function(layer: nn.Module) -> Callable[[th.Tensor], th.Tensor]:
-    """Returns the forward pass of a trunk layer in evaluation mode, without the overhead of calling a module."""
-    if isinstance(layer, nn.Linear):
-        return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
-    return th.relu_ if isinstance(layer, nn.ReLU) else layer.forward

@@ -26,6 +26,7 @@ from sb3_pvp.policies.networks import (
     ACTIVATIONS,
     Architecture,
     RunningNormalizer,
+    apply_layers,
     make_network,
     parse_architectures,
 )
@@ -71,6 +72,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     action_net: AutoregressiveHeads
     action_dist: AutoregressiveDistribution
     optimizer: th.optim.Optimizer
+    extractors: Any  #: `nn.ModuleList` of two `nn.Sequential`: for the actor and for the critic.
 
     def __init__(
         self,
@@ -176,12 +178,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
-        raw = self.features.per_frame(obs)
-        features, masks = self.features.flatten(raw), self._masks(obs, action_masks)
+        features, masks = self.features(obs), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
         actions, joint = self.action_dist.act(latent, masks, deterministic)
-        self.observation_normalizer.observe(raw)
-        self.heads.normalizer.observe(self.rules.one_hot(actions))
+        self.features.observe(obs)
+        self.heads.observe(actions)
         if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
             joint = self.heads(latent, masks, actions)[0].sum(1)
         shape = self.action_space.shape or ()
@@ -280,13 +281,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
         """Returns the output of the actor's trunk ``(batch, inputs of the heads)``, from the public features only."""
         public = features[:, : self.features.num_public]
-        latent: th.Tensor = self.actor(self.extractors[0](public))
-        return latent
+        return apply_layers(self.actor, apply_layers(self.extractors[0], public))
 
     def _values(self, features: th.Tensor) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)`` for flat features."""
-        values: th.Tensor = self.value_net(self.critic(self.extractors[1](features)))
-        return values
+        latent = apply_layers(self.critic, apply_layers(self.extractors[1], features))
+        return nn.functional.linear(latent, self.value_net.weight, self.value_net.bias)
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
         """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""

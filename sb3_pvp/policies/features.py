@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
@@ -44,27 +44,57 @@ class NormalizedFeatures(BaseFeaturesExtractor):
         self.has_privileged = PRIVILEGED in parts
         self.keys = [*public, PRIVILEGED] if self.has_privileged else public
         self.normalize = normalize
+        self._places: list[_Place] = []
+        feature, of_public = 0, self.num_public // self.num_frames
+        for key in self.keys:
+            width = sizes[key] // self.num_frames
+            column = self.num_public if key == PRIVILEGED else feature
+            self._places.append(_Place(feature, column, width if key == PRIVILEGED else of_public))
+            feature += width
         #: Statistics of the features of one frame, public before privileged.
         self.normalizer = RunningNormalizer(self.features_dim // self.num_frames)
 
     def forward(self, observations: PyTorchObs) -> th.Tensor:
         """Returns flat normalised features ``(batch, features_dim)``: public before privileged, newest frame first."""
-        return self.flatten(self.per_frame(observations))
-
-    def per_frame(self, observations: PyTorchObs) -> th.Tensor:
-        """Returns raw features ``(batch, frames, features of a frame)``."""
-        if isinstance(observations, th.Tensor):
-            return observations.float().reshape(len(observations), self.num_frames, -1)
-        parts = [observations[key].float() for key in self.keys]
-        return th.cat([part.reshape(len(part), self.num_frames, -1) for part in parts], 2)
-
-    def flatten(self, per_frame: th.Tensor) -> th.Tensor:
-        """Normalises the features of `per_frame` and flattens them: all public frames, then all privileged ones."""
-        features = self.normalizer(per_frame) if self.normalize else per_frame
-        if self.num_frames == 1 or not self.has_privileged:
-            return features.flatten(1)
+        parts = self._parts(observations)
+        if self.normalize and parts[0].is_cpu and not any(part.requires_grad for part in parts):
+            return self._normalized(parts)
+        frames = th.cat(parts, 2)
+        if self.normalize:
+            frames = self.normalizer(frames)
         width = self.num_public // self.num_frames
-        return th.cat([features[:, :, :width].flatten(1), features[:, :, width:].flatten(1)], 1)
+        return th.cat([frames[:, :, :width].flatten(1), frames[:, :, width:].flatten(1)], 1)
+
+    def observe(self, observations: PyTorchObs) -> None:
+        """Collects raw features for the next update of the statistics."""
+        for place, part in zip(self._places, self._parts(observations), strict=True):
+            self.normalizer.observe(part, place.feature)
+
+    def _parts(self, observations: PyTorchObs) -> list[th.Tensor]:
+        """Returns raw parts ``(batch, frames, features of a frame)``."""
+        parts = [observations] if isinstance(observations, th.Tensor) else [observations[key] for key in self.keys]
+        return [part.float().reshape(len(part), self.num_frames, -1) for part in parts]
+
+    def _normalized(self, parts: list[th.Tensor]) -> th.Tensor:
+        """Does the same as `forward`, compiled, and writes each part straight to its columns."""
+        from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
+
+        mean, scale = self.normalizer.mean.numpy(), self.normalizer.scale().numpy()
+        normalized = th.empty(len(parts[0]), self.features_dim)
+        columns = normalized.numpy()
+        for place, part in zip(self._places, parts, strict=True):
+            own = slice(place.feature, place.feature + part.shape[2])
+            raw = part.contiguous().numpy()
+            normalize(raw, mean[own], scale[own], self.normalizer.clip, columns, place.column, place.stride)
+        return normalized
+
+
+class _Place(NamedTuple):
+    """Where a part of an observation is among the features."""
+
+    feature: int  #: Its first one in the statistics of a frame.
+    column: int  #: Its first one in the flat features.
+    stride: int  #: Columns from one frame to the next.
 
 
 def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:

@@ -94,6 +94,21 @@ def make_network(
     return nn.Sequential(*modules), num_inputs
 
 
+def apply_layers(network: nn.Sequential, inputs: th.Tensor) -> th.Tensor:
+    """Does the same as calling a network of `make_network`, without the overhead of a call of each module.
+
+    In rollouts these calls take longer than the layers of a small network. Hooks of modules are not called.
+    """
+    for layer in network:
+        if isinstance(layer, nn.Linear):
+            inputs = nn.functional.linear(inputs, layer.weight, layer.bias)
+        elif isinstance(layer, nn.ReLU):
+            inputs = th.relu_(inputs)  # it follows a linear layer, whose gradient does not need the outputs
+        else:
+            inputs = layer(inputs)
+    return inputs
+
+
 class RunningNormalizer(nn.Module):
     """Scales features to zero mean and unit variance, by running statistics of the rollouts (training.md §4).
 
@@ -115,33 +130,32 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("variance", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.float64))
         self.register_buffer("pending", th.zeros(3, num_features, dtype=th.float64))
+        self._scale: tuple[object, th.Tensor] = (None, self.variance)
 
     def forward(self, features: th.Tensor) -> th.Tensor:
         """Returns normalised features ``(..., num_features)``, clipped to ``±clip``."""
-        if features.is_cpu and not features.requires_grad:
-            from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
-
-            normalized = th.empty_like(features, memory_format=th.contiguous_format)
-            rows = features.reshape(-1, features.shape[-1]).numpy()
-            normalize(rows, self.mean.numpy(), self.scale().numpy(), self.clip, normalized.view(rows.shape).numpy())
-            return normalized
         return ((features - self.mean) * self.scale()).clamp(-self.clip, self.clip)
 
     def scale(self) -> th.Tensor:
         """Returns the factors of centred features, ``(num_features,)``."""
-        return th.where(self.variance > 1e-6, self.variance + 1e-8, 1.0).rsqrt()
+        variance = self.variance
+        # In-place changes bump the version; a tensor on another device has another address.
+        key = variance._version, variance.data_ptr()
+        if key != self._scale[0]:
+            self._scale = key, th.where(variance > 1e-6, variance + 1e-8, 1.0).rsqrt()
+        return self._scale[1]
 
-    @th.no_grad()
-    def observe(self, features: th.Tensor) -> None:
-        """Collects raw features ``(..., num_features)`` for the next `update`."""
-        rows = features.reshape(-1, features.shape[-1])
+    def observe(self, features: th.Tensor, first: int = 0) -> None:
+        """Collects raw features ``(..., width)`` for the next `update`; ``first`` is the number of the first one."""
+        rows = features.detach().reshape(-1, features.shape[-1])
         if rows.is_cpu:
             from sb3_pvp.policies.kernels import observe  # Numba takes long to import
 
-            observe(rows.numpy(), self.pending.numpy())
+            observe(rows.numpy(), first, self.pending.numpy())
         else:
             wide = rows.double()
-            self.pending += th.stack([th.ones_like(wide), wide, wide.square()]).sum(1)
+            sums = th.stack([th.ones_like(wide), wide, wide.square()]).sum(1)
+            self.pending[:, first : first + rows.shape[1]] += sums
 
     @property
     def has_pending(self) -> bool:

@@ -8,8 +8,8 @@ import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.policies.heads import FORBIDDEN
-from sb3_pvp.policies.kernels import normalize, observe, sample_entries
+from sb3_pvp.policies.heads import FORBIDDEN, DependencyRules
+from sb3_pvp.policies.kernels import normalize, observe, observe_choices, sample_entries
 from sb3_pvp.policies.networks import RunningNormalizer
 
 LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), min_size=1, max_size=6)
@@ -49,12 +49,24 @@ def test_features_are_normalised_and_observed_as_pytorch_does_it() -> None:
     normalizer = RunningNormalizer(5, clip=2.0)
     normalizer.mean.normal_()
     normalizer.variance.uniform_(0.5, 4.0)
-    written = np.empty((14, 5), np.float32)
-    rows = features.reshape(-1, 5)
-    normalize(rows.numpy(), normalizer.mean.numpy(), normalizer.scale().numpy(), 2.0, written)
-    expected = ((rows - normalizer.mean) * normalizer.scale()).clamp(-2.0, 2.0)
-    assert np.allclose(written, expected.numpy(), atol=1e-6, equal_nan=True)
-    pending = np.ones((3, 4))
-    observe(rows[:, 1:].numpy(), pending)
-    wide = rows[:, 1:].double()
-    assert np.allclose(pending, 1 + th.stack([th.ones_like(wide), wide, wide.square()]).sum(1).numpy())
+    written = np.zeros((7, 14), np.float32)
+    statistics = normalizer.mean.numpy(), normalizer.scale().numpy(), 2.0
+    normalize(features.numpy(), *statistics, written, 1, 7)  # frames of five columns, and two of another part
+    expected = ((features - normalizer.mean) * normalizer.scale()).clamp(-2.0, 2.0).numpy()
+    assert np.allclose(written[:, 1:6], expected[:, 0], atol=1e-6, equal_nan=True)
+    assert np.allclose(written[:, 8:13], expected[:, 1], atol=1e-6, equal_nan=True)
+    assert not written[:, [0, 6, 7, 13]].any()
+    rows, pending = features.reshape(-1, 5)[1:], np.ones((3, 8))
+    observe(rows.numpy(), 2, pending)
+    wide = rows.double()
+    assert np.allclose(pending[:, 2:7], 1 + th.stack([th.ones_like(wide), wide, wide.square()]).sum(1).numpy())
+    assert (pending[:, [0, 1, 7]] == 1).all()
+
+
+def test_choices_are_observed_as_their_one_hot_encodings() -> None:
+    rules = DependencyRules((3, 1, 4))
+    actions = th.stack([th.randint(size, (9,)) for size in rules.head_sizes], 1)
+    counted, expected = (RunningNormalizer(rules.num_flat) for _ in range(2))
+    observe_choices(actions.numpy(), rules.offsets.numpy(), counted.pending.numpy())
+    expected.observe(rules.one_hot(actions))
+    assert counted.pending.equal(expected.pending)
