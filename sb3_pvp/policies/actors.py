@@ -246,6 +246,7 @@ class AutoregressiveDistribution(MaskableDistribution):
         heads, rules = self._heads, self._heads.rules
         tensors = [heads.normalizer.mean, heads.normalizer.variance, rules.forbids, rules.permits, rules.asks_any]
         # Not `parameters()`, whose walk through all modules takes as long as acting.
+        layer: Any
         for layer in (heads.direct, *chain.from_iterable(group.linear_layers() for group in heads.groups)):
             tensors += [layer.weight, layer.bias]
         # In-place changes bump the version; a tensor that was replaced has another address.

@@ -202,9 +202,14 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
         Both are conditional on the given actions of earlier heads (training.md §3.7).
         """
-        features = self.features(obs)
+        return self.evaluate_features(self.features(obs), actions, self._masks(obs, action_masks))
+
+    def evaluate_features(
+        self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool."""
         joint = actions.long().reshape(len(features), -1)
-        log_probs, entropies = self.heads(self._actor_latent(features), self._masks(obs, action_masks), joint)
+        log_probs, entropies = self.heads(self._actor_latent(features), masks, joint)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
             # The first rollout only collects statistics (training.md §5). MaskablePPO calls backward() regardless, so

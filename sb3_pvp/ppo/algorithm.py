@@ -33,6 +33,7 @@ from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.model_files import find_model
 from sb3_pvp.ppo import resumable
+from sb3_pvp.ppo.buffers import REUSED
 from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
@@ -124,6 +125,11 @@ class PvpPPO(MaskablePPO):
         self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
         self._apply_schedules()
         super()._setup_model()
+        buffer: Any = self.rollout_buffer
+        if type(buffer) in REUSED:  # by default; another class that the user has chosen stays
+            sizes = {name: getattr(buffer, name) for name in ("device", "gamma", "gae_lambda", "n_envs")}
+            own_class: Any = REUSED[type(buffer)]
+            self.rollout_buffer = own_class(self.n_steps, self.observation_space, self.action_space, **sizes)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
             fights = self.env.get_attr("match_settings", indices=[0])[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,10 @@ KL = TERMS.index("kl")
 
 @dataclass(frozen=True)
 class Samples:
-    """Steps of a rollout, in no particular order; the first axis of every tensor is that of steps."""
+    """Steps of a rollout; the first axis of every tensor is that of steps: all environments of a step, then the next.
+
+    ``n_envs`` is the number of environments.
+    """
 
     observations: PyTorchObs
     actions: th.Tensor
@@ -33,27 +36,45 @@ class Samples:
     old_log_probs: th.Tensor
     advantages: th.Tensor
     returns: th.Tensor
+    n_envs: int = 1
 
     def __len__(self) -> int:
         return len(self.returns)
 
     def __getitem__(self, indices: th.Tensor) -> Samples:
         """Returns the steps with these indices, int64 ``(batch,)``."""
-        return Samples(*(map_parts(tensors, lambda tensor: tensor[indices]) for tensors in vars(self).values()))
+        picked = {
+            name: map_parts(tensors, lambda tensor: tensor.index_select(0, indices))
+            for name, tensors in vars(self).items()
+            if name != "n_envs"
+        }
+        return Samples(**picked)
+
+    def shuffled(self) -> th.Tensor:
+        """Returns all indices in random order, int64 ``(steps,)``, with the random numbers that SB3 uses."""
+        # SB3 numbers the steps of one environment after those of another. To copy them into that order, as it does,
+        # would cost as much as to collect them.
+        n_steps = len(self) // self.n_envs
+        numbers = np.random.permutation(len(self))  # noqa: NPY002  # as SB3
+        return th.from_numpy(numbers % n_steps * self.n_envs + numbers // n_steps).to(self.returns.device)
 
 
 def read_buffer(buffer: MaskableBuffer) -> Samples:
-    """Converts a full rollout buffer to tensors, once; SB3 converts each mini-batch of each epoch."""
+    """Returns the content of a full rollout buffer as tensors, on the CPU without copying it."""
 
     def tensor(array: NDArray[Any]) -> th.Tensor:
-        return th.as_tensor(buffer.swap_and_flatten(array), device=buffer.device)
+        return th.as_tensor(array.reshape(-1, *array.shape[2:]), device=buffer.device)
 
     actions = tensor(buffer.actions)
     return Samples(
         map_parts(buffer.observations, tensor),
         actions.long().flatten() if isinstance(buffer.action_space, spaces.Discrete) else actions,
         tensor(buffer.action_masks).bool(),
-        *(tensor(array).flatten() for array in (buffer.values, buffer.log_probs, buffer.advantages, buffer.returns)),
+        tensor(buffer.values),
+        tensor(buffer.log_probs),
+        tensor(buffer.advantages),
+        tensor(buffer.returns),
+        buffer.n_envs,
     )
 
 
@@ -103,11 +124,14 @@ class PpoUpdate:
         Gradients accumulate across epochs; an incomplete accumulation at the end is dropped (training.md §7.3).
         """
         log, size = UpdateLog(), len(samples)
+        if hasattr(self.policy, "evaluate_features"):
+            # Statistics do not change while learning, so all epochs share these features.
+            with th.no_grad():
+                samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
         self.policy.optimizer.zero_grad()
         for _ in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
-            order = th.from_numpy(np.random.permutation(size)).to(samples.returns.device)  # noqa: NPY002  # as SB3
-            for indices in th.split(order, self.batch_size or size):
+            for indices in th.split(samples.shuffled(), self.batch_size or size):
                 loss = self._loss(samples[indices], log)
                 if self.target_kl is not None and log.terms[-1][KL] > 1.5 * self.target_kl:
                     self.policy.optimizer.zero_grad()
@@ -126,7 +150,8 @@ class PpoUpdate:
 
         Keep the order of operations: results are bit for bit those of SB3.
         """
-        evaluate: Any = getattr(self.policy, "evaluate_heads", None) or self.policy.evaluate_actions
+        names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
+        evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
         values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
         values, head_entropies = values.flatten(), entropies
         if log_probs.ndim == 2:  # one column per head
