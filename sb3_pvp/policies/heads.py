@@ -2,8 +2,9 @@
 
 The inputs of head ``i`` are the trunk's output, the normalised one-hot choices of the heads before it and, optionally,
 the masks of the heads after it. In most ticks of a fight, masks and earlier choices leave most heads a single entry,
-which has probability one whatever the network says. So heads with hidden layers only run on rows where they have a
-choice, grouped into tiles of rows that go through batched layers together.
+which has probability one whatever the network says. So on the CPU heads with hidden layers only run on rows where they
+have a choice, and compiled loops do what is not a product of matrices (`sb3_pvp.policies.learning_kernels`). Other
+devices compute everything in fixed shapes, because waiting for the number of choices would take longer.
 """
 
 from __future__ import annotations
@@ -20,11 +21,6 @@ from sb3_pvp.contract import DependencyTables
 from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
-# Lower bound of log-probabilities before exp(): negligible, but not subnormal, which would slow the processor down.
-SMALLEST = -80.0
-# Rows that go through a head's layers together. Larger tiles waste work on padding where few rows have a choice,
-# smaller ones copy the weights too often; 64 to 256 hardly differ.
-TILE = 128
 FORBIDDEN = -1e8
 # A head without a legal entry takes entry 0 (training.md §3.6). Its penalty is smaller than that of the others: next to
 # a legal entry its probability is still zero, and without one it is one. So this case needs no branch.
@@ -44,7 +40,9 @@ class DependencyRules(nn.Module):
     asks_any: th.Tensor  #: Bool ``(A,)``: entries with a ``require_any``.
     penalties: th.Tensor  #: Float ``(A,)``: added to the logit of an entry that is not legal.
     columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action, padded with ``A``.
-    offsets: th.Tensor  #: Int ``(heads,)``: flat entry where each head begins.
+    offsets: th.Tensor  #: Int ``(heads + 1,)``: flat entry where each head begins, and ``A``.
+    head_of: th.Tensor  #: Int ``(A,)``: the head of each entry.
+    places: th.Tensor  #: Int ``(A,)``: `places_of` all heads.
     membership: th.Tensor  #: Float ``(A, heads)``: 1 where an entry belongs to a head.
 
     def __init__(self, head_sizes: tuple[int, ...], tables: DependencyTables | None = None) -> None:
@@ -64,24 +62,36 @@ class DependencyRules(nn.Module):
         self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
         self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
         self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
-        starts = np.array(self.starts)
-        derived = {"penalties": penalties, "columns": columns, "offsets": starts, "membership": membership}
+        derived = {"penalties": penalties, "columns": columns, "membership": membership}
+        derived |= {"offsets": np.append(self.starts, self.num_flat), "head_of": membership.argmax(1)}
         for name, values in derived.items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
+        self.register_buffer("places", self.places_of(range(len(head_sizes))), persistent=False)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
         """Returns the concatenated one-hot encodings, float ``(batch, A)``, of actions, int ``(batch, heads)``."""
         encoded = self.forbids.new_zeros(len(actions), self.num_flat)
-        return encoded.scatter_(1, actions + self.offsets, 1.0)
+        return encoded.scatter_(1, actions + self.offsets[:-1], 1.0)
 
-    def penalty(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
-        """Returns what to add to flat logits ``(batch, A)``: 0 for legal entries, else `penalties`.
+    def legal(self, masks: th.Tensor, actions: th.Tensor, compiled: bool) -> th.Tensor:
+        """Returns which entries masks, bool ``(batch, A)``, and rules allow, given actions, int ``(batch, heads)``.
 
-        ``masks`` are bool ``(batch, A)``, ``chosen`` the `one_hot` choices of all heads."""
-        legal = masks & (chosen @ self.forbids == 0)
-        if self.asks_any.any():
-            legal &= (chosen @ self.permits > 0) | ~self.asks_any
-        return th.where(legal, 0.0, self.penalties)
+        ``compiled`` is possible on the CPU only."""
+        if not compiled:
+            chosen = self.one_hot(actions)
+            return masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
+        from sb3_pvp.policies.learning_kernels import legal_entries  # Numba takes long to import
+
+        given = (masks, actions, self.offsets, self.forbids, self.permits, self.asks_any)
+        return th.from_numpy(legal_entries(*(part.contiguous().numpy() for part in given)))
+
+    def places_of(self, heads: Sequence[int]) -> th.Tensor:
+        """Returns where each entry is in the concatenated logits of some heads, padded to the widest, int ``(A,)``;
+        entries of other heads are at their end."""
+        end = len(heads) * self.widest
+        places = th.full((self.num_flat + 1,), end)
+        places[self.columns[list(heads)].flatten()] = th.arange(end)
+        return places[:-1]
 
 
 class AutoregressiveHeads(nn.Module):
@@ -119,32 +129,25 @@ class AutoregressiveHeads(nn.Module):
             members.setdefault(layers, []).append(head)
         direct = members.pop((), [])
         #: Heads with hidden layers, grouped by equal architecture.
-        self.groups = [HeadGroup(heads, total, layers, rules.widest) for layers, heads in members.items()]
-        self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules)
+        self.groups = [HeadGroup(heads, total, layers, rules, visible) for layers, heads in members.items()]
+        self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules, visible)
 
     def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns log-probabilities and entropies ``(batch, heads)`` of each head, given the actions before it.
 
         ``latent`` is the trunk's output ``(batch, num_inputs)``; masks are bool ``(batch, A)``, actions int
         ``(batch, heads)``."""
-        penalty, num_legal, heads, rows, log_probs = self._conditionals(latent, masks, actions)
-        picked = log_probs.gather(1, actions[rows, heads][:, None]).squeeze(1)
-        entropies = -(log_probs.clamp(min=SMALLEST).exp() * log_probs).sum(-1)
-        # Heads without a choice: 0 for the only entry possible, else a penalty. The last term cancels the penalty of
-        # entry 0 where nothing is legal.
-        certain = penalty.gather(1, actions + self.rules.offsets) - FORBIDDEN_FIRST * (num_legal == 0)
-        none = latent.new_zeros(actions.shape)
-        return certain.index_put((rows, heads), picked), none.index_put((rows, heads), entropies)
+        return self._evaluate(latent, masks, actions, compiled=latent.is_cpu)
+
+    def reference(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Does the same as `forward`, on any device as `forward` does it on a GPU."""
+        return self._evaluate(latent, masks, actions, compiled=False)
 
     @th.no_grad()
     def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
         """Returns the probabilities of all entries given earlier actions, float ``(batch, A)``; see `forward`."""
-        penalty, _, heads, rows, log_probs = self._conditionals(latent, masks, actions)
-        # In a head without a choice the penalties alone decide.
-        certain = [own.softmax(1) for own in th.split(penalty, list(self.rules.head_sizes), 1)]
-        padded = th.cat([*certain, penalty.new_zeros(len(penalty), 1)], 1)
-        padded[rows[:, None], self.rules.columns[heads]] = log_probs.exp()
-        return padded[:, :-1]
+        probabilities = self._conditionals(*self._logits(latent, masks, actions, compiled=latent.is_cpu)).exp()
+        return probabilities.flatten(1).index_select(1, self.rules.places)
 
     def encode(self, chosen: th.Tensor) -> th.Tensor:
         """Returns one-hot choices ``(batch, A)`` as heads see them (training.md §3.8)."""
@@ -176,35 +179,55 @@ class AutoregressiveHeads(nn.Module):
             own_bias.copy_(bias)
             inputs = slice(None)
 
-    def _conditionals(
-        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor
-    ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
-        """Returns penalties ``(batch, A)``, numbers of legal entries ``(batch, heads)``; and for each choice between
-        several legal entries its head and row ``(choices,)`` and log-probabilities ``(choices, widest head)``."""
-        chosen = self.rules.one_hot(actions)
-        penalty = self.rules.penalty(masks, chosen)
-        num_legal = (penalty == 0).float() @ self.rules.membership
-        heads, rows = (num_legal.T > 1).nonzero().unbind(1)
-        # The order must be that of `visible`.
+    def _evaluate(
+        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns the results of `forward`."""
+        logits, legal = self._logits(latent, masks, actions, compiled)
+        if compiled:
+            from sb3_pvp.policies.learning_kernels import Conditionals  # Numba takes long to import
+
+            tables = self.rules.offsets, self.rules.penalties
+            results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(logits, legal, actions, *tables)  # type: ignore[no-untyped-call]
+            return results
+        log_probs = self._conditionals(logits, legal)
+        return log_probs.gather(2, actions[:, :, None]).squeeze(2), -(log_probs.exp() * log_probs).sum(2)
+
+    def _conditionals(self, logits: th.Tensor, legal: th.Tensor) -> th.Tensor:
+        """Returns log-probabilities ``(batch, heads, widest head)`` for flat logits and legal entries ``(batch, A)``.
+
+        The logits matter where a head has a choice between several legal entries; elsewhere the penalties decide."""
+        rules = self.rules
+        has_choice = legal.float() @ rules.membership > 1
+        penalties = th.where(legal, 0.0, rules.penalties)
+        scores = th.where(legal & has_choice.index_select(1, rules.head_of), logits, penalties)
+        padded = nn.functional.pad(scores, (0, 1), value=FORBIDDEN).index_select(1, rules.columns.flatten())
+        return padded.unflatten(1, rules.columns.shape).log_softmax(2)
+
+    def _logits(
+        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns flat logits and legal entries ``(batch, A)``, with compiled loops or dense PyTorch.
+
+        Compiled, heads with hidden layers skip the rows in which they have no choice; their logits are 0 there."""
+        legal = self.rules.legal(masks, actions, compiled)
+        extra = self._extra_inputs(masks, self.rules.one_hot(actions))
+        if compiled and self.groups:
+            from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
+
+            rows, counts = choices(legal.numpy(), self.rules.offsets.numpy())
+            rows_of = th.from_numpy(rows).split(counts.tolist())
+            parts = [group.on_rows(latent, extra, rows_of) for group in self.groups]
+        else:
+            parts = [group(latent, extra) for group in self.groups]
+        parts += [self.direct(latent, extra)] if self.direct.heads else []
+        return sum(parts[1:], parts[0]), legal
+
+    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+        """Returns the inputs beside the trunk's output ``(batch, extra inputs)``, in the order of `visible`."""
         parts = [self.encode(chosen)] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
-        extra = th.cat(parts, 1) if parts else chosen[:, :0]
-        logits = self._logits(latent, extra, heads, rows)
-        own = nn.functional.pad(penalty, (0, 1), value=FORBIDDEN)[rows[:, None], self.rules.columns[heads]]
-        return penalty, num_legal, heads, rows, (logits + own).log_softmax(-1)
-
-    def _logits(self, latent: th.Tensor, extra: th.Tensor, heads: th.Tensor, rows: th.Tensor) -> th.Tensor:
-        """Returns logits ``(choices, widest head)`` for heads, in ascending order, and rows ``(choices,)``."""
-        networks = [network for network in (*self.groups, self.direct) if network.heads]
-        if len(networks) == 1:
-            logits: th.Tensor = networks[0](latent, extra, self.visible, heads, rows)
-            return logits
-        logits = latent.new_zeros(len(heads), self.rules.widest)
-        for network in networks:
-            own = th.isin(heads, th.tensor(network.heads, device=heads.device)).nonzero().squeeze(1)
-            part = network(latent, extra, self.visible, heads[own], rows[own])
-            logits = logits.index_put((own,), part)
-        return logits
+        return th.cat(parts, 1) if parts else chosen[:, :0]
 
     @th.no_grad()
     def initialize(self) -> None:
@@ -224,7 +247,7 @@ class AutoregressiveHeads(nn.Module):
         size = self.rules.head_sizes[head]
         group = next((group for group in self.groups if head in group.heads), None)
         if group is None:
-            first = int(self.direct.columns[head, 0])
+            first = int(th.searchsorted(self.direct.entries, self.rules.starts[head]))
             return [(self.direct.weight[first : first + size], self.direct.bias[first : first + size])]
         index, linear = group.heads.index(head), group.linear_layers()
         *views, (weight, bias) = [(layer.weight[index].T, layer.bias[index, 0]) for layer in linear]
@@ -239,42 +262,64 @@ class BatchedLinear(nn.Module):
         self.weight = nn.Parameter(th.zeros(num_heads, num_inputs, num_outputs))
         self.bias = nn.Parameter(th.zeros(num_heads, 1, num_outputs))
 
-    def forward(self, inputs: th.Tensor, heads: th.Tensor) -> th.Tensor:
-        """Applies to each tile of ``(tiles, rows, inputs)`` the layer of its head; ``heads``: int ``(tiles,)``."""
-        return th.baddbmm(self.bias[heads], inputs, self.weight[heads])
+    def forward(self, inputs: th.Tensor) -> th.Tensor:
+        """Applies to each of ``(heads, rows, inputs)`` the layer of its head."""
+        return th.baddbmm(self.bias, inputs, self.weight)
 
 
 class HeadGroup(nn.Module):
-    """The heads with the same hidden layers; their logits are padded to ``num_logits``."""
+    """The heads with the same hidden layers; ``visible`` is that of `AutoregressiveHeads`."""
 
-    local: th.Tensor  #: Int ``(up to the last head + 1,)``: index in the group of each of its heads.
+    visible: th.Tensor  #: Float ``(heads of the group, extra inputs)``: 1 where a head sees an extra input.
+    offsets: th.Tensor  #: As in `DependencyRules`.
+    places: th.Tensor  #: Int ``(A,)``: `DependencyRules.places_of` the heads of the group.
 
-    def __init__(self, heads: Sequence[int], num_inputs: int, layers: Sequence[Layer], num_logits: int) -> None:
+    def __init__(
+        self,
+        heads: Sequence[int],
+        num_inputs: int,
+        layers: Sequence[Layer],
+        rules: DependencyRules,
+        visible: th.Tensor,
+    ) -> None:
         super().__init__()
         self.heads = list(heads)
-        local = th.zeros(max(heads) + 1, dtype=th.int64)
-        local[self.heads] = th.arange(len(heads))
-        self.register_buffer("local", local, persistent=False)
-        self.network, _ = make_network(
-            num_inputs, [*layers, Layer(size=num_logits)], partial(BatchedLinear, len(heads))
-        )
+        derived = {"visible": visible[self.heads], "offsets": rules.offsets, "places": rules.places_of(heads)}
+        for name, values in derived.items():
+            self.register_buffer(name, values, persistent=False)
+        layers = [*layers, Layer(size=rules.widest)]
+        self.network, _ = make_network(num_inputs, layers, partial(BatchedLinear, len(heads)))
 
-    def forward(
-        self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
-    ) -> th.Tensor:
-        """Returns logits ``(choices, num_logits)`` for heads, in ascending order, and rows, int ``(choices,)``.
+    def forward(self, latent: th.Tensor, extra: th.Tensor) -> th.Tensor:
+        """Returns flat logits ``(batch, A)``, 0 for the heads of other groups.
 
-        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of other heads
-        ``(batch, extra inputs)``, of which each head sees those that are ``visible (all heads, extra inputs)``.
+        ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
+        ``(batch, extra inputs)``.
         """
-        tile_heads, slots = _tiles(self.local[heads], len(self.heads))
-        tile_rows = rows.new_zeros(len(tile_heads), TILE)
-        tile_rows.view(-1)[slots] = rows
-        visible = visible[self.heads][tile_heads][:, None]
-        hidden = th.cat([latent[tile_rows], extra[tile_rows] * visible], 2)
-        for module in self.network:
-            hidden = module(hidden, tile_heads) if isinstance(module, BatchedLinear) else module(hidden)
-        return hidden.flatten(0, 1)[slots]
+        inputs = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
+        logits = self.network(inputs).transpose(0, 1).flatten(1)
+        return nn.functional.pad(logits, (0, 1)).index_select(1, self.places)
+
+    def on_rows(self, latent: th.Tensor, extra: th.Tensor, rows_of: Sequence[th.Tensor]) -> th.Tensor:
+        """Does the same on the CPU for some rows of each head, ``rows_of`` all heads: int ``(rows of the head,)``.
+
+        The logits of other rows are 0."""
+        from sb3_pvp.policies.learning_kernels import FlatLogits, HeadInputs  # Numba takes long to import
+
+        rows = [rows_of[head] for head in self.heads]
+        # Not an index per head: its gradient would be as large as the weights of all heads together.
+        layers = {each: (each.bias.unbind(), each.weight.unbind()) for each in self.linear_layers()}
+        logits = []
+        for index, hidden in enumerate(HeadInputs.apply(latent, extra, self.visible, *rows)):  # type: ignore[no-untyped-call]
+            for module in self.network:
+                if isinstance(module, BatchedLinear):
+                    biases, weights = layers[module]
+                    hidden = th.addmm(biases[index], hidden, weights[index])
+                else:
+                    hidden = module(hidden)
+            logits.append(hidden)
+        flat: th.Tensor = FlatLogits.apply(len(latent), self.offsets, self.heads, rows, *logits)  # type: ignore[no-untyped-call]
+        return flat
 
     def linear_layers(self) -> list[BatchedLinear]:
         """Returns the batched layers in order; the last one computes the logits."""
@@ -285,39 +330,23 @@ class JointLogits(nn.Module):
     """The heads without hidden layers: one matrix computes the logits of all of them."""
 
     entries: th.Tensor  #: Int ``(outputs,)``: the flat entry of each row of the matrix.
-    columns: th.Tensor  #: Int ``(all heads, widest head)``: the row of each sub-action, padded with ``outputs``.
-    head_of: th.Tensor  #: Int ``(outputs,)``: the head of each row of the matrix.
+    visible: th.Tensor  #: Float ``(outputs, extra inputs)``: 1 where the head of an entry sees an extra input.
 
-    def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules) -> None:
+    def __init__(self, heads: Sequence[int], num_inputs: int, rules: DependencyRules, visible: th.Tensor) -> None:
         super().__init__()
-        self.heads = list(heads)
+        self.heads, self.num_flat = list(heads), rules.num_flat
         entries = rules.membership[:, self.heads].any(1).nonzero().flatten()
-        rows = th.full((rules.num_flat + 1,), len(entries))
-        rows[entries] = th.arange(len(entries))
         self.weight = nn.Parameter(th.zeros(len(entries), num_inputs))
         self.bias = nn.Parameter(th.zeros(len(entries)))
-        derived = {"entries": entries, "columns": rows[rules.columns], "head_of": rules.membership.argmax(1)[entries]}
-        for name, values in derived.items():
-            self.register_buffer(name, values, persistent=False)
+        self.register_buffer("entries", entries, persistent=False)
+        self.register_buffer("visible", visible[rules.head_of[entries]], persistent=False)
 
-    def forward(
-        self, latent: th.Tensor, extra: th.Tensor, visible: th.Tensor, heads: th.Tensor, rows: th.Tensor
-    ) -> th.Tensor:
-        """Returns logits ``(choices, widest head)``; arguments as in `HeadGroup.forward`."""
+    def forward(self, latent: th.Tensor, extra: th.Tensor) -> th.Tensor:
+        """Returns flat logits ``(batch, A)``, 0 for other heads; arguments as in `HeadGroup.forward`."""
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
-        logits = th.addmm(self.bias, latent, of_latent.T) + extra @ (of_extra * visible[self.head_of]).T
-        return nn.functional.pad(logits, (0, 1))[rows[:, None], self.columns[heads]]
-
-
-def _tiles(heads: th.Tensor, num_heads: int) -> tuple[th.Tensor, th.Tensor]:
-    """Cuts choices, given their heads ``(choices,)`` in ascending order, into tiles of `TILE` rows of one head.
-
-    Returns the head of each tile ``(tiles,)``, and the slot of each choice in the concatenated tiles ``(choices,)``.
-    """
-    counts = heads.bincount(minlength=num_heads)
-    tiles_of_head = (counts + TILE - 1) // TILE
-    tile_heads = th.repeat_interleave(th.arange(num_heads, device=heads.device), tiles_of_head)
-    # Empty slots at the end of each head's last tile, which shift the choices of all later heads.
-    gaps = tiles_of_head * TILE - counts
-    slots = th.arange(len(heads), device=heads.device) + (gaps.cumsum(0) - gaps)[heads]
-    return tile_heads, slots
+        logits = th.addmm(self.bias, latent, of_latent.T)
+        if extra.shape[1]:
+            logits = th.addmm(logits, extra, (of_extra * self.visible).T)
+        if len(self.entries) == self.num_flat:
+            return logits
+        return logits.new_zeros(len(logits), self.num_flat).index_copy(1, self.entries, logits)
