@@ -149,7 +149,7 @@ def observe_choices(actions: NDArray[np.int64], starts: NDArray[np.int64], pendi
     """Adds the one-hot encodings of actions ``(batch, heads)`` to ``pending``, as in `RunningNormalizer`."""
     pending[0] += len(actions)
     for row in range(len(actions)):
-        for head in range(len(starts)):
+        for head in range(actions.shape[1]):
             entry = starts[head] + actions[row, head]
             pending[1, entry] += 1.0
             pending[2, entry] += 1.0

@@ -101,7 +101,8 @@ class Announcement(_events.Listener):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         """Prints the line if a kernel is compiled; Numba calls this only on a miss of its cache."""
         # Kernels contain the rules; other functions compile in a moment.
-        is_long = event.data["dispatcher"].py_func.__module__.endswith(".kernels")
+        module = event.data["dispatcher"].py_func.__module__
+        is_long = module.startswith(f"{__package__}.") and module.endswith(".kernels")
         if is_long and not self._printed and multiprocessing.parent_process() is None:
             text = "compiling the rules of the fight for this machine, once; this takes about half a minute"
             print(f"sb3_pvp: {text}", file=sys.stderr, flush=True)
