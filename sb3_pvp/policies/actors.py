@@ -25,9 +25,6 @@ from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
 
-# Above this share of rows, gathering the rows that need a network costs more than running it on all of them.
-DENSE_SHARE = 0.75
-
 
 @dataclass(frozen=True)
 class _FirstLayer:
@@ -82,26 +79,15 @@ class _Network:
         return cls(_FirstLayer.split(heads, weight, bias, visible), steps)
 
     @th.no_grad()
-    def add_logits(
-        self, scores: NDArray[np.float32], latent: th.Tensor, chosen: NDArray[np.float32], masks: th.Tensor
-    ) -> None:
-        """Adds logits to ``scores (batch, size)`` in place; ``chosen``: one-hot choices of earlier heads."""
-        # Scores hold penalties so far: rows with at most one zero have no choice.
-        rows: Any = np.flatnonzero((scores == 0).sum(1) > 1)
-        if not len(rows):
-            return
-        if len(rows) > DENSE_SHARE * len(scores):
-            rows = slice(None)
-        else:
-            picked = th.from_numpy(rows).to(latent.device)
-            latent, masks = latent[picked], masks if self.first.masks is None else masks[picked]
+    def logits(self, latent: th.Tensor, chosen: NDArray[np.int64], masks: th.Tensor) -> NDArray[np.float32]:
+        """Returns logits ``(batch, size)``; ``chosen (batch, earlier heads)`` are the flat entries of their choices."""
         hidden = self.first.before_choices(latent, masks)
-        if self.first.choices is not None:
-            encoded = th.from_numpy(chosen[rows]).to(latent.device)
-            hidden = hidden.addmm_(encoded, self.first.choices[: chosen.shape[1]])
+        if self.first.choices is not None and chosen.shape[1]:
+            picked = th.from_numpy(chosen).to(latent.device)
+            hidden += nn.functional.embedding_bag(picked, self.first.choices, mode="sum")
         for step in self.steps:
             hidden = step(hidden)
-        scores[rows] += hidden.cpu().numpy()
+        return hidden.cpu().numpy()
 
 
 class HeadTables:
@@ -117,7 +103,6 @@ class HeadTables:
         unmet: float ``(A,)``, added to an entry whose ``require_any`` is not satisfied; 0 for entries without one.
         networks: one per head; ``None`` for heads without hidden layers.
         has_networks: whether any head has hidden layers.
-        rules: the last arguments of `sb3_pvp.policies.kernels.sample_heads`.
     """
 
     @th.no_grad()
@@ -139,7 +124,6 @@ class HeadTables:
         ]
         parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
         self.table, self.penalties, self.permits, self.unmet = (part.cpu().numpy() for part in parts)
-        self.rules = self.penalties, self.permits, self.unmet, self.starts
         self.has_networks = bool(groups)
         self.key = (self.head_sizes, self.permits.tobytes(), self.unmet.tobytes())
 
@@ -161,42 +145,32 @@ def sample_actions(
         masks: bool ``(batch, A)``, the rows of one policy after the other.
         uniforms: random numbers in [0, 1), float32 ``(batch, heads)``; a negative one selects the most likely entry.
     """
-    from sb3_pvp.policies.kernels import sample_entries, sample_heads  # Numba takes long to import
+    from sb3_pvp.policies import kernels  # Numba takes long to import
 
-    like, numbers = tables[0], uniforms.numpy()
-    if len(tables) == 1 and not like.has_networks:
-        scores, first = like.initial_logits(latents[0], masks).cpu().numpy(), np.zeros(len(masks), np.int64)
-        return sample_heads(scores, masks.cpu().numpy(), numbers, like.table, first, *like.rules)
-    ends = [*accumulate(map(len, latents))]
+    like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
-    masks_of = [masks[span] for span in spans]
-    initial = [each.initial_logits(*given) for each, *given in zip(tables, latents, masks_of, strict=True)]
-    scores, allowed = th.cat(initial).cpu().numpy(), masks.cpu().numpy()
+    initial = [each.initial_logits(own, masks[span]) for each, own, span in zip(tables, latents, spans, strict=True)]
+    logits, allowed = (th.cat(initial) if len(initial) > 1 else initial[0]).cpu().numpy(), masks.cpu().numpy()
+    # Stack the tables: the rows of policy k begin at k * A.
+    table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
+    first = np.zeros(len(logits), np.int64)
+    for number, span in enumerate(spans[1:], 1):
+        first[span] = number * len(like.table)
+    numbers, rules = uniforms.numpy(), (table, first, like.permits, like.unmet)
     if not any(each.has_networks for each in tables):
-        # Stack the tables: the rows of policy k begin at k * A.
-        table = np.concatenate([each.table for each in tables])
-        first = np.repeat(np.arange(len(tables)) * len(like.table), [len(latent) for latent in latents])
-        return sample_heads(scores, allowed, numbers, table, first, *like.rules)
-    scores += np.where(allowed, np.float32(0.0), like.penalties)
-    parts = list(zip(tables, latents, spans, masks_of, strict=True))
-    granted, encoded, rows = np.zeros_like(scores), np.zeros_like(scores), np.arange(len(scores))
-    actions, log_probs = np.empty(numbers.shape, np.int64), np.zeros(len(scores), np.float32)
-    for head, (start, size) in enumerate(zip(like.starts, like.head_sizes, strict=True)):
-        entries = slice(start, start + size)
-        own = scores[:, entries]
-        own += like.unmet[entries] * (granted[:, entries] == 0)
-        for each, latent, span, mask in parts:
-            network = each.networks[head]
-            if network is not None:
-                network.add_logits(own[span], latent, encoded[span, :start], mask)
-        chosen, log_prob = sample_entries(own, numbers[:, head])
-        actions[:, head] = chosen
-        log_probs += log_prob
-        chosen += start  # from here on a flat entry; actions keeps the head's own numbering
-        granted += like.permits.take(chosen, 0)
-        encoded[rows, chosen] = 1.0
-        for each, span in zip(tables, spans, strict=True):
-            scores[span] += each.table.take(chosen[span], 0)
+        return kernels.sample_heads(logits, allowed, numbers, like.penalties, like.starts, *rules)
+    scores, granted, actions, log_probs = kernels.begin_heads(logits, allowed, like.penalties, len(like.starts))
+    for head, (start, size) in enumerate(zip(like.starts.tolist(), like.head_sizes, strict=True)):
+        for each, latent, span in zip(tables, latents, spans, strict=True):
+            if (network := each.networks[head]) is not None:
+                own = scores[span]
+                rows = kernels.rows_with_choice(own, granted[span], start, start + size, like.unmet)
+                if len(rows):
+                    picked = th.from_numpy(rows).to(latent.device)
+                    chosen = (actions[span, :head] + like.starts[:head])[rows]
+                    seen = latent.index_select(0, picked), chosen, masks[span].index_select(0, picked)
+                    kernels.add_logits(own, rows, start, network.logits(*seen))
+        kernels.sample_head(scores, granted, head, start, start + size, numbers, *rules, actions, log_probs)
     return actions, log_probs
 
 

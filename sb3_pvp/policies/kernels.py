@@ -15,12 +15,12 @@ def sample_heads(
     logits: NDArray[np.float32],
     masks: NDArray[np.bool_],
     uniforms: NDArray[np.float32],
+    penalties: NDArray[np.float32],
+    starts: NDArray[np.int64],
     table: NDArray[np.float32],
     first: NDArray[np.int64],
-    penalties: NDArray[np.float32],
     permits: NDArray[np.float32],
     unmet: NDArray[np.float32],
-    starts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Samples joint actions ``(batch, heads)`` head by head; returns them and their log-probabilities ``(batch,)``.
 
@@ -29,57 +29,103 @@ def sample_heads(
     ``table (policies * A, A)`` has the tables of all policies, where that of each row of the batch begins at
     ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.actors.HeadTables`.
     """
-    # One long function with indices: calls and slices for each head would take longer than most heads do.
+    scores, granted, actions, log_probs = begin_heads(logits, masks, penalties, len(starts))
+    rules = table, first, permits, unmet
+    for head in range(len(starts)):
+        stop = starts[head + 1] if head + 1 < len(starts) else logits.shape[1]
+        sample_head(scores, granted, head, starts[head], stop, uniforms, *rules, actions, log_probs)
+    return actions, log_probs
+
+
+@njit(cache=True, error_model="numpy")
+def begin_heads(
+    logits: NDArray[np.float32], masks: NDArray[np.bool_], penalties: NDArray[np.float32], num_heads: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64], NDArray[np.float32]]:
+    """Returns what `sample_head` changes: scores ``(batch, A)``, granted entries, actions and log-probabilities."""
     batch, flat = logits.shape
-    actions, log_probs = np.empty((batch, len(starts)), np.int64), np.zeros(batch, np.float32)
-    own, shares, granted = np.empty(flat, np.float32), np.empty(flat, np.float32), np.zeros(flat, np.bool_)
-    asks = bool((unmet != 0).any())  # most games have no rule of this kind
+    scores, granted = np.empty((batch, flat), np.float32), np.zeros((batch, flat), np.bool_)
     for row in range(batch):
         for entry in range(flat):
-            own[entry] = logits[row, entry] + (np.float32(0.0) if masks[row, entry] else penalties[entry])
-        granted[:] = False
-        for head in range(len(starts)):
-            start = starts[head]
-            stop = starts[head + 1] if head + 1 < len(starts) else flat
-            if asks:
-                for entry in range(start, stop):
-                    if unmet[entry] != 0 and not granted[entry]:
-                        own[entry] += unmet[entry]
-            best = start
-            highest = own[start]
-            for entry in range(start + 1, stop):
-                if own[entry] > highest:
-                    best = entry
-                    highest = own[entry]
-            total = np.float32(0.0)
+            scores[row, entry] = logits[row, entry] + (np.float32(0.0) if masks[row, entry] else penalties[entry])
+    return scores, granted, np.empty((batch, num_heads), np.int64), np.zeros(batch, np.float32)
+
+
+@njit(cache=True, error_model="numpy")
+def sample_head(
+    scores: NDArray[np.float32],
+    granted: NDArray[np.bool_],
+    head: int,
+    start: int,
+    stop: int,
+    uniforms: NDArray[np.float32],
+    table: NDArray[np.float32],
+    first: NDArray[np.int64],
+    permits: NDArray[np.float32],
+    unmet: NDArray[np.float32],
+    actions: NDArray[np.int64],
+    log_probs: NDArray[np.float32],
+) -> None:
+    """Samples one head, whose entries are ``start`` to ``stop``, in all rows; arguments as in `sample_heads`.
+
+    It writes ``actions[:, head]``, adds to ``log_probs``, and to the scores of later heads.
+    """
+    # Indices instead of slices: counting references to a slice of each row would take longer than most heads do.
+    flat, shares = scores.shape[1], np.empty(stop, np.float32)
+    asks = bool((unmet != 0).any())  # most games have no rule of this kind
+    for row in range(len(scores)):
+        if asks:
             for entry in range(start, stop):
-                below = own[entry] - highest
-                share = np.float32(0.0)
-                if below > _NEGLIGIBLE:
-                    # exp() is what takes time, and in most heads only one entry is possible.
-                    share = np.exp(below) if entry != best else np.float32(1.0)
-                shares[entry] = share
-                total += share
-            chosen = best
-            if total > 1:
-                rest = uniforms[row, head] * total
-                if rest >= 0:
-                    for entry in range(start, stop):
-                        if shares[entry] > 0:
-                            chosen = entry
-                            rest -= shares[entry]
-                            if rest < 0:
-                                break
-                log_probs[row] += own[chosen] - highest - np.log(total)
-            actions[row, head] = chosen - start
-            # Rules and encodings only act on later heads; the earlier ones have chosen.
-            effects = first[row] + chosen
+                if unmet[entry] != 0 and not granted[row, entry]:
+                    scores[row, entry] += unmet[entry]
+        best = start
+        highest = scores[row, start]
+        for entry in range(start + 1, stop):
+            if scores[row, entry] > highest:
+                best = entry
+                highest = scores[row, entry]
+        total = np.float32(0.0)
+        for entry in range(start, stop):
+            below = scores[row, entry] - highest
+            share = np.float32(0.0)
+            if below > _NEGLIGIBLE:
+                # exp() is what takes time, and in most heads only one entry is possible.
+                share = np.exp(below) if entry != best else np.float32(1.0)
+            shares[entry] = share
+            total += share
+        chosen = best
+        if total > 1:
+            rest = uniforms[row, head] * total
+            if rest >= 0:
+                for entry in range(start, stop):
+                    if shares[entry] > 0:
+                        chosen = entry
+                        rest -= shares[entry]
+                        if rest < 0:
+                            break
+            log_probs[row] += scores[row, chosen] - highest - np.log(total)
+        actions[row, head] = chosen - start
+        # Rules and encodings only act on later heads; the earlier ones have chosen.
+        effects = first[row] + chosen
+        for entry in range(stop, flat):
+            scores[row, entry] += table[effects, entry]
+        if asks:
             for entry in range(stop, flat):
-                own[entry] += table[effects, entry]
-            if asks:
-                for entry in range(stop, flat):
-                    granted[entry] |= permits[chosen, entry] > 0
-    return actions, log_probs
+                granted[row, entry] |= permits[chosen, entry] > 0
+
+
+@njit(cache=True, error_model="numpy")
+def rows_with_choice(
+    scores: NDArray[np.float32], granted: NDArray[np.bool_], start: int, stop: int, unmet: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Returns the rows in which a head with hidden layers has several legal entries, whose scores are 0 so far."""
+    rows, count = np.empty(len(scores), np.int64), 0
+    for row in range(len(scores)):
+        legal = 0
+        for entry in range(start, stop):
+            legal += scores[row, entry] == 0 and (unmet[entry] == 0 or granted[row, entry])
+        rows[count] = row
+        count += legal > 1
+    return rows[:count]
 
 
 @njit(cache=True, error_model="numpy")
@@ -88,16 +134,22 @@ def sample_entries(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Samples entries ``(batch,)`` of one head with logits ``(batch, size)``; returns them and their log-probabilities.
 
-    ``uniforms`` ``(batch,)`` are as in `sample_heads`.
+    ``uniforms (batch,)`` are as in `sample_heads`.
     """
     batch, size = logits.shape
-    nothing, square = np.zeros(size, np.float32), np.zeros((size, size), np.float32)
-    masks, first, starts = np.ones((batch, size), np.bool_), np.zeros(batch, np.int64), np.zeros(1, np.int64)
-    numbers = np.ascontiguousarray(uniforms).reshape(batch, 1)
-    actions, log_probs = sample_heads(
-        np.ascontiguousarray(logits), masks, numbers, square, first, nothing, square, nothing, starts
-    )
+    nothing, square, first = np.zeros(size, np.float32), np.zeros((size, size), np.float32), np.zeros(batch, np.int64)
+    masks, numbers = np.ones((batch, size), np.bool_), np.ascontiguousarray(uniforms).reshape(batch, 1)
+    starts = np.zeros(1, np.int64)
+    actions, log_probs = sample_heads(logits, masks, numbers, nothing, starts, square, first, square, nothing)
     return actions[:, 0], log_probs
+
+
+@njit(cache=True, error_model="numpy")
+def add_logits(scores: NDArray[np.float32], rows: NDArray[np.int64], start: int, logits: NDArray[np.float32]) -> None:
+    """Adds logits ``(rows, size)`` of one head to the scores of these rows, from the entry ``start`` on."""
+    for number, row in enumerate(rows):
+        for entry in range(logits.shape[1]):
+            scores[row, start + entry] += logits[number, entry]
 
 
 @njit(cache=True, error_model="numpy")
