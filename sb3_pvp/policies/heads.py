@@ -194,7 +194,7 @@ class AutoregressiveHeads(nn.Module):
         penalties = th.where(legal, 0.0, rules.penalties)
         scores = th.where(legal & has_choice.index_select(1, rules.head_of), logits, penalties)
         padded = nn.functional.pad(scores, (0, 1), value=FORBIDDEN).index_select(1, rules.columns.flatten())
-        return padded.unflatten(1, rules.columns.shape).log_softmax(2)
+        return padded.reshape(-1, *rules.columns.shape).log_softmax(2)
 
     def _logits(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
@@ -208,7 +208,7 @@ class AutoregressiveHeads(nn.Module):
             from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
 
             rows, counts = choices(legal.numpy(), self.rules.offsets.numpy())
-            rows_of = th.from_numpy(rows).split(counts.tolist())
+            rows_of = th.split(th.from_numpy(rows), counts.tolist())
             parts = [group.on_rows(latent, extra, rows_of) for group in self.groups]
         else:
             parts = [group(latent, extra) for group in self.groups]
