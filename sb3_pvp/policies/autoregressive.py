@@ -29,6 +29,7 @@ from sb3_pvp.policies.networks import (
     make_network,
     parse_architectures,
 )
+from sb3_pvp.policies.precision import in_float32
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -285,7 +286,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def _values(self, features: th.Tensor) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)`` for flat features."""
-        values: th.Tensor = self.value_net(self.critic(self.extractors[1](features)))
+        latent = self.critic(self.extractors[1](features))
+        with in_float32(latent):
+            values: th.Tensor = self.value_net(latent.float())
         return values
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
