@@ -194,6 +194,7 @@ class AutoregressiveHeads(nn.Module):
         has_choice = legal.float() @ rules.membership > 1
         penalties = th.where(legal, 0.0, rules.penalties)
         scores = th.where(legal & has_choice.index_select(1, rules.head_of), logits, penalties)
+        # The gradient of index_select() adds, that of an index in brackets sorts first.
         padded = nn.functional.pad(scores, (0, 1), value=FORBIDDEN).index_select(1, rules.columns.flatten())
         return padded.reshape(-1, *rules.columns.shape).log_softmax(2)
 
