@@ -67,7 +67,8 @@ def learning_in(precision: str, device: th.device) -> AbstractContextManager[Any
 def in_float32(tensor: th.Tensor) -> AbstractContextManager[Any]:
     """Returns a context in which everything on the device of ``tensor`` is float32 again."""
     device = tensor.device.type
-    return th.autocast(device, enabled=False) if th.amp.is_autocast_available(device) else nullcontext()
+    is_on = th.amp.is_autocast_available(device) and th.is_autocast_enabled(device)
+    return th.autocast(device, enabled=False) if is_on else nullcontext()  # acting should not pay for the former
 
 
 def _has_float32_outputs(policy: MaskableActorCriticPolicy) -> bool:
