@@ -30,6 +30,7 @@ from sb3_pvp.policies.networks import (
     make_network,
     parse_architectures,
 )
+from sb3_pvp.policies.precision import in_float32
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -291,7 +292,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _values(self, features: th.Tensor) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)`` for flat features."""
         latent = apply_layers(self.critic, apply_layers(self.extractors[1], features))
-        return nn.functional.linear(latent, self.value_net.weight, self.value_net.bias)
+        with in_float32(latent):
+            return nn.functional.linear(latent.float(), self.value_net.weight, self.value_net.bias)
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
         """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""

@@ -19,6 +19,7 @@ from torch import nn
 
 from sb3_pvp.contract import DependencyTables
 from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
+from sb3_pvp.policies.precision import in_float32
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 FORBIDDEN = -1e8
@@ -183,7 +184,7 @@ class AutoregressiveHeads(nn.Module):
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns the results of `forward`."""
-        logits, legal = self._logits(latent, masks, actions, compiled)
+        logits, legal = self._logits(latent.float(), masks, actions, compiled)
         if compiled:
             from sb3_pvp.policies.learning_kernels import Conditionals  # Numba takes long to import
 
@@ -201,8 +202,9 @@ class AutoregressiveHeads(nn.Module):
         has_choice = legal.float() @ rules.membership > 1
         penalties = th.where(legal, 0.0, rules.penalties)
         scores = th.where(legal & has_choice.index_select(1, rules.head_of), logits, penalties)
+        # The gradient of index_select() adds, that of an index in brackets sorts first.
         padded = nn.functional.pad(scores, (0, 1), value=FORBIDDEN).index_select(1, rules.columns.flatten())
-        return padded.unflatten(1, rules.columns.shape).log_softmax(2)
+        return padded.reshape(-1, *rules.columns.shape).log_softmax(2)
 
     def _logits(
         self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
@@ -216,7 +218,7 @@ class AutoregressiveHeads(nn.Module):
             from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
 
             rows, counts = choices(legal.numpy(), self.rules.offsets.numpy())
-            rows_of = th.from_numpy(rows).split(counts.tolist())
+            rows_of = th.split(th.from_numpy(rows), counts.tolist())
             parts = [group.on_rows(latent, extra, rows_of) for group in self.groups]
         else:
             parts = [group(latent, extra) for group in self.groups]
@@ -296,9 +298,13 @@ class HeadGroup(nn.Module):
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
         ``(batch, extra inputs)``.
         """
-        inputs = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
-        logits = self.network(inputs).transpose(0, 1).flatten(1)
-        return nn.functional.pad(logits, (0, 1)).index_select(1, self.places)
+        hidden = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
+        *hidden_layers, last = self.network
+        for module in hidden_layers:
+            hidden = module(hidden)
+        with in_float32(hidden):
+            logits = last(hidden.float()).transpose(0, 1).flatten(1)
+            return nn.functional.pad(logits, (0, 1)).index_select(1, self.places)
 
     def on_rows(self, latent: th.Tensor, extra: th.Tensor, rows_of: Sequence[th.Tensor]) -> th.Tensor:
         """Does the same on the CPU for some rows of each head, ``rows_of`` all heads: int ``(rows of the head,)``.
@@ -308,16 +314,21 @@ class HeadGroup(nn.Module):
 
         rows = [rows_of[head] for head in self.heads]
         # Not an index per head: its gradient would be as large as the weights of all heads together.
-        layers = {each: (each.bias.unbind(), each.weight.unbind()) for each in self.linear_layers()}
+        linear: dict[nn.Module, list[LinearLayer]] = {
+            each: list(zip(each.weight.unbind(), each.bias.unbind(), strict=True)) for each in self.linear_layers()
+        }
+        *hidden_layers, last = self.network
         logits = []
         for index, hidden in enumerate(HeadInputs.apply(latent, extra, self.visible, *rows)):  # type: ignore[no-untyped-call]
-            for module in self.network:
+            for module in hidden_layers:
                 if isinstance(module, BatchedLinear):
-                    biases, weights = layers[module]
-                    hidden = th.addmm(biases[index], hidden, weights[index])
+                    weight, bias = linear[module][index]
+                    hidden = th.addmm(bias, hidden, weight)
                 else:
                     hidden = module(hidden)
-            logits.append(hidden)
+            weight, bias = linear[last][index]
+            with in_float32(hidden):
+                logits.append(th.addmm(bias, hidden.float(), weight))
         flat: th.Tensor = FlatLogits.apply(len(latent), self.offsets, self.heads, rows, *logits)  # type: ignore[no-untyped-call]
         return flat
 
@@ -344,9 +355,10 @@ class JointLogits(nn.Module):
     def forward(self, latent: th.Tensor, extra: th.Tensor) -> th.Tensor:
         """Returns flat logits ``(batch, A)``, 0 for other heads; arguments as in `HeadGroup.forward`."""
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
-        logits = th.addmm(self.bias, latent, of_latent.T)
-        if extra.shape[1]:
-            logits = th.addmm(logits, extra, (of_extra * self.visible).T)
+        with in_float32(latent):
+            logits = th.addmm(self.bias, latent, of_latent.T)
+            if extra.shape[1]:
+                logits = th.addmm(logits, extra, (of_extra * self.visible).T)
         if len(self.entries) == self.num_flat:
             return logits
         return logits.new_zeros(len(logits), self.num_flat).index_copy(1, self.entries, logits)

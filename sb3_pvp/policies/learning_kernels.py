@@ -15,7 +15,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch.autograd.function import once_differentiable
 
-Floats, Bools, Ints = NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 
 class Conditionals(th.autograd.Function):
@@ -29,17 +31,17 @@ class Conditionals(th.autograd.Function):
     def forward(
         ctx: Any, logits: th.Tensor, legal: th.Tensor, actions: th.Tensor, offsets: th.Tensor, penalties: th.Tensor
     ) -> tuple[th.Tensor, th.Tensor]:
-        given = legal.numpy(), actions.contiguous().numpy(), offsets.numpy()
+        allowed, chosen, starts = legal.numpy(), actions.contiguous().numpy(), offsets.numpy()
         values = logits.detach().contiguous().numpy()
-        log_probs, entropies, *entries = _conditionals(values, *given, penalties.numpy())
-        ctx.parts = *given, entropies, *entries
+        log_probs, entropies, *entries = _conditionals(values, allowed, chosen, starts, penalties.numpy())
+        ctx.parts = allowed, chosen, starts, entropies, *entries
         return th.from_numpy(log_probs), th.from_numpy(entropies)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, of_log_probs: th.Tensor, of_entropies: th.Tensor) -> tuple[th.Tensor | None, ...]:
-        given = of_log_probs.contiguous().numpy(), of_entropies.contiguous().numpy()
-        return th.from_numpy(_gradient(*ctx.parts, *given)), None, None, None, None
+        parts = *ctx.parts, of_log_probs.contiguous().numpy(), of_entropies.contiguous().numpy()
+        return th.from_numpy(_gradient(*parts)), None, None, None, None
 
 
 class HeadInputs(th.autograd.Function):
@@ -61,7 +63,7 @@ class HeadInputs(th.autograd.Function):
         return tuple(th.from_numpy(_inputs(*values, seen[head], own)) for head, own in enumerate(ctx.rows))
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: th.Tensor) -> tuple[th.Tensor | None, ...]:
         total = th.zeros(ctx.shape)
         for rows, gradient in zip(ctx.rows, gradients, strict=True):
@@ -89,7 +91,7 @@ class FlatLogits(th.autograd.Function):
         return th.from_numpy(flat)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: th.Tensor) -> tuple[th.Tensor | None, ...]:
         flat, parts = gradient.numpy(), []
         for start, stop, rows in ctx.places:

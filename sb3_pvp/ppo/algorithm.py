@@ -32,6 +32,8 @@ from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
+from sb3_pvp.policies.precision import check_precision, resolve_precision
 from sb3_pvp.ppo import resumable
 from sb3_pvp.ppo.buffers import REUSED
 from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
@@ -70,6 +72,10 @@ class PvpPPO(MaskablePPO):
         gradient_accumulation_steps: mini-batches per step of the optimiser (training.md §7.3).
         normalize_reward: divide rewards by the running standard deviation of discounted returns (training.md §6.2 c).
             Logged episode rewards remain raw.
+        precision: ``"bf16"`` computes the products of hidden layers in bfloat16 while learning, with an
+            `AutoregressivePolicy`; ``"fp32"`` everything in float32. ``"auto"`` measures once, before the model first
+            learns, and takes bfloat16 if the layers are wide and it is clearly faster on this machine; then the
+            attribute, which is saved, holds the choice.
         eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
         kwargs: other arguments of MaskablePPO.
 
@@ -91,6 +97,7 @@ class PvpPPO(MaskablePPO):
         *args: Any,
         gradient_accumulation_steps: int | dict[str, Any] | Schedule = 1,
         normalize_reward: bool = False,
+        precision: str = PRECISION_AUTO,
         eps_greedy: float | dict[str, Any] | Schedule = 0.0,
         _init_setup_model: bool = True,
         **kwargs: Any,
@@ -99,6 +106,7 @@ class PvpPPO(MaskablePPO):
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
+        self.precision = precision
         self.eps_greedy: Any = eps_greedy
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
@@ -130,6 +138,7 @@ class PvpPPO(MaskablePPO):
             sizes = {name: getattr(buffer, name) for name in ("device", "gamma", "gae_lambda", "n_envs")}
             own_class: Any = REUSED[type(buffer)]
             self.rollout_buffer = own_class(self.n_steps, self.observation_space, self.action_space, **sizes)
+        check_precision(self.precision, self.policy)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
             fights = self.env.get_attr("match_settings", indices=[0])[0]
@@ -272,6 +281,7 @@ class PvpPPO(MaskablePPO):
         started = time.perf_counter()
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
+        self._resolve_precision()
         numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
         for name in ("clip_range", "clip_range_vf"):
             if numbers[name] is not None:
@@ -288,6 +298,12 @@ class PvpPPO(MaskablePPO):
         metrics = self._update_metrics(update, log)
         record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
+    def _resolve_precision(self) -> None:
+        """Replaces ``"auto"`` by what is faster here; a run that resumes elsewhere keeps it."""
+        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
+        if given != self.precision and self.verbose:
+            print(f"Learning with precision {self.precision}")
 
     def _update_metrics(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
         """Returns the metrics of a learning phase, by tag without ``train/``."""

@@ -15,6 +15,8 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 from torch.nn import functional as F
 
+from sb3_pvp.policies.precision import FP32, learning_in
+
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
 #: Columns of `UpdateLog.terms`; the entropy losses of the heads follow.
@@ -117,6 +119,7 @@ class PpoUpdate:
     max_grad_norm: float
     gradient_accumulation_steps: int
     target_kl: float | None
+    precision: str = FP32
 
     def run(self, samples: Samples, n_epochs: int) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
@@ -152,7 +155,8 @@ class PpoUpdate:
         """
         names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
         evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
-        values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
+        with learning_in(self.precision, batch.returns.device):
+            values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
         values, head_entropies = values.flatten(), entropies
         if log_probs.ndim == 2:  # one column per head
             log_probs, entropies = log_probs.sum(1), entropies.sum(1)
