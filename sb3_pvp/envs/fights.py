@@ -117,8 +117,11 @@ class Fights:
             self._metrics.start_tick()
         self.opponents.act(self.actions)
         seats = self._seats
-        self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
-        self.world.step(self.actions if seats.playing is None else self.actions[seats.playing], seats.playing)
+        if seats.playing is None:
+            self.world.step(self.actions)
+        else:
+            self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
+            self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance(self._rows)
         self.opponents.advance()
         self.length += 1
@@ -290,10 +293,11 @@ class Fights:
             for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
             if not (upcoming[row].is_self and row & 1)  # an odd row joins the fight of the even one
         }
-        # These rows now join their partner's fight: their old one must not keep a synchronous server waiting.
-        idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
-        if idle.size and isinstance(self.world, Leavable):
-            self.world.leave(idle)
+        if len(starting) < len(rows) and isinstance(self.world, Leavable):
+            # These rows now join their partner's fight: their old one must not keep a synchronous server waiting.
+            idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
+            if idle.size:
+                self.world.leave(idle)
         # Equal options are passed once, which is faster; but a shared seed would be counted up from fight to fight.
         first, *others = starting.values()
         alike = "seed" not in first and all(each == first for each in others)
@@ -350,11 +354,12 @@ class Fights:
         self.reward = self.components.sum(axis=0)
         self.episode_return += self.reward
         self.episode_components += self.components
+        running = outcome == _RUNNING
         self.truncated = outcome >= _TARGET_LOST
-        self.terminated = (outcome != _RUNNING) & ~self.truncated
-        limit = self.settings.max_episode_ticks
-        if limit is not None:
-            self.truncated |= ~self.terminated & (self.length >= limit)
-        # Two rows that will play each other must start together: when one is done, the other is truncated.
-        over, joining = self.terminated | self.truncated, self._joining
-        self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
+        self.terminated = ~(running | self.truncated)
+        if (limit := self.settings.max_episode_ticks) is not None:
+            self.truncated |= running & (self.length >= limit)
+        if (joining := self._joining).size:
+            # Two rows that will play each other must start together: when one is done, the other is truncated.
+            over = self.terminated | self.truncated
+            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
