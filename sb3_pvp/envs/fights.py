@@ -100,8 +100,7 @@ class Fights:
         self._observations.begin(fights, seeds)
         for name in _PER_ROW:
             getattr(self, name)[fights] = 0
-        for components in (self.components, self.episode_components):
-            components[:, fights] = 0
+        self.components[:, fights] = self.episode_components[:, fights] = 0
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)

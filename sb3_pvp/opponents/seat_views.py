@@ -174,19 +174,19 @@ class Seats:
         self.playing = np.unique(self.fight) if self.paired.size else None  #: Fights that are played; ``None``: all.
 
     def own(self, array: NDArray[Any], rows: Selection = slice(None)) -> NDArray[Any]:
-        """Returns the entries ``(rows, ...)`` of an array ``(N, 2, ...)`` that belong to the rows' seats: new arrays."""
+        """Returns what belongs to the rows' seats of an array ``(N, 2, ...)``, a new array ``(rows, ...)``."""
         if self.playing is None and isinstance(rows, slice):
             return array[rows, self._alone].copy()  # in half the time of an index
         own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
         return own
 
     def others(self, array: NDArray[Any], rows: Selection, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """Returns columns of the entries that belong to the other seats, ``(rows, columns)`` of ``(N, 2, D)``."""
-        if self.playing is None and isinstance(rows, slice):
-            others = array[rows, 1 - self._alone]
+        """Returns columns of what belongs to the other seats, ``(N, 2, D)``: a new array ``(rows, columns)``."""
+        if self.playing is None and isinstance(rows, slice):  # both seats side by side, without a copy
+            entries, columns = array.reshape(len(array), -1)[rows], columns + (1 - self._alone) * array.shape[2]
         else:
-            others = array[self.fight[rows], 1 - self.seat[rows]]
-        return others[:, columns]
+            entries = array[self.fight[rows], 1 - self.seat[rows]]
+        return entries.take(columns, axis=1)
 
 
 class SeatHistory:
@@ -289,7 +289,6 @@ class SeatObservations(SeatHistory):
 
     def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one row: a new array."""
-        if isinstance(rows, int):
-            return self.masks(slice(rows, rows + 1))[0]
-        masks = self._seats.own(self._world.masks, rows)
-        return masks if self._override is None else self._override.applied(masks)
+        masks = self._seats.own(self._world.masks, slice(rows, rows + 1) if isinstance(rows, int) else rows)
+        allowed = masks if self._override is None else self._override.applied(masks)
+        return allowed[0] if isinstance(rows, int) else allowed

@@ -21,8 +21,8 @@ Amounts = Any
 #: An attack of this speed, in ticks, counts once in the prayer terms; a slower one counts more, so that the reward per
 #: minute does not depend on the speed of a weapon.
 USUAL_ATTACK_SPEED = 5
-_NO_STYLE, _MELEE, _RANGED, _MAGIC = (style.value for style in (Style.NONE, Style.MELEE, Style.RANGED, Style.MAGIC))
-_WON, _LOST, _TIED, _TARGET_LOST = (int(each) for each in (Outcome.WON, Outcome.LOST, Outcome.TIED, Outcome.TARGET_LOST))
+_NO_STYLE, _MELEE, _RANGED, _MAGIC = map(int, Style)
+_RUNNING, _WON, _LOST, _TIED, _TARGET_LOST, _DESYNC = map(int, Outcome)
 _NOTHING, _FULL = np.float32(0), np.float32(1)  # a Python number would turn float32 arithmetic into float64
 
 
@@ -56,16 +56,16 @@ def write_amounts(
 def weighted(
     amounts: NDArray[np.float32], factors: NDArray[np.float32], outcome: NDArray[np.uint8]
 ) -> NDArray[np.float32]:
-    """Returns amounts ``(N, terms)`` times factors ``(terms,)``, float32 ``(terms, N)``.
+    """Returns amounts ``(N, terms)`` times factors ``(terms,)``, float32 ``(terms, N)``, without -0.0.
 
     It is 0 in fights that broke off, and where a factor is 0, whatever the amount is.
     """
     terms = np.zeros(amounts.shape[::-1], np.float32)
-    for fight in range(amounts.shape[0]):
-        if outcome[fight] < _TARGET_LOST:
-            for term in range(amounts.shape[1]):
-                if amounts[fight, term] != 0 and factors[term] != 0:  # so there is no -0.0
-                    terms[term, fight] = amounts[fight, term] * factors[term]
+    for term in range(amounts.shape[1]):
+        if factors[term] != 0:
+            for fight in range(amounts.shape[0]):
+                if amounts[fight, term] != 0 and outcome[fight] < _TARGET_LOST:
+                    terms[term, fight] = amounts[fight, term] * factors[term] + _NOTHING
     return terms
 
 

@@ -101,13 +101,14 @@ class SimWorld:
         :raises ValueError: for an unknown or impossible option; no fight is changed then.
         """
         which = fight_numbers(fights, self.num_fights)
-        shared = isinstance(options, Mapping | None)
-        listed = [options or {}] * len(which) if shared else list(options)
-        if len(listed) != len(which):
-            raise ValueError(f"got options for {len(listed)} fights, but {len(which)} fights are reset.")
-        resets = self._reset_records(listed)
-        if shared:
+        if options is None or isinstance(options, Mapping):
+            listed: Sequence[Options] = [options or {}] * len(which)
+            resets = self._reset_records(listed)
             resets["seed"] += np.arange(len(which), dtype=np.uint64)
+        elif len(options) == len(which):
+            listed, resets = options, self._reset_records(options)
+        else:
+            raise ValueError(f"got options for {len(options)} fights, but {len(which)} fights are reset.")
         self._words[which] = 0  # the records as words: NumPy would clear records field by field
         for k, (fight, given) in enumerate(zip(which.tolist(), listed, strict=True)):
             for seat, login in enumerate(given.get("logins") or ()):
