@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -23,8 +24,6 @@ from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, o
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
-# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times slower.
-_RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
 STATE_VERSION = 2  #: Of the format of `Fights.get_state`.
 #: The arrays of `Fights` that later ticks or infos depend on.
@@ -76,6 +75,11 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        from sb3_pvp.envs.tally import add_tick  # Numba takes long to import
+
+        self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize
+        episodes = (self.reward, self.episode_return, self.episode_components, self.length)
+        self._episodes = (*episodes, self.terminated, self.truncated)  # what `add_tick` writes
         self.renderer = FightRenderer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
@@ -123,7 +127,6 @@ class Fights:
             self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance(self._rows)
         self.opponents.advance()
-        self.length += 1
         self._score_tick()
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
@@ -348,16 +351,9 @@ class Fights:
         """Computes rewards and ends of episodes from the world's arrays after a tick."""
         outcome = self._seats.own(self.world.outcome)
         report = self._seats.own(self._report).view(self.world.report.dtype)
-        self.tick = Transition(report, self.tick.report, self.length > 1, outcome)
-        self.components = self._rewards.compute(self.tick, self._weights)
-        self.reward = self.components.sum(axis=0)
-        self.episode_return += self.reward
-        self.episode_components += self.components
-        running = outcome == _RUNNING
-        self.truncated = outcome >= _TARGET_LOST
-        self.terminated = ~(running | self.truncated)
-        if (limit := self.settings.max_episode_ticks) is not None:
-            self.truncated |= running & (self.length >= limit)
+        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
+        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
+        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
         if (joining := self._joining).size:
             # Two rows that will play each other must start together: when one is done, the other is truncated.
             over = self.terminated | self.truncated
