@@ -35,6 +35,18 @@ def test_a_tick_adds_up_as_in_numpy(fights: int, terms: int, max_ticks: int, see
         assert np.array_equal(own, theirs)
 
 
+def test_one_fight_alone_adds_up_as_in_a_batch() -> None:
+    """NumPy sums a single column in another order than several, so a lone fight's reward could differ in a bit."""
+    components = np.random.default_rng(0).standard_normal((39, 200)).astype(np.float32)
+    rewards = []
+    for part in (components, *(components[:, [fight]] for fight in range(200))):
+        reward, flags = np.zeros(part.shape[1], np.float32), np.zeros((2, part.shape[1]), bool)
+        written = reward, np.zeros(len(reward)), np.zeros_like(part), np.zeros(len(reward), np.int64), *flags
+        add_tick(np.ascontiguousarray(part), np.zeros(len(reward), np.uint8), sys.maxsize, *written)
+        rewards.append(reward)
+    assert np.array_equal(rewards[0], np.concatenate(rewards[1:]))
+
+
 @pytest.mark.parametrize("seat", [0, 1])
 @pytest.mark.parametrize("pairs", [(), (0,), (0, 1, 2)])
 def test_what_belongs_to_seats_is_new_and_the_same_as_by_an_index(seat: int, pairs: tuple[int, ...]) -> None:
