@@ -193,5 +193,4 @@ class ReportMetrics:
 
 def named_terms(rewards: Rewards, values: NDArray[np.float32]) -> dict[str, float]:
     """Returns the non-zero terms of one reward, ``values`` ``(terms,)``, by name."""
-    names = tuple(rewards.terms)
-    return {names[row]: float(values[row]) for row in np.flatnonzero(values)}
+    return {name: value for name, value in zip(rewards.terms, values.tolist(), strict=True) if value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,7 @@ def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64
         return np.arange(num_fights)
     array = np.atleast_1d(np.asarray(fights))
     numbers = np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64, copy=False)
-    if _any_outside(numbers, num_fights):
+    if _any_outside(numbers, np.uint64(num_fights)):
         raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, not {fights!r}")
     return numbers
 
@@ -140,16 +141,22 @@ def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDAr
     if array.dtype.kind not in "iu":
         raise ValueError(f"actions must be integers, got {array.dtype}")
     array = array.astype(np.int64, copy=False)
-    if _any_outside(array, contract.head_sizes):
+    if _any_outside(array, _ends(contract.head_sizes, leading)):
         wrong = tuple(np.argwhere((array < 0) | (array >= np.asarray(contract.head_sizes)))[0])
         head = contract.heads[wrong[-1]]
         raise ValueError(f"head {head.id!r} has the actions 0 to {len(head.actions) - 1}, got {array[wrong]}")
     return array
 
 
-def _any_outside(numbers: NDArray[np.int64], ends: ArrayLike) -> bool:
+@lru_cache(8)
+def _ends(sizes: tuple[int, ...], leading: tuple[int, ...]) -> NDArray[np.uint64]:
+    # For all rows: NumPy compares arrays of one shape twice as fast as many rows with one.
+    return np.tile(np.array(sizes, np.uint64), (*leading, 1))
+
+
+def _any_outside(numbers: NDArray[np.int64], ends: NDArray[np.uint64] | np.uint64) -> bool:
     # Called in every tick: as unsigned integers negative numbers are huge, so that one comparison is enough.
-    return bool(np.count_nonzero(numbers.view(np.uint64) >= np.asarray(ends, np.uint64)))
+    return bool(np.count_nonzero(numbers.view(np.uint64) >= ends))
 
 
 class Turn:

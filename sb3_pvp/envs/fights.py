@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -23,8 +24,6 @@ from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, o
 from sb3_pvp.simple_game import named_terms
 
 LEARNER, OPPONENT = range(NUM_SEATS)
-# Plain integers: NumPy compares arrays with members of an `IntEnum` ten times slower.
-_RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
 STATE_VERSION = 2  #: Of the format of `Fights.get_state`.
 #: The arrays of `Fights` that later ticks or infos depend on.
@@ -76,6 +75,11 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        from sb3_pvp.envs.tally import add_tick  # Numba takes long to import
+
+        self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize
+        episodes = (self.reward, self.episode_return, self.episode_components, self.length)
+        self._episodes = (*episodes, self.terminated, self.truncated)  # what `add_tick` writes
         self.renderer = FightRenderer(self)
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
@@ -100,8 +104,7 @@ class Fights:
         self._observations.begin(fights, seeds)
         for name in _PER_ROW:
             getattr(self, name)[fights] = 0
-        for components in (self.components, self.episode_components):
-            components[:, fights] = 0
+        self.components[:, fights] = self.episode_components[:, fights] = 0
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
@@ -117,11 +120,13 @@ class Fights:
             self._metrics.start_tick()
         self.opponents.act(self.actions)
         seats = self._seats
-        self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
-        self.world.step(self.actions if seats.playing is None else self.actions[seats.playing], seats.playing)
+        if seats.playing is None:
+            self.world.step(self.actions)
+        else:
+            self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
+            self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance(self._rows)
         self.opponents.advance()
-        self.length += 1
         self._score_tick()
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
@@ -290,10 +295,11 @@ class Fights:
             for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
             if not (upcoming[row].is_self and row & 1)  # an odd row joins the fight of the even one
         }
-        # These rows now join their partner's fight: their old one must not keep a synchronous server waiting.
-        idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
-        if idle.size and isinstance(self.world, Leavable):
-            self.world.leave(idle)
+        if len(starting) < len(rows) and isinstance(self.world, Leavable):
+            # These rows now join their partner's fight: their old one must not keep a synchronous server waiting.
+            idle = np.setdiff1d(rows, [*starting, *self._seats.paired])
+            if idle.size:
+                self.world.leave(idle)
         # Equal options are passed once, which is faster; but a shared seed would be counted up from fight to fight.
         first, *others = starting.values()
         alike = "seed" not in first and all(each == first for each in others)
@@ -345,16 +351,10 @@ class Fights:
         """Computes rewards and ends of episodes from the world's arrays after a tick."""
         outcome = self._seats.own(self.world.outcome)
         report = self._seats.own(self._report).view(self.world.report.dtype)
-        self.tick = Transition(report, self.tick.report, self.length > 1, outcome)
-        self.components = self._rewards.compute(self.tick, self._weights)
-        self.reward = self.components.sum(axis=0)
-        self.episode_return += self.reward
-        self.episode_components += self.components
-        self.truncated = outcome >= _TARGET_LOST
-        self.terminated = (outcome != _RUNNING) & ~self.truncated
-        limit = self.settings.max_episode_ticks
-        if limit is not None:
-            self.truncated |= ~self.terminated & (self.length >= limit)
-        # Two rows that will play each other must start together: when one is done, the other is truncated.
-        over, joining = self.terminated | self.truncated, self._joining
-        self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
+        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
+        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
+        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
+        if (joining := self._joining).size:
+            # Two rows that will play each other must start together: when one is done, the other is truncated.
+            over = self.terminated | self.truncated
+            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True

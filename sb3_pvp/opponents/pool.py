@@ -54,9 +54,8 @@ class OpponentPool:
 
     def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1) -> None:
         count = world.num_fights
-        self._world, self._seat, self._game, seats = world, seat, game, Seats(count)
-        seats.seat[:] = seat
-        self._seen = SeatHistory(world, seats, 1, _NOISE)
+        self._world, self._seat, self._game = world, seat, game
+        self._seen = SeatHistory(world, Seats(count, seat), 1, _NOISE)
         # What opponents saw when their delay began, and which of them decide by that next.
         self._delayed, self._is_delayed = self._seen.own.copy(), np.zeros(count, bool)
         self._delay_words = words_from_seeds(range(count), _DELAYS)

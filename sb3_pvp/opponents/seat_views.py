@@ -157,25 +157,36 @@ class Seats:
     """The fight and seat of each row of an environment.
 
     Rows ``2j`` and ``2j + 1`` are a pair. In self-play they have seats 0 and 1 of fight ``2j``, and fight ``2j + 1`` is
-    idle. Any other row ``r`` has seat 0 of fight ``r``.
+    idle. Any other row ``r`` has the given seat of fight ``r``.
     """
 
-    def __init__(self, num_rows: int) -> None:
+    def __init__(self, num_rows: int, seat: int = 0) -> None:
+        self._alone = seat  # the seat of rows that do not play their partner
         self.pair(np.zeros(num_rows, bool))
 
     def pair(self, paired: NDArray[np.bool_]) -> None:
         """Sets which rows play their partner, bool ``(N,)``; must be equal for both rows of a pair."""
         rows = np.arange(len(paired))
         self.fight = np.where(paired, rows & ~1, rows)  #: Fight of each row, int64 ``(N,)``.
-        self.seat = np.where(paired, rows & 1, 0)  #: Seat of each row in its fight, int64 ``(N,)``.
+        self.seat = np.where(paired, rows & 1, self._alone)  #: Seat of each row in its fight, int64 ``(N,)``.
         self.paired = np.flatnonzero(paired)  #: The rows that play their partner.
         self.partner = self.paired ^ 1  #: The partners of these rows.
         self.playing = np.unique(self.fight) if self.paired.size else None  #: Fights that are played; ``None``: all.
 
-    def own(self, array: NDArray[Any], rows: Selection | int = slice(None)) -> NDArray[Any]:
-        """Returns the entries ``(rows, ...)`` of an array ``(N, 2, ...)`` that belong to the rows' seats."""
+    def own(self, array: NDArray[Any], rows: Selection = slice(None)) -> NDArray[Any]:
+        """Returns what belongs to the rows' seats of an array ``(N, 2, ...)``, a new array ``(rows, ...)``."""
+        if self.playing is None and isinstance(rows, slice):
+            return array[rows, self._alone].copy()  # in half the time of an index
         own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
         return own
+
+    def others(self, array: NDArray[Any], rows: Selection, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """Returns columns of what belongs to the other seats, ``(N, 2, D)``: a new array ``(rows, columns)``."""
+        if self.playing is None and isinstance(rows, slice):  # both seats side by side, without a copy
+            entries, columns = array.reshape(len(array), -1)[rows], columns + (1 - self._alone) * array.shape[2]
+        else:
+            entries = array[self.fight[rows], 1 - self.seat[rows]]
+        return entries.take(columns, axis=1)
 
 
 class SeatHistory:
@@ -221,13 +232,7 @@ class SeatHistory:
             noisy = np.intersect1d(affected, rows)
             self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
         if self._hidden.size:
-            self.hidden[rows, 0] = self._current_hidden(rows)
-
-    def _current_hidden(self, rows: Selection) -> NDArray[np.float32]:
-        """Returns the ``hidden`` observations of the other seat now, ``(rows, P)``, without noise."""
-        other_seat = self._world.obs[self._seats.fight[rows], 1 - self._seats.seat[rows]]
-        hidden: NDArray[np.float32] = other_seat.take(self._hidden, axis=-1)
-        return hidden
+            self.hidden[rows, 0] = self._seats.others(self._world.obs, rows, self._hidden)
 
 
 def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
@@ -278,11 +283,12 @@ class SeatObservations(SeatHistory):
             own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
         else:
             own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
-            hidden = self._current_hidden(rows)[:, np.newaxis]
+            hidden = self._seats.others(self._world.obs, rows, self._hidden)[:, np.newaxis]
         privileged = {"privileged": hidden} if self._hidden.size else {}
         return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
 
     def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one row: a new array."""
-        masks = self._seats.own(self._world.masks, rows)
-        return masks.copy() if self._override is None else self._override.applied(masks)
+        masks = self._seats.own(self._world.masks, slice(rows, rows + 1) if isinstance(rows, int) else rows)
+        allowed = masks if self._override is None else self._override.applied(masks)
+        return allowed[0] if isinstance(rows, int) else allowed

@@ -16,8 +16,7 @@ def played(frame_ages: tuple[int, ...], ticks: int, seat: int = 0) -> tuple[Fake
     """Two fights after ``ticks`` ticks without any action."""
     world = FakeWorld(2)
     world.reset()
-    seats = Seats(world.num_fights)
-    seats.seat[:] = seat
+    seats = Seats(world.num_fights, seat)
     seen = SeatObservations(world, seats, frame_ages)
     seen.begin(FIGHTS, [0, 1])
     for _ in range(ticks):

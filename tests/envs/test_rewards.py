@@ -16,6 +16,8 @@ from sb3_pvp.games.osrs.rewards import (
     RewardWeights,
     reward_weights,
 )
+from sb3_pvp.games.osrs.rewards.amounts import write_amounts
+from sb3_pvp.games.osrs.rewards.components import AMOUNTS
 from tests.envs.reward_ticks import (
     DAMAGE,
     HIT,
@@ -32,6 +34,14 @@ from tests.envs.reward_ticks import (
 
 def earned(weights: dict[str, Any], one: Transition) -> dict[str, float]:
     return named_components(Rewards(reward_weights(weights)).components(one)[:, 0])
+
+
+def test_every_component_has_an_amount() -> None:
+    nothing = tick({}, {})
+    amounts = np.full(len(COMPONENTS), np.nan, np.float32)
+    write_amounts(*vars(nothing).values(), True, amounts.view(AMOUNTS))
+    written = dict(zip(COMPONENTS, amounts.tolist(), strict=True))
+    assert {name for name, amount in written.items() if amount} == {"default_step_reward", "custom_reward_fn"}
 
 
 ROWS = [

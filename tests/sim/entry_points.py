@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 
-from sb3_pvp.games.osrs.sim import action_masks, observe, observe_memory, report, statistics
+from sb3_pvp.games.osrs.sim import action_masks, observe, observe_memory, report, statistics, stock
 
 entry_point = numba.njit(error_model="numpy")
 
@@ -37,12 +37,13 @@ def refresh_hitsplats(seats: Any) -> None:
 
 @entry_point
 def write_statistics(seats: Any, out: Any) -> None:
-    observe_memory.write_statistics(seats[ME], out)
+    observe_memory.write_memory(seats[ME], True, out)
 
 
 @entry_point
 def publish(seats: Any, fights: Any, obs: Any, masks: Any, meta: Any) -> None:
     """What the reply to ``ME`` holds, as the world writes it."""
-    observe.observe(seats[ME], seats[TARGET], fights[0], obs)
-    action_masks.write_masks(seats[ME], seats[TARGET], fights[0], masks)
-    report.write_meta(seats[ME], seats[TARGET], meta[0])
+    bag, foe_bag = stock.count_inventory(seats[ME]), stock.count_inventory(seats[TARGET])
+    observe.observe(seats[ME], seats[TARGET], fights[0], bag, True, obs)
+    action_masks.write_masks(seats[ME], seats[TARGET], fights[0], bag, masks)
+    report.write_meta(seats[ME], seats[TARGET], bag, foe_bag, meta[0])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from entry_points import publish
 from hand_built import HandBuiltFight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sb3_pvp.games.osrs.report import META_DTYPE, RANDOMISED
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, REDEMPTION_BIT, SMITE_BIT
 from sb3_pvp.games.osrs.sim.state import (
@@ -28,6 +31,7 @@ from sb3_pvp.games.osrs.sim.state import (
     RANGED_SET,
     SPEC_SET,
 )
+from sb3_pvp.games.osrs.sim.world import SimWorld
 
 
 @pytest.fixture
@@ -37,6 +41,25 @@ def fight() -> HandBuiltFight:
 
 def test_every_entry_is_written(fight: HandBuiltFight) -> None:
     assert not [name for name, value in fight.obs.items() if math.isnan(value)]
+
+
+def test_what_is_not_written_again_is_up_to_date() -> None:
+    """A tick writes only what may have changed; here everything is written to other arrays and compared."""
+    world = SimWorld(12, reset_params=RANDOMISED)
+    world.reset(np.arange(6), {"bots": (None, "baseline")})
+    world.reset(np.arange(6, 12))
+    whole = np.empty(world.obs.shape[-1], np.float32), np.empty(world.masks.shape[-1], bool), np.empty(1, META_DTYPE)
+    for _ in range(120):
+        for fight, seat in np.ndindex(world.outcome.shape):
+            seats = world.state[fight, [seat, 1 - seat]]  # copies, with ``ME`` first
+            whole[0].fill(np.nan)
+            publish(seats, world.fights[[fight]], *whole)
+            assert np.array_equal(world.obs[fight, seat], whole[0])
+            assert np.array_equal(world.masks[fight, seat], whole[1])
+            assert world.meta[fight, seat] == whole[2][0]
+        world.step(world.random_actions())
+        over = np.flatnonzero(world.outcome.any(axis=1))
+        world.reset(over)
 
 
 def test_weapons_and_prayers(fight: HandBuiltFight) -> None:

@@ -1,11 +1,10 @@
 """The rewards of these fights (rewards.md §4): named components, computed for a whole batch of fights at once.
 
 `COMPONENTS` are the events that count, `RewardWeights` their weights, and `OsrsRewards` multiplies them. To add a
-component, add an entry to `COMPONENTS` and, if it needs one, a weight.
+component, add an entry to `COMPONENTS`, its amount to `amounts.write_amounts` and, if it needs one, a weight.
 """
 
 from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component
-from sb3_pvp.games.osrs.rewards.facts import Facts
 from sb3_pvp.games.osrs.rewards.rewards import OsrsRewards
 from sb3_pvp.games.osrs.rewards.weights import RewardWeights, reward_weights
 
@@ -13,7 +12,6 @@ __all__ = [
     "COMPONENTS",
     "DESCRIPTIONS",
     "Component",
-    "Facts",
     "OsrsRewards",
     "RewardWeights",
     "reward_weights",

@@ -1,4 +1,4 @@
-"""The reward of a tick: every component whose weights are not zero, for all fights at once."""
+"""The reward of a tick: the amounts of all components times their weights, for all fights at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.game import Outcome, Transition
-from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component
+from sb3_pvp.game import Transition
+from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component, facts_of
 from sb3_pvp.games.osrs.rewards.current_weights import WEIGHT_TAGS, current_weights
 from sb3_pvp.games.osrs.rewards.facts import Array, Facts
 from sb3_pvp.games.osrs.rewards.weights import RewardWeights, is_finite, reward_weights
@@ -17,7 +17,6 @@ from sb3_pvp.schedules import Expression, Linear, Log, Schedule
 from sb3_pvp.schedules.expression import names_in
 
 _NAMES, _ROWS = tuple(COMPONENTS), tuple(COMPONENTS.values())
-_TARGET_LOST = int(Outcome.TARGET_LOST)  # this and all higher outcomes are endings without a result
 #: Schedules with one value per rollout; all others may draw random numbers or use variables, so every tick counts.
 _STEADY = (Linear, Log)
 
@@ -28,14 +27,12 @@ class _Plan(NamedTuple):
     Attributes:
         weights: the weights of the terms.
         t: number of finished rollouts.
-        rows: indices of the components whose weights are not 0.
-        factors: float32 ``(len(COMPONENTS), 1)``, the product of the constant weights of each component.
+        factors: float32 ``(len(COMPONENTS),)``, the product of the constant weights of each component.
         varying: (index of a component, its weights that are evaluated in every tick).
     """
 
     weights: RewardWeights
     t: int
-    rows: tuple[int, ...]
     factors: NDArray[np.float32]
     varying: tuple[tuple[int, tuple[Schedule, ...]], ...]
 
@@ -56,17 +53,16 @@ class OsrsRewards:
 
     def at(self, weights: RewardWeights, trained_rollouts: int) -> _Plan:
         """Returns the plan of the next rollout, with which `compute` is called."""
-        factors = np.ones((len(_ROWS), 1), np.float32)
-        rows, varying = [], []
+        factors = np.ones(len(_ROWS), np.float32)
+        varying = []
         for row, component in enumerate(_ROWS):
             given = [getattr(weights, name) for name in component.weights]
             schedules = tuple(each for each in given if isinstance(each, Schedule) and not isinstance(each, _STEADY))
             numbers = [each for each in given if each not in schedules]
             factors[row] = np.prod([each(trained_rollouts) if isinstance(each, _STEADY) else each for each in numbers])
-            if factors[row]:  # a constant factor of 0 saves the component in all ticks
-                rows.append(row)
-                varying.extend([(row, schedules)] if schedules else [])
-        return _Plan(weights, trained_rollouts, tuple(rows), factors, tuple(varying))
+            if factors[row] and schedules:
+                varying.append((row, schedules))
+        return _Plan(weights, trained_rollouts, factors, tuple(varying))
 
     def compute(self, transition: Transition, weights: _Plan) -> NDArray[np.float32]:
         """Returns the terms of a tick, float32 ``(len(COMPONENTS), N)``.
@@ -74,18 +70,17 @@ class OsrsRewards:
         In a fight that broke off (`Outcome.TARGET_LOST`, `Outcome.DESYNC`) all terms of the tick are 0 (rewards.md §5).
         Raises `ValueError` if the value of a schedule is not a finite number.
         """
-        facts = Facts(transition, weights.weights.reward_on_damage_generated)
-        parts = np.zeros((len(_ROWS), len(transition.outcome)), np.float32)  # also the rows that are not computed
-        for row in weights.rows:
-            parts[row] = _ROWS[row].amount(facts)
-        parts *= weights.factors
-        broken = transition.outcome >= _TARGET_LOST
-        if broken.any():
-            parts[:, broken] = 0.0  # before the schedules, which are only evaluated where a row is not 0
+        from sb3_pvp.games.osrs.rewards.amounts import weighted  # Numba takes long to import
+
+        facts = facts_of(transition, weights.weights.reward_on_damage_generated)
+        amounts = facts.amounts.view(np.float32).reshape(-1, len(_ROWS))
+        # Of fights that broke off before the schedules, which are only evaluated where a term is not 0.
+        terms: NDArray[np.float32] = weighted(amounts, weights.factors, transition.outcome)
         for row, schedules in weights.varying:
-            _multiply(parts[row], row, schedules, facts, weights.t)
-        parts += 0.0  # -0.0 becomes 0.0
-        return parts
+            _multiply(terms[row], row, schedules, facts, weights.t)
+        if weights.varying:
+            terms += 0.0  # -0.0 becomes 0.0
+        return terms
 
 
 def _multiply(part: NDArray[np.float32], row: int, schedules: tuple[Schedule, ...], facts: Facts, t: int) -> None:

@@ -72,14 +72,18 @@ def _damage_by_style() -> dict[str, Variable]:
     }
 
 
+def _with_smite(damage: str, flag: str, smite: str) -> Variable:
+    return Variable(lambda facts: facts.amounts[damage], lambda facts: facts.meta[flag] & facts.meta[smite])
+
+
 def _all_variables() -> dict[str, Variable]:
     variables = {name: _field(name) for name in META_DTYPE.names or ()} | _damage_by_style()
     wire_names = {camel_case(name): variable for name, variable in variables.items()}
     return {
         **variables,
         **wire_names,
-        "smite_damage": Variable(lambda facts: facts.damage_dealt, lambda facts: facts.hit_with_smite),
-        "smite_damage_received": Variable(lambda facts: facts.damage_received, lambda facts: facts.hit_by_smite),
+        "smite_damage": _with_smite("damage_dealt", "hit_present", "hit_with_smite"),
+        "smite_damage_received": _with_smite("damage_received", "received_present", "target_attacked_with_smite"),
     }
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import Transition
 from sb3_pvp.games.osrs.report import META_DTYPE
-from sb3_pvp.games.osrs.rewards.components import COMPONENTS
-from sb3_pvp.games.osrs.rewards.facts import Facts
+from sb3_pvp.games.osrs.rewards.components import COMPONENTS, facts_of
 from sb3_pvp.schedules import Constant, Schedule, parse_schedule
 
 #: A number or a schedule; `RewardWeights` also takes whatever `sb3_pvp.schedules.parse_schedule` can parse.
@@ -161,6 +160,6 @@ def _weight(name: str, value: Any) -> Weight:
 def _sample_variables(name: str) -> dict[str, Any]:
     """Returns the variables of this weight's schedule in a made-up tick with all events, where every number is 1."""
     ones = np.ones(1, META_DTYPE)  # of every field, flags too
-    facts = Facts(Transition(ones, ones, np.ones(1, bool), np.zeros(1, np.uint8)))
+    facts = facts_of(Transition(ones, ones, np.ones(1, bool), np.zeros(1, np.uint8)))
     components = [component for component in COMPONENTS.values() if name in component.weights]
     return {key: variable.values(facts) for each in components for key, variable in each.variables.items()}

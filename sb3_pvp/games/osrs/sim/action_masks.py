@@ -10,18 +10,16 @@ from sb3_pvp.games.osrs.sim import availability as available
 from sb3_pvp.games.osrs.sim.availability import mobile, ready
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.state import Fight, Seat
-from sb3_pvp.games.osrs.sim.stock import count_inventory
 
 flat = load_contract("NhEnv").flat_numbers
 
 
 @rule
-def write_masks(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.bool_]) -> None:
-    """Writes the flat mask of ``me`` into ``out`` (45,), True = allowed.
+def write_masks(me: Seat, foe: Seat, fight: Fight, bag: int, out: NDArray[np.bool_]) -> None:
+    """Writes the flat mask of ``me``, whose stock is ``bag``, into ``out`` (45,), True = allowed.
 
     Call it after `observe.observe` of the same tick, which records the target's tile.
     """
-    bag = count_inventory(me)
     _write_attacks(me, foe, bag, out)
     _write_consumables(me, bag, out)
     _write_movement(me, foe, out)

@@ -45,6 +45,7 @@ from sb3_pvp.games.osrs.sim.state import (
     Fight,
     Seat,
 )
+from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, COMBAT_DOSES, RANGING_DOSES, count, count_inventory
 
 #: A bot counts as attacked for this long after a hit landed: 6 s of nominal ticks (scripted-bots.md A.1).
 ATTACKED_TICKS = 10
@@ -231,12 +232,13 @@ def _fight(fight: Fight, me: Seat, foe: Seat) -> None:
 @rule
 def _pot_up(me: Seat) -> None:
     """Takes the first boost that applies (A.4)."""
+    bag = count_inventory(me)  # most bots have nothing of all this left, so one pass is faster than several searches
     # Also at full hitpoints, so a bot wastes its anglerfish here, as the server's does.
-    if me.level[HITPOINTS] <= me.base[HITPOINTS] and find_item(me, items.ANGLERFISH) >= 0:
+    if me.level[HITPOINTS] <= me.base[HITPOINTS] and count(bag, ANGLERFISH) > 0:
         eat(me, items.ANGLERFISH)
-    elif me.level[RANGED_LEVEL] <= me.base[RANGED_LEVEL] and find_potion(me, items.RANGING, False) >= 0:
+    elif me.level[RANGED_LEVEL] <= me.base[RANGED_LEVEL] and count(bag, RANGING_DOSES) > 0:
         drink(me, items.RANGING, False)
-    elif me.level[STRENGTH] <= me.base[STRENGTH] and find_potion(me, items.COMBAT, False) >= 0:
+    elif me.level[STRENGTH] <= me.base[STRENGTH] and count(bag, COMBAT_DOSES) > 0:
         drink(me, items.COMBAT, False)
 
 

@@ -18,7 +18,7 @@ from sb3_pvp.games.osrs.sim.damage import pending_damage
 from sb3_pvp.games.osrs.sim.formulas import wielded_style
 from sb3_pvp.games.osrs.sim.movement import distance
 from sb3_pvp.games.osrs.sim.observe_loadout import write_base_levels, write_loadout, write_visible_gear
-from sb3_pvp.games.osrs.sim.observe_memory import write_remembered_gear, write_statistics
+from sb3_pvp.games.osrs.sim.observe_memory import write_memory
 from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, REDEMPTION_BIT, SMITE_BIT
 from sb3_pvp.games.osrs.sim.specials import IS_MELEE_SPECIAL
 from sb3_pvp.games.osrs.sim.spells import BLOOD_BARRAGE, ICE_BARRAGE, SPELL_LEVEL
@@ -54,12 +54,12 @@ FREE_EATING_TICKS = 3  # food costs no attack time once the weapon has been read
 
 
 @rule
-def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None:
-    """Writes the observation of ``me`` into ``out`` (176,) and records the target's tile (LASTTILE).
+def observe(me: Seat, foe: Seat, fight: Fight, bag: int, starts: bool, out: NDArray[np.float32]) -> None:
+    """Writes the observation of ``me``, whose stock is ``bag``, into ``out`` (176,).
 
-    Call it after `statistics.refresh_hitsplats` of the tick. All values are written, whatever ``out`` held before.
+    Call it after `statistics.refresh_hitsplats` of the tick. It also records the target's tile (LASTTILE). All values
+    are written if the fight ``starts``; later, ``out`` must hold those of the tick before.
     """
-    bag = stock.count_inventory(me)
     _write_own_stance(me, out)
     _write_target_stance(foe, out)
     _write_health(me, out)
@@ -70,11 +70,11 @@ def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None
     _write_position(me, foe, out)
     _write_rules_and_spells(me, foe, fight, out)
     _write_available(me, foe, bag, out)
-    write_statistics(me, out)
-    write_remembered_gear(me, out)
-    write_base_levels(me, out)
-    write_loadout(me, out)
+    write_memory(me, starts, out)
     write_visible_gear(foe, out)
+    if starts:  # a third of all entries; they stay as they are
+        write_base_levels(me, out)
+        write_loadout(me, out)
     # What movement orders of the next tick aim at, and what its masks are computed from (mechanics.md §13.5).
     me.last_x = foe.x
     me.last_y = foe.y

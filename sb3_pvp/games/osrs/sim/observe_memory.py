@@ -28,20 +28,27 @@ SMALLEST_DAMAGE_SCALE, LARGEST_DAMAGE_SCALE = 0.5, 2.0
 
 
 @rule
-def write_statistics(me: Seat, out: NDArray[np.float32]) -> None:
-    """Entries 63 to 95 (contract.md §4.2)."""
+def write_memory(me: Seat, starts: bool, out: NDArray[np.float32]) -> None:
+    """Entries 63 to 95 (contract.md §4.2) and 145 to 159.
+
+    Call it in every tick, because most of them only change with a hit; the first time with ``starts`` set.
+    """
     scale = (me.sum_dealt + 1.0) / (me.sum_received + 1.0)  # in health bars; the 1 avoids a division by zero
     out[obs.total_damage_dealt_scale] = min(max(scale, SMALLEST_DAMAGE_SCALE), LARGEST_DAMAGE_SCALE)
-    _write_received(me, out)
-    _write_dealt(me, out)
-    _write_recent_received(me, out)
-    _write_recent_dealt(me, out)
+    out[obs.player_prayer_correct] = me.own_prayer_correct
+    out[obs.target_prayer_correct] = me.target_prayer_correct
+    if starts or me.was_attacked:
+        _write_received(me, out)
+        _write_recent_received(me, out)
+        _write_remembered_gear(me, out)
+    if starts or me.just_attacked:
+        _write_dealt(me, out)
+        _write_recent_dealt(me, out)
 
 
 @rule
 def _write_received(me: Seat, out: NDArray[np.float32]) -> None:
     hits = me.hits_received
-    out[obs.player_prayer_correct] = me.own_prayer_correct
     out[obs.target_attack_confidence] = confidence(hits)
     out[obs.target_melee_hit_percent] = share(me.received_style[MELEE], hits)
     out[obs.target_magic_hit_percent] = share(me.received_style[MAGIC], hits)
@@ -55,7 +62,6 @@ def _write_received(me: Seat, out: NDArray[np.float32]) -> None:
 @rule
 def _write_dealt(me: Seat, out: NDArray[np.float32]) -> None:
     hits = me.hits_dealt
-    out[obs.target_prayer_correct] = me.target_prayer_correct
     out[obs.target_prayer_confidence] = confidence(hits)
     out[obs.player_melee_hit_percent] = share(me.dealt_style[MELEE], hits)
     out[obs.player_magic_hit_percent] = share(me.dealt_style[MAGIC], hits)
@@ -96,7 +102,7 @@ def _remembered(me: Seat, style: int, gear_set: int, column: int) -> int:
 
 
 @rule
-def write_remembered_gear(me: Seat, out: NDArray[np.float32]) -> None:
+def _write_remembered_gear(me: Seat, out: NDArray[np.float32]) -> None:
     """Entries 145 to 159: bonuses of the target's gear for each style, as last seen."""
     out[obs.target_magic_accuracy] = _remembered(me, MAGIC, MAGE_SET, ACCURACY_COLUMN)
     out[obs.target_magic_strength] = _remembered(me, MAGIC, MAGE_SET, STRENGTH_COLUMN)

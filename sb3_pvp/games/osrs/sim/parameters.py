@@ -168,7 +168,7 @@ def validated_seed(seed: Any) -> int:
 
 
 def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], known: Collection[str]) -> np.void:
-    """Returns a `RESET` record for the options of `SimWorld.reset`.
+    """Returns a `RESET` record, without a seed, for the options of `SimWorld.reset`.
 
     :param default_params: used if the options have no ``reset_params``.
     :param known: names of the game's reset parameters.
@@ -178,8 +178,6 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], know
         if name not in OPTION_KEYS:
             raise unknown_name("reset option", name, OPTION_KEYS)
     reset: Any = np.zeros((), RESET)[()]
-    if options.get("seed") is not None:
-        reset["seed"], reset["seed_known"] = validated_seed(options["seed"]), 1
     shared = options.get("reset_params", default_params)
     per_seat = options.get("seat_reset_params") or (shared, shared)
     values = [validated_params(params, known) for params in per_seat]

@@ -23,16 +23,17 @@ from sb3_pvp.games.osrs.sim.state import (
     STRENGTH,
     Seat,
 )
-from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count, count_inventory
+from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count
 
 #: One `sb3_pvp.games.osrs.report.META_DTYPE` record, as the compiled rules get it.
 Meta = Any
 
 
 @rule
-def write_meta(me: Seat, foe: Seat, out: Meta) -> None:
+def write_meta(me: Seat, foe: Seat, bag: int, foe_bag: int, out: Meta) -> None:
     """Fills the record ``out``; fields of a group that is not present are 0, or `NO_STYLE` for styles.
 
+    ``bag`` and ``foe_bag`` are the stocks of both seats.
     Call it after `statistics.refresh_hitsplats` of the tick and before `statistics.clear_tick` of the next.
     """
     _write_condition(me, foe, out)
@@ -40,7 +41,7 @@ def write_meta(me: Seat, foe: Seat, out: Meta) -> None:
     _write_hit(me, out)
     _write_received(foe, out)
     _write_levels(me, out)
-    _write_supplies(me, foe, out)
+    _write_supplies(me, foe, bag, foe_bag, out)
     _write_food(me, out)
     _write_brew(me, out)
 
@@ -122,15 +123,14 @@ def _brew_scale(seat: Seat, bag: int) -> float:
 
 
 @rule
-def _write_supplies(me: Seat, foe: Seat, out: Meta) -> None:
-    mine, theirs = count_inventory(me), count_inventory(foe)
+def _write_supplies(me: Seat, foe: Seat, bag: int, foe_bag: int, out: Meta) -> None:
     # The wire calls it a count, but it is the number of different foods (protocol.md §4).
-    out.food_count = _food_kinds(mine)
-    out.target_food_count = _food_kinds(theirs)
-    out.remaining_food_scale = _food_scale(me, mine)
-    out.target_remaining_food_scale = _food_scale(foe, theirs)
-    out.remaining_brew_scale = _brew_scale(me, mine)
-    out.target_remaining_brew_scale = _brew_scale(foe, theirs)
+    out.food_count = _food_kinds(bag)
+    out.target_food_count = _food_kinds(foe_bag)
+    out.remaining_food_scale = _food_scale(me, bag)
+    out.target_remaining_food_scale = _food_scale(foe, foe_bag)
+    out.remaining_brew_scale = _brew_scale(me, bag)
+    out.target_remaining_brew_scale = _brew_scale(foe, foe_bag)
 
 
 @rule

@@ -16,12 +16,13 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim.games import game_of
 from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, requirements, scrambled
-from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_params, validated_seed
+from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_seed
 from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
 
 Options = Mapping[str, Any]
 
 STATE_VERSION = 1
+CACHED_RESETS = 16  #: Options of which the records are kept: fights start in few different ways, but often.
 #: The attributes of a snapshot: the state that future ticks depend on, and the current results.
 _STATE = ("state", "fights", "obs", "masks", "meta", "outcome", "_choices")
 
@@ -56,8 +57,8 @@ class SimWorld:
         self.contract: Contract = load_contract(contract)
         self.num_fights = num_fights
         self.default_reset_params: dict[str, Any] = dict(reset_params or {})
-        validated_params(self.default_reset_params, self._game.reset_parameters)
-        self._default_reset = self._to_reset({})
+        self._resets: dict[str, NDArray[np.int64]] = {}  # the latest options and their records
+        self._reset_records([{}])  # refuses a wrong parameter
         self._head_sizes = np.array(self.contract.head_sizes, np.int64)
         self._requirements = requirements(self.contract)
         self._threads = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
@@ -100,37 +101,40 @@ class SimWorld:
         :raises ValueError: for an unknown or impossible option; no fight is changed then.
         """
         which = fight_numbers(fights, self.num_fights)
-        resets = self._reset_records(len(which), options)
-        logins = [self._login_of(options, k, seat) for k in range(len(which)) for seat in range(NUM_SEATS)]
+        if options is None or isinstance(options, Mapping):
+            listed: Sequence[Options] = [options or {}] * len(which)
+            resets = self._reset_records(listed)
+            resets["seed"] += np.arange(len(which), dtype=np.uint64)
+        elif len(options) == len(which):
+            listed, resets = options, self._reset_records(options)
+        else:
+            raise ValueError(f"got options for {len(options)} fights, but {len(which)} fights are reset.")
         self._words[which] = 0  # the records as words: NumPy would clear records field by field
-        for number, login in enumerate(logins):
-            if login is not None:
-                k, seat = divmod(number, NUM_SEATS)
-                resets[k]["seats"][seat]["login_known"] = 1
-                for name in LOGIN.names or ():
-                    self.state[which[k], seat][name] = login[name]
+        for k, (fight, given) in enumerate(zip(which.tolist(), listed, strict=True)):
+            for seat, login in enumerate(given.get("logins") or ()):
+                if login is not None:
+                    resets[k]["seats"][seat]["login_known"] = 1
+                    for name in LOGIN.names or ():
+                        self.state[fight, seat][name] = login[name]
         self._run_kernel(self._game.reset_fights, which, resets)
 
-    def _reset_records(self, count: int, options: Options | Sequence[Options] | None) -> NDArray[np.void]:
-        if options is None:
-            return np.repeat(self._default_reset, count)
-        if not isinstance(options, Mapping):
-            if len(options) != count:
-                raise ValueError(f"got options for {len(options)} fights, but {count} fights are reset.")
-            return np.array([self._to_reset(each) for each in options], RESET)
-        resets = np.repeat(self._to_reset(options), count)
-        resets["seed"] += np.arange(count, dtype=np.uint64)
+    def _reset_records(self, options: Sequence[Options]) -> NDArray[np.void]:
+        """Returns `parameters.RESET` records, a new array; those of options that only differ in the seed are cached."""
+        words = []
+        for each in options:
+            given = {name: value for name, value in each.items() if name not in ("seed", "logins")}
+            key = repr(given)  # unlike the options it can be hashed, and it tells ``1`` from ``True``
+            if key not in self._resets:
+                if len(self._resets) == CACHED_RESETS:
+                    self._resets.clear()
+                reset = to_reset(given, self.default_reset_params, self._game.reset_parameters)
+                self._resets[key] = np.array([reset]).view(np.int64)  # NumPy copies records field by field
+            words.append(self._resets[key])
+        resets = np.array(words, np.int64).reshape(-1).view(RESET)
+        for k, each in enumerate(options):
+            if each.get("seed") is not None:
+                resets["seed"][k], resets["seed_known"][k] = validated_seed(each["seed"]), 1
         return resets
-
-    def _to_reset(self, options: Options) -> np.void:
-        return to_reset(options, self.default_reset_params, self._game.reset_parameters)
-
-    @staticmethod
-    def _login_of(options: Options | Sequence[Options] | None, fight: int, seat: int) -> np.void | None:
-        if options is None:
-            return None
-        mapping = options if isinstance(options, Mapping) else options[fight]
-        return cast("np.void | None", mapping.get("logins", (None, None))[seat])
 
     def login(self, fight: int, seat: int) -> np.void:
         """Returns a copy of what this seat's login keeps for its next fight: PID, hitsplats, run energy."""

@@ -38,7 +38,7 @@ def reset_fights(
         if resets[k].seed_known:
             fight.rng = rng.mix(resets[k].seed)
         begin(fight, state[f, 0], state[f, 1], resets[k])
-        publish(fight, state[f, 0], state[f, 1], obs[f], masks[f], meta[f], outcome[f])
+        publish(fight, state[f, 0], state[f, 1], True, obs[f], masks[f], meta[f], outcome[f])
 
 
 @kernel
@@ -56,4 +56,4 @@ def step_fights(
     for k in range(which.size):
         f = which[k]
         play(fights[f], state[f, 0], state[f, 1], actions[k])
-        publish(fights[f], state[f, 0], state[f, 1], obs[f], masks[f], meta[f], outcome[f])
+        publish(fights[f], state[f, 0], state[f, 1], False, obs[f], masks[f], meta[f], outcome[f])

@@ -13,7 +13,7 @@ from sb3_pvp.games.osrs.sim.consumables import find_item
 from sb3_pvp.games.osrs.sim.dharok.loadout import AXE_SET, MAUL_SET
 from sb3_pvp.games.osrs.sim.specials import MAUL_COST
 from sb3_pvp.games.osrs.sim.state import ATTACK, DEFENCE, PRAYER, STRENGTH, Fight, Seat
-from sb3_pvp.games.osrs.sim.stock import FREE_SLOTS, RESTORE_DOSES, count, count_inventory
+from sb3_pvp.games.osrs.sim.stock import FREE_SLOTS, RESTORE_DOSES, count
 
 flat = load_contract("DharokEnv").flat_numbers
 
@@ -37,9 +37,8 @@ def _takes_off(me: Seat, bag: int) -> bool:
 
 
 @rule
-def write_masks(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.bool_]) -> None:
-    """Writes the flat mask of ``me`` into ``out`` (17,), True = allowed."""
-    bag = count_inventory(me)
+def write_masks(me: Seat, foe: Seat, fight: Fight, bag: int, out: NDArray[np.bool_]) -> None:
+    """Writes the flat mask of ``me``, whose stock is ``bag``, into ``out`` (17,), True = allowed."""
     ready = available.ready(me)
     out[flat.no_op_attack] = not ready
     out[flat.whip_attack] = ready

@@ -38,14 +38,14 @@ LOWEST_COUNTER, HIGHEST_COUNTER = -2, 1
 
 
 @rule
-def observe(me: Seat, foe: Seat, fight: Fight, out: NDArray[np.float32]) -> None:
-    """Writes the observation of ``me`` into ``out`` (40,).
+def observe(me: Seat, foe: Seat, fight: Fight, bag: int, starts: bool, out: NDArray[np.float32]) -> None:
+    """Writes the observation of ``me``, whose stock is ``bag``, into ``out`` (40,).
 
     Call it after `statistics.refresh_hitsplats` of the tick. All values are written, whatever ``out`` held before.
     """
     _write_gear(me, foe, out)
     _write_bodies(me, foe, out)
-    _write_supplies(me, out)
+    _write_supplies(bag, out)
     _write_timers(me, foe, out)
     _write_hits(me, foe, out)
     _write_vengeance(me, foe, out)
@@ -77,8 +77,7 @@ def _write_bodies(me: Seat, foe: Seat, out: NDArray[np.float32]) -> None:
 
 
 @rule
-def _write_supplies(me: Seat, out: NDArray[np.float32]) -> None:
-    bag = stock.count_inventory(me)
+def _write_supplies(bag: int, out: NDArray[np.float32]) -> None:
     out[obs.combat_potion_doses] = stock.count(bag, stock.COMBAT_DOSES)
     out[obs.super_restore_doses] = stock.count(bag, stock.RESTORE_DOSES)
     out[obs.brew_doses] = stock.count(bag, stock.BREW_DOSES)
