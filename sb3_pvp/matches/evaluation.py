@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
@@ -164,7 +165,7 @@ class EvaluationFights:
     ) -> list[FinishedEpisode]:
         """Plays one episode against each choice; returns them in the order in which they ended.
 
-        The result depends on ``seed``, the model and the global random generators, whose states are restored.
+        The result depends on ``seed`` and the model only; the states of the global random generators are restored.
         """
         POSITIVE.read("the number of fights", len(choices))
         env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
@@ -181,6 +182,7 @@ class EvaluationFights:
         with preserved_random_state():
             for row in range(env.num_envs):
                 set_next_opponent(row)
+            set_random_seed(seed)  # for sampled actions
             env.seed(seed)
             observations = env.reset()
             for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
