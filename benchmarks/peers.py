@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
+import psutil
 import typer
 
 from benchmarks.peer_installs import NotInstalled, checkout_of, default_folder, install
@@ -24,9 +25,10 @@ from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import did_you_mean
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+STOCK_LACKS = "rules between heads, normalised observations"
 CONTROL = "stock"  #: Key of the peer that the others are divided by.
 #: Seconds until a program that says nothing is given up; the first start of a checkout compiles the rules of the fight.
-PATIENCE = 300.0
+PATIENCE = 600.0
 #: One thread each: everybody gets one core, and small networks are slower on two.
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -64,14 +66,14 @@ PEERS = (
         "stock-dummy",
         "stock MaskablePPO on DummyVecEnv",
         "sb3",
-        "rules between heads, vectorised fights",
+        f"{STOCK_LACKS}, vectorised fights",
         {"learner": "MaskablePPO", "env": "DummyVecEnv"},
     ),
     Peer(
         CONTROL,
         "stock MaskablePPO on NhVecEnv",
         "sb3",
-        "rules between heads",
+        STOCK_LACKS,
         {"learner": "MaskablePPO", "env": "NhVecEnv"},
     ),
     Peer("plain", "plain PPO loop", "plain_ppo", "rules between heads, normalised observations, time limits"),
@@ -154,15 +156,18 @@ class Program:
         return Measured.from_answer(self._answer())
 
     def close(self) -> None:
-        """Ends the program."""
+        """Ends the program; kills it and its child processes if it does not end by itself."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(BrokenPipeError):  # what was written is not read any more
                 pipe.close()
         try:
-            self._process.wait(10)
+            self._process.wait(30)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            own = psutil.Process(self._process.pid)
+            for process in [*own.children(recursive=True), own]:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             self._process.wait()
 
     def _answer(self) -> dict[str, Any]:
@@ -191,7 +196,7 @@ def bench_peers(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, in which the peers take turns.")] = ROUNDS,
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU seconds of each peer per round.")] = 3.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
-    only: Annotated[str, typer.Option(help=f"Some of {', '.join(p.key for p in PEERS)}, comma-separated.")] = "",
+    only: Annotated[str, typer.Option(help=f"Some of {', '.join(p.key for p in PEERS)}; {CONTROL} always.")] = "",
     old: Annotated[list[str], typer.Option(help="An older checkout, or a commit, that takes part too.")] = [],  # noqa: B006
     settings: Annotated[str, typer.Option(help="Arguments for this checkout's PvpPPO, as JSON.")] = "{}",
     folder: Annotated[Path | None, typer.Option(help="Where to keep virtual environments and logs.")] = None,
@@ -319,7 +324,7 @@ def _old_peers(name: str, home: Path) -> list[Peer]:
     both = {
         f"PvpPPO of {label}": ("", {"learner": "PvpPPO", "env": "NhVecEnv"}),
         f"stock MaskablePPO on NhVecEnv of {label}": (
-            "rules between heads",
+            STOCK_LACKS,
             {"learner": "MaskablePPO", "env": "NhVecEnv"},
         ),
     }

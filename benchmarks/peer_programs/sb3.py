@@ -1,7 +1,8 @@
 """Stock MaskablePPO and PvpPPO.
 
 Options: ``learner`` (``"MaskablePPO"`` or ``"PvpPPO"``), ``env`` (``"NhVecEnv"`` or ``"DummyVecEnv"``), ``head_arch``
-(hidden layers of PvpPPO's heads), ``settings`` (other arguments of the learner).
+(hidden layers of PvpPPO's heads), ``settings`` (other arguments of the learner). Stock MaskablePPO flattens the whole
+observation, the mask too, for actor and critic alike.
 """
 
 from __future__ import annotations
