@@ -155,12 +155,16 @@ class Program:
             raise PeerFailed(self._last_words()) from None
         return Measured.from_answer(self._answer())
 
-    def close(self) -> None:
-        """Ends the program; kills it and its child processes if it does not end by itself."""
+    def request_end(self) -> None:
+        """Tells the program that there are no more rounds."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(BrokenPipeError):  # what was written is not read any more
                 pipe.close()
+
+    def close(self) -> None:
+        """Waits until the program has ended; kills it and its child processes if it does not end by itself."""
+        self.request_end()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -298,6 +302,8 @@ def _programs(
                 skipped[peer.name] = str(failure)
         yield [each for each in programs if each.peer.name not in skipped], versions, skipped
     finally:
+        for program in programs:  # all of them at once, as it takes them seconds
+            program.request_end()
         for program in programs:
             program.close()
 

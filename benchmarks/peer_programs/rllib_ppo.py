@@ -18,7 +18,7 @@ import ray
 from numpy.typing import NDArray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.tune.logger import NoopLogger
+from ray.tune.trainable import trainable
 
 from benchmarks.peer_programs.rounds import Rounds, Task, read_task
 
@@ -64,10 +64,11 @@ def main() -> None:
     os.environ.update(RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_USAGE_STATS_ENABLED="0")
     with tempfile.TemporaryDirectory() as folder:
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
-        _train(task, rounds, folder)
+        trainable.DEFAULT_STORAGE_PATH = folder
+        _train(task, rounds)
 
 
-def _train(task: Task, rounds: Rounds, folder: str) -> None:
+def _train(task: Task, rounds: Rounds) -> None:
     ray.tune.register_env("fights", lambda _: VectorFights(task))
     config = PPOConfig().environment("fights").debugging(seed=task.seed).learners(num_learners=0)
     config.env_runners(
@@ -78,7 +79,7 @@ def _train(task: Task, rounds: Rounds, folder: str) -> None:
     layers = {"fcnet_hiddens": list(task.net_arch), "fcnet_activation": "tanh", "vf_share_layers": False}
     config.rl_module(model_config=DefaultModelConfig(**layers))
     config.training(train_batch_size=task.agent_steps, minibatch_size=task.batch_size, num_epochs=1)
-    algorithm = config.build_algo(logger_creator=lambda settings: NoopLogger(settings, folder))
+    algorithm = config.build_algo()
     runner, learner = algorithm.env_runner_group.local_env_runner, algorithm.learner_group
     runner.sample = rounds.timed("rollout", runner.sample)
     learner.update = rounds.timed("learn", learner.update)
