@@ -65,7 +65,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
         trainable.DEFAULT_STORAGE_PATH = folder
-        _train(task, rounds)
+        try:
+            _train(task, rounds)
+        finally:  # its daemons write into the folder as long as they live
+            ray.shutdown()
 
 
 def _train(task: Task, rounds: Rounds) -> None:
