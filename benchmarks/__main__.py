@@ -9,6 +9,7 @@ import typer
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.peers import bench_peers
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.server import bench_server
@@ -25,6 +26,7 @@ app.command("train")(bench_train)
 app.command("server")(bench_server)
 app.command("faults")(bench_faults)
 app.command("exploitability")(bench_exploitability)
+app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
 
