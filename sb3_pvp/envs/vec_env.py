@@ -135,14 +135,14 @@ class PvpVecEnv(VecEnv):
 
     def get_state(self) -> Snapshot:
         """Returns a snapshot (`Fights.get_state`) from which another process can resume; take it between steps."""
-        own = copy.deepcopy({name: getattr(self, name) for name in _STATE})
+        own = _copies({name: getattr(self, name) for name in _STATE})
         return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a snapshot (`Fights.set_state`); its observations are those of ``fights.observation()``."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        vars(self).update(copy.deepcopy({name: state[name] for name in _STATE}))
+        vars(self).update(_copies({name: state[name] for name in _STATE}))
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """Returns an image of each fight in mode ``"rgb_array"``, ``None`` in other modes."""
@@ -215,6 +215,11 @@ class PvpVecEnv(VecEnv):
         fights.reset(finished, keep_final_scenes=True)
         for fight in finished.tolist():
             self.reset_infos[fight] = fights.reset_info(fight)
+
+
+def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies lists and what is in them; deeper copies would take as long as many steps, before each rollout."""
+    return {name: [*map(copy.copy, value)] if isinstance(value, list) else value for name, value in state.items()}
 
 
 class NhVecEnv(PvpVecEnv):
