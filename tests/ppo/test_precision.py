@@ -48,18 +48,29 @@ def test_results_and_gradients_are_close_to_those_of_float32_and_float32_themsel
         assert 0 < float((one - other).norm()) <= 0.02 * float(other.norm())
 
 
-def test_hidden_layers_are_rounded_while_learning_only() -> None:
-    model, seen = new_model(precision="bf16"), set()
+def test_hidden_layers_are_rounded_while_learning_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[tuple[str, bool, th.dtype]] = set()
+
+    def record(name: str) -> None:
+        method = getattr(AutoregressivePolicy, name)
+
+        def recorded(policy: AutoregressivePolicy, features: th.Tensor) -> th.Tensor:
+            result: th.Tensor = method(policy, features)
+            seen.add((name, policy.training, result.dtype))
+            return result
+
+        monkeypatch.setattr(AutoregressivePolicy, name, recorded)
+
+    record("_actor_latent")
+    record("_values")
+    model = new_model(precision="bf16")
     policy = model.policy
-    policy.value_net.register_forward_hook(lambda *parts: seen.add(("value", policy.training, parts[2].dtype)))
-    for part in (policy.actor, policy.critic):
-        part.register_forward_hook(lambda *parts: seen.add(("hidden", policy.training, parts[2].dtype)))
     model.learn(3 * 64)
     assert seen == {
-        ("hidden", True, th.bfloat16),
-        ("hidden", False, th.float32),
-        ("value", True, th.float32),
-        ("value", False, th.float32),
+        ("_actor_latent", True, th.bfloat16),
+        ("_actor_latent", False, th.float32),
+        ("_values", True, th.float32),
+        ("_values", False, th.float32),
     }
     states = model.policy.optimizer.state.values()
     stored = [*policy.state_dict().values(), *(part for state in states for part in state.values())]
