@@ -46,7 +46,7 @@ def install(folder: Path, requirement: str, constraints: Path, unpinned: Iterabl
     own = folder / "constraints.txt"
     own.write_text(pins)
     _run([str(python), "-m", "pip", "install", "--quiet", "--constraint", str(own), requirement, *NEEDED])
-    stamp.write_text(wanted)  # last: an installation that was broken off is made afresh
+    stamp.write_text(wanted)  # last: an interrupted installation starts again
     return python
 
 

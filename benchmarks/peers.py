@@ -29,7 +29,7 @@ STOCK_LACKS = "rules between heads, normalised observations"
 CONTROL = "stock"  #: Key of the peer that the others are divided by.
 #: Seconds until a program that says nothing is given up; the first start of a checkout compiles the rules of the fight.
 PATIENCE = 600.0
-#: One thread each: everybody gets one core, and small networks are slower on two.
+#: One thread each: a peer has one core, and small networks are slower on two.
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -125,7 +125,7 @@ class Measured:
 
 
 class Program:
-    """A peer's process. It waits unless it is asked for a round."""
+    """A peer's process. It waits between rounds."""
 
     def __init__(self, peer: Peer, python: Path, task: Task, log: Path) -> None:
         self.peer, self._log = peer, log
@@ -152,7 +152,7 @@ class Program:
             self._process.stdin.write(f"{seconds}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise PeerFailed(self._last_words()) from None
+            raise PeerFailed(self._failure()) from None
         return Measured.from_answer(self._answer())
 
     def request_end(self) -> None:
@@ -180,15 +180,15 @@ class Program:
             raise PeerFailed(f"no answer for {PATIENCE:.0f} s")
         line = self._process.stdout.readline()
         if not line:
-            raise PeerFailed(self._last_words())
+            raise PeerFailed(self._failure())
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _last_words(self) -> str:
+    def _failure(self) -> str:
         code = self._process.wait()
         lines = self._log.read_text(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f"it ended with code {code}: {said[-1] if said else 'without a word'}"
+        output = [line.strip() for line in lines if line.strip()]
+        return f"it ended with code {code}: {output[-1] if output else 'no output'}"
 
 
 def bench_peers(

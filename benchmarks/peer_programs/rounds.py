@@ -115,7 +115,7 @@ class Rounds:
     def next_training(self) -> None:
         """To be called after each training: ends the round when its time is over, and waits for the next one.
 
-        Ends the program (`SystemExit`) when nobody asks any more.
+        Ends the program (`SystemExit`) at the end of the standard input.
         """
         self._trainings += 1
         if self._to_warm_up:

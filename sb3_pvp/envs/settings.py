@@ -78,9 +78,8 @@ class FightSettings:
         vars(self).update(game=game, contract=contract)  # a frozen dataclass does not allow assignments
         if not callable(self.world):
             game.check_place(self.world)
-        make_opponent(
-            as_choice(self.opponent).opponent, self.world_contract, game
-        )  # only to refuse it here if it cannot play
+        # Only to refuse it here if it cannot play.
+        make_opponent(as_choice(self.opponent).opponent, self.world_contract, game)
         rewards, frame_ages = self.game_rewards.weights(self.rewards), check_frame_ages(self.frame_ages)
         vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 

@@ -71,9 +71,9 @@ def sample_head(
     """
     # Indices instead of slices: counting references to a slice of each row would take longer than most heads do.
     flat, shares = scores.shape[1], np.empty(stop, np.float32)
-    asks = bool((unmet != 0).any())  # most games have no rule of this kind
+    has_unmet = bool((unmet != 0).any())  # most games have no rule of this kind
     for row in range(len(scores)):
-        if asks:
+        if has_unmet:
             for entry in range(start, stop):
                 if unmet[entry] != 0 and not granted[row, entry]:
                     scores[row, entry] += unmet[entry]
@@ -108,7 +108,7 @@ def sample_head(
         effects = first[row] + chosen
         for entry in range(stop, flat):
             scores[row, entry] += table[effects, entry]
-        if asks:
+        if has_unmet:
             for entry in range(stop, flat):
                 granted[row, entry] |= permits[chosen, entry] > 0
 

@@ -18,7 +18,7 @@ from sb3_pvp.envs import PvpVecEnv  # noqa: E402
     ("game", "strategy", "exploitability"),
     [
         (poker.kuhn_poker(), poker.uniform, 11 / 24),
-        # The first action is to pass: whoever bets wins every ante.
+        # The first action is to pass: an opponent that bets wins every ante.
         (poker.kuhn_poker(), poker.first, 1.0),
         # Southey et al. 2005; the sum of both sides, 4.747, is the usual figure.
         (poker.leduc_poker(), poker.uniform, 2.3736),
