@@ -142,9 +142,9 @@ def plot_curves(path: Path, bands: Mapping[str, Band], title: str, share: bool =
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for number, (label, band) in enumerate(bands.items()):
-        runs = "1 run" if band.num_runs == 1 else f"{band.num_runs} runs"
+        name = label if band.num_runs == 1 else f"{label} ({band.num_runs} runs)"
         marker = "o" if len(band.steps) == 1 else ""  # a line with a single point is invisible
-        axes.plot(band.steps / 1e6, band.center, marker=marker, color=f"C{number}", label=f"{label} ({runs})")
+        axes.plot(band.steps / 1e6, band.center, marker=marker, color=f"C{number}", label=name)
         axes.fill_between(band.steps / 1e6, band.low, band.high, color=f"C{number}", alpha=0.18, linewidth=0)
     axes.set(xlabel="million steps", ylabel=title)
     if share:
