@@ -9,6 +9,7 @@ import gc
 import io
 import json
 import tempfile
+import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +44,16 @@ from sb3_pvp.presets.presets import hyperparams_in, is_ours, with_current_names,
 from sb3_pvp.presets.validation import policy_kwargs_in
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Settings, TrialQueue, find_study, read_settings
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, Settings, TrialQueue, find_study, read_settings
 
 #: Default values of our options, also for rl-zoo3's own command, which does not have them.
-_DEFAULTS = {"reference_pool": ["baseline", "scripted"], "reference_fights": 100, "search_space": None, "sample": None}
+_DEFAULTS = {
+    "reference_pool": ["baseline", "scripted"],
+    "reference_fights": 100,
+    "search_space": None,
+    "sample": None,
+    "trial_cpu_seconds": None,
+}
 #: A function that returns metrics of a model by tag, the first of which is the objective; and one that cleans up.
 Measure = tuple[Callable[[MaskablePPO], dict[str, float]], Callable[[], None]]
 
@@ -58,6 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--reference-pool", nargs="+", metavar="OPPONENT", help=pool)
     add("--reference-fights", type=int, metavar="N", help="Fights against each opponent of the pool (100).")
     add("--search-space", metavar="FILE", help="Search space in a yaml file, see sb3-pvp sweep space.")
+    limit = "A trial also ends after this much CPU time of training; evaluations are spread over it."
+    add("--trial-cpu-seconds", type=float, metavar="S", help=limit)
     add("--sample", metavar="JSON", help="Train with these values of parameters of the search space.")
     parser.set_defaults(**_DEFAULTS)
     for action in parser._actions:
@@ -90,8 +99,9 @@ def mean_reward(env: VecEnv, n_eval_episodes: int, deterministic: bool, model: M
 
 
 class SweepEvalCallback(BaseCallback):
-    """Evaluates the model ``n_evaluations`` times, evenly spread over ``n_timesteps``, the last time at the end.
+    """Evaluates the model ``n_evaluations`` times, evenly spread over the run, the last time at its end.
 
+    A run ends after ``n_timesteps``, or after ``cpu_seconds`` of training without evaluations if those are over first.
     Evaluations take place at the start of a rollout; if several are due, only the last one is done. ``report`` is
     called with the objective and the number of the evaluation, from 1; training stops if it returns true.
     """
@@ -107,17 +117,24 @@ class SweepEvalCallback(BaseCallback):
         n_evaluations: int,
         n_timesteps: int,
         report: Callable[[float, int], bool] = lambda value, number: False,
+        cpu_seconds: float | None = None,
     ) -> None:
         super().__init__()
         self._make_measure, self._n_evaluations, self._n_timesteps = make_measure, n_evaluations, n_timesteps
-        self._report, self._number = report, 0
+        self._report, self._number, self._cpu_seconds = report, 0, cpu_seconds or np.inf
 
     def _init_callback(self) -> None:
         self._measure, self._close = self._make_measure()
 
+    def _on_training_start(self) -> None:
+        self._start = time.process_time()
+
     def _on_rollout_start(self) -> None:
-        number = self.num_timesteps * self._n_evaluations // self._n_timesteps
-        if self._number < number < self._n_evaluations:
+        spent = (time.process_time() - self._start) / self._cpu_seconds
+        number = int(max(self.num_timesteps / self._n_timesteps, spent) * self._n_evaluations)
+        if spent >= 1:
+            self._finish()
+        elif self._number < number < self._n_evaluations:
             self._evaluate(number)
 
     def _on_step(self) -> bool:
@@ -127,13 +144,18 @@ class SweepEvalCallback(BaseCallback):
         # Also called after an interruption, and possibly twice.
         try:
             if not self.is_over and self.num_timesteps >= self._n_timesteps:
-                self.result, self.is_over = self._evaluate(self._n_evaluations), True
-                self.logger.dump(self.num_timesteps)
+                self._finish()
         finally:
             self._close()
 
+    def _finish(self) -> None:
+        self.result, self.is_over = self._evaluate(self._n_evaluations), True
+        self.logger.dump(self.num_timesteps)
+
     def _evaluate(self, number: int) -> float:
+        before = time.process_time()
         metrics = self._measure(self.model)  # type: ignore[arg-type]
+        self._start += time.process_time() - before
         for tag, metric in metrics.items():
             self.logger.record(tag, metric)
         value, self._number = next(iter(metrics.values())), number
@@ -268,13 +290,15 @@ class SweepingManager(exp_manager.ExperimentManager):
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))
             experiment = self._experiment(settings, config, trial.user_attrs[SEED])
-            evaluation = SweepEvalCallback(experiment.measure, n_evaluations, settings.n_timesteps, report)
+            limits = settings.n_timesteps, report, settings.measure["cpu_seconds"]
+            evaluation = SweepEvalCallback(experiment.measure, n_evaluations, *limits)
             if self.verbose < 2:
                 stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             try:
                 model, _ = experiment.setup_experiment()
                 experiment.callbacks.append(evaluation)
                 experiment.learn(model)
+                trial.set_user_attr(STEPS, model.num_timesteps)
                 if self.optimization_log_path and evaluation.is_over:
                     experiment.save_trained_model(model)
             except (ValueError, AssertionError, RuntimeError) as error:
@@ -296,7 +320,11 @@ class SweepingManager(exp_manager.ExperimentManager):
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
+        cpu_seconds = self._sweep.trial_cpu_seconds
+        if cpu_seconds is not None and cpu_seconds <= 0:
+            raise Refusal(f"--trial-cpu-seconds must be positive, got {cpu_seconds}")
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
+        measure |= {"cpu_seconds": cpu_seconds}
         with refusals():
             space = self._space(block)
             first = {name: each.choices[0] if each.choices else each.low for name, each in space.items()}

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps.space import hyperparameters
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, Locks, find_trial, is_abandoned, open_storage, read_settings
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, Locks, find_trial, is_abandoned, open_storage, read_settings
 
 #: Figures of a report, and the functions of `optuna.visualization` that plot them.
 _FIGURES = {
@@ -56,8 +56,9 @@ def best_configuration(
     steps = n_timesteps or int(settings.block.get("n_timesteps", settings.n_timesteps))
     block = {**hyperparameters(trial.params, settings.space, settings.block, steps), "n_timesteps": steps}
     result = "no result" if trial.value is None else f"{trial.value:.4f}"
+    trained = trial.user_attrs.get(STEPS, settings.n_timesteps)
     header = (
-        f"# Trial {trial.number} of study {study.study_name}: {result} after {settings.n_timesteps} steps, with "
+        f"# Trial {trial.number} of study {study.study_name}: {result} after {trained} steps, with "
         f"--algo {settings.algo} --env {settings.env_id} --seed {trial.user_attrs.get(SEED)}\n"
     )
     return trial, header + yaml.safe_dump({settings.env_id: block}, sort_keys=False)

@@ -29,8 +29,9 @@ from sb3_pvp.zoo.sweeps.space import Block, Space, own_values
 
 #: The attribute of a study with its `Settings`.
 SETTINGS = "sb3_pvp"
-#: Attributes of a trial: its seed, its process, the number of earlier attempts, and the trial that it repeats.
-SEED, PROCESS, ATTEMPTS, RETRY_OF = "seed", "process", "attempts", "retry_of"
+#: Attributes of a trial: its seed, its process, the number of earlier attempts, the trial that it repeats, and its
+#: length in steps.
+SEED, PROCESS, ATTEMPTS, RETRY_OF, STEPS = "seed", "process", "attempts", "retry_of", "steps"
 #: Parameters are not tried more often than this: they may be what kills the processes.
 MAX_ATTEMPTS = 3
 #: The name of the lock for changing a study. Every other lock belongs to a process, which holds it while it lives.
