@@ -1,0 +1,1 @@
+"""The prediction socket: fighters that other programs ask for actions."""
