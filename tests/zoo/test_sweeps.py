@@ -151,6 +151,28 @@ def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest
     assert trials[2].intermediate_values == {1: 0.0}
 
 
+def test_a_trial_ends_when_its_cpu_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def spend(seconds: float, result: Any = None) -> Any:
+        clock[0] += seconds
+        return result
+
+    train = PvpPPO.train
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.time.process_time", lambda: clock[0])
+    monkeypatch.setattr(PvpPPO, "train", lambda model: spend(10, train(model)))
+    rates = "sb3_pvp.zoo.sweeps.manager.win_rates"
+    monkeypatch.setattr(rates, lambda *_: spend(1000, {"sweep/win_rate": clock[0] / 1e6}))
+    given = ["--storage", str(tmp_path / "s.log"), "--pruner", "none", "--trial-cpu-seconds", "20"]
+    run_sweep(tmp_path, 1, *given, space="n_steps: {choices: [4]}\nclip_range: {}\n")
+    (trial,) = study_in(tmp_path / "s.log").trials
+    assert trial.user_attrs["steps"] == 32 + 4, "two rollouts of 4 x 4, 10 s each, and a step, instead of 96"
+    assert set(trial.intermediate_values) == {1, 2}, "evaluations, which do not count, are spread over the time"
+    assert "after 36 steps" in best_configuration(study_in(tmp_path / "s.log"))[1]
+    with pytest.raises(SystemExit):  # all trials of a study have the same limit
+        run_sweep(tmp_path, 2, *given[:-1], "30", space="n_steps: {choices: [4]}\nclip_range: {}\n")
+
+
 def test_hyperband(tmp_path: Path) -> None:
     run_sweep(tmp_path, 3, "--pruner", "hyperband", "--storage", str(tmp_path / "s.log"), "--sampler", "random")
     assert {trial.state for trial in study_in(tmp_path / "s.log").trials} <= set(FINISHED)
