@@ -17,7 +17,7 @@ from sb3_pvp.matches.evaluation import evaluate_model
 #: Fight i of an evaluation has this seed plus i, far from the seeds of training.
 EVALUATION_SEED = 1_000_000_007
 #: CPU seconds until the first evaluation of a model that has learned.
-EARLY = 15.0
+EARLY = 10.0
 
 
 @dataclass(frozen=True)

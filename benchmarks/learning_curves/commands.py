@@ -46,7 +46,7 @@ def plot(
         Path | None, typer.Option("--json", help="Also write the curves as JSON.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Plot learning curves, and print when they reached 50, 80, 90 and 95 % as a Markdown table."""
+    """Plot learning curves, and print when they reached 80, 90, 95, 97 and 98.5 % as a Markdown table."""
     from benchmarks.learning_curves.curves import draw, read_curves, table, write_curves
 
     with refusals():

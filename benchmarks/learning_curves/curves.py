@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from benchmarks.learning_curves.records import SETTINGS, Evaluation, read_evaluations, read_settings
 from sb3_pvp.common.atomic_files import write_atomically
 
-MILESTONES = (0.5, 0.8, 0.9, 0.95)
+MILESTONES = (0.8, 0.9, 0.95, 0.97, 0.985)
+#: Million steps of self-play and win rate of the original system's published fighters (docs/spec/training.md).
+ORIGINAL = ((20.0, 0.90), (170.0, 0.98))
+#: A picture shows win rates up to this: its scale stretches towards 1, which it never reaches.
+HIGHEST = 0.997
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,15 @@ class Curve:
     evaluations: Sequence[Evaluation]
 
     @property
+    def group(self) -> str:
+        """The name of what the runs of several seeds have in common."""
+        preset, variant = self.settings["preset"], self.settings["variant"]
+        return str(preset if variant == "full" else variant)
+
+    @property
     def label(self) -> str:
-        """The run's name in plots and tables."""
-        what = self.settings["preset"] if self.settings["variant"] == "full" else self.settings["variant"]
-        return f"{what}, seed {self.settings['seed']}"
+        """The run's name in tables."""
+        return f"{self.group}, seed {self.settings['seed']}"
 
     def first_at(self, win_rate: float) -> Evaluation | None:
         """Returns the first evaluation whose point estimate of the win rate is at least ``win_rate``."""
@@ -52,37 +62,62 @@ def write_curves(path: Path, curves: Sequence[Curve]) -> None:
 
 
 def table(curves: Sequence[Curve]) -> str:
-    """Returns a Markdown table of agent steps and CPU seconds until each of `MILESTONES` was first reached."""
-    head = ["run", "untrained", *(f"{share:.0%}" for share in MILESTONES), "last"]
-    rows = [
-        [curve.label, _untrained(curve), *(_when(curve.first_at(share)) for share in MILESTONES), _last(curve)]
-        for curve in curves
-    ]
+    """Returns a Markdown table of agent steps and CPU seconds until each of `MILESTONES` was first reached.
+
+    A group of several seeds also has a row of medians, in which a milestone counts if most seeds have reached it.
+    """
+    head = ["run", "untrained", *(f"{share:.1%}".replace(".0%", "%") for share in MILESTONES), "last"]
+    rows = []
+    for name, group in _groups(curves).items():
+        if len(group) > 1:
+            rows.append(
+                [f"**{name}, median of {len(group)}**", "", *(_median(group, share) for share in MILESTONES), ""]
+            )
+        for curve in group:
+            reached = (_when(curve.first_at(share)) for share in MILESTONES)
+            rows.append([curve.label, _untrained(curve), *reached, _last(curve)])
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 def draw(path: Path, curves: Sequence[Curve]) -> None:
-    """Plots win rates with their intervals over steps and over CPU minutes, on log scales that show the beginning."""
+    """Plots win rates over steps and over CPU minutes, with the original system's for comparison."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 5.2), layout="constrained")
+    figure = Figure(figsize=(12, 5.6), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    for number, curve in enumerate(curves):
-        # A logarithmic axis has no place for the untrained model, at 0 steps.
-        evaluations = [each for each in curve.evaluations if each.steps]
-        low, high = zip(*(each.ci95 for each in evaluations), strict=True) if evaluations else ((), ())
-        across = [[each.steps / 1e6 for each in evaluations], [each.cpu_s / 60 for each in evaluations]]
-        style = "-" if curve.settings["variant"] == "full" else "--"
-        for axis, x in zip(axes, across, strict=True):
-            axis.plot(x, [each.win_rate for each in evaluations], style, color=f"C{number}", label=curve.label)
-            axis.fill_between(x, low, high, color=f"C{number}", alpha=0.12, linewidth=0)
+    for number, (name, group) in enumerate(_groups(curves).items()):
+        style = "-" if all(each.settings["variant"] == "full" for each in group) else "--"
+        for curve, label in zip(group, [name, *[None] * len(group)], strict=False):
+            # A logarithmic axis has no place for the untrained model, at 0 steps.
+            evaluations = [each for each in curve.evaluations if each.steps]
+            rates = [min(each.win_rate, HIGHEST) for each in evaluations]
+            across = [each.steps / 1e6 for each in evaluations], [each.cpu_s / 60 for each in evaluations]
+            for axis, x in zip(axes, across, strict=True):
+                axis.plot(x, rates, style, color=f"C{number}", label=label, linewidth=1, alpha=0.8)
+    axes[0].plot(*zip(*ORIGINAL, strict=True), "k*", label="the original system (self-play)")
+    shown = (0.2, 0.5, *MILESTONES, 0.995)
     for axis, label in zip(axes, ("million agent steps", "CPU minutes of training"), strict=True):
-        axis.set(xlabel=label, xscale="log", ylim=(0, 1), yticks=[share / 10 for share in range(11)])
-        axis.axhline(0.9, color="black", linewidth=0.8, linestyle=":")
+        axis.set(xlabel=label, xscale="log", yscale="logit", ylim=(0.15, HIGHEST))
+        axis.set_yticks(shown, [f"{100 * share:g} %" for share in shown])
+        axis.set_yticks([], minor=True)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("win rate against the baseline bot")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(curves), 4))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=120)
+
+
+def _groups(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(curve.group, []).append(curve)
+    return groups
+
+
+def _median(group: Sequence[Curve], share: float) -> str:
+    """Returns the CPU seconds after which the middle one of a group reached a win rate."""
+    seconds = sorted(each.cpu_s if (each := curve.first_at(share)) else inf for curve in group)
+    middle = seconds[len(group) // 2]  # of an even number the slower one
+    return "-" if middle == inf else f"**{middle:,.0f} CPU s**"
 
 
 def _of(folder: Path) -> Curve:

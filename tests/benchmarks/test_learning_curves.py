@@ -119,8 +119,8 @@ def test_it_stops_at_the_win_rate_and_at_the_limit_of_steps(tmp_path: Path, monk
 def test_evaluations_are_closer_at_the_beginning_and_are_no_training(tmp_path: Path) -> None:
     CurveRun(tmp_path / "often", changes=TINY).train(Budget(cpu_minutes=8 / 60, evaluate_every=4 / 60, fights=4))
     assert [seconds for _, seconds in steps_and_seconds(tmp_path / "often")] == [0, 4, 8]
-    CurveRun(tmp_path / "early", changes=TINY).train(Budget(cpu_minutes=18 / 60, evaluate_every=1, fights=4))
-    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "early")] == [0, 15, 18]
+    CurveRun(tmp_path / "early", changes=TINY).train(Budget(cpu_minutes=13 / 60, evaluate_every=1, fights=4))
+    assert [seconds for _, seconds in steps_and_seconds(tmp_path / "early")] == [0, 10, 13]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -206,12 +206,21 @@ def test_the_table_names_the_first_evaluation_that_reached_a_share() -> None:
     assert row == [
         "NhEnv, seed 4",
         "10.0%",
-        "1.00 M steps, 100 CPU s",
         "2.00 M steps, 200 CPU s",
         "2.00 M steps, 200 CPU s",
         "-",
+        "-",
+        "-",
         "85.0% (79.4% to 89.3%) after 3.00 M steps, 5 CPU min",
     ]
+
+
+def test_the_median_of_seeds_counts_those_that_never_got_there() -> None:
+    at = {1: 1_000_000, 2: 3_000_000, 3: 2_000_000, 4: None, 5: None}
+    learned = {seed: [evaluation(0, 0.1), *([evaluation(steps, 0.9)] if steps else [])] for seed, steps in at.items()}
+    curves = [Curve({"preset": "NhEnv", "variant": "full", "seed": seed}, learned[seed]) for seed in at]
+    row = [cell.strip() for cell in table(curves).splitlines()[2].strip("|").split("|")]
+    assert row == ["**NhEnv, median of 5**", "", "**300 CPU s**", "**300 CPU s**", "-", "-", "-", ""]
 
 
 def test_a_picture_can_be_drawn_again_from_its_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
