@@ -65,7 +65,7 @@ def test_the_best_configuration_is_a_preset(storage: str, tmp_path: Path, capsys
     base, found = zoo.find_preset("NhEnv"), Preset("best", tmp_path / "best.yml", "NhEnv").hyperparams()
     assert found["clip_range"] == best["value"] and found["n_steps"] == best["params"]["n_steps"]
     assert {key for key in found if found[key] != base.hyperparams().get(key)} <= set(NAMES)
-    assert found["ent_coef"]["change_over_time_steps"] == -(-2_000_000 // (128 * found["n_steps"]))
+    assert found["ent_coef"]["change_over_time_steps"] == -(-4_000_000 // (128 * found["n_steps"]))
     assert run("best", storage, "-o", tmp_path / "best.yml") == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'best.yml'}: Trial {best['trial']} of study study")
     assert run("best", storage, "--trial-id", "0", "-n", "1000") == 0

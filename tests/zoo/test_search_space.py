@@ -164,11 +164,11 @@ def assert_alike(found: Any, expected: Any) -> None:
 def test_the_own_values_of_a_preset() -> None:
     base = preset("NhEnv")
     own = own_values(applicable(DEFAULT_SPACE, base, is_ours=True), base, 10**6)
-    rollouts = -(-(10**6) // (128 * 128))
-    assert own["learning_rate_final"] == pytest.approx((5e-4 - 4e-4 * rollouts / 1000) / 5e-4)
-    texts = {"net_arch": "128x128", "head_arch": "none", "activation": "relu"}
-    numbers = {"n_steps": 128, "minibatches": 16, "n_epochs": 4, "ent_coef_fall": 1.0, "damage_dealt": 0.25}
-    numbers |= {"one_minus_gamma": pytest.approx(0.01), "damage_received": -0.25, "attacked_correct_prayer": 0.0}
+    rollouts = -(-(10**6) // (128 * 64))
+    assert own["learning_rate_final"] == pytest.approx((1.5e-3 - 1.4e-3 * rollouts / 2000) / 1.5e-3)
+    texts = {"net_arch": "64x64", "head_arch": "none", "activation": "relu"}
+    numbers = {"n_steps": 64, "minibatches": 4, "n_epochs": 2, "ent_coef_fall": 1.0, "damage_dealt": 0.2}
+    numbers |= {"one_minus_gamma": pytest.approx(0.005), "damage_received": -0.25, "attacked_correct_prayer": 0.01}
     assert own.keys() == DEFAULT_SPACE.keys() - {"self_play", "past"}
     assert {name: own[name] for name in (*texts, *numbers)} == {**texts, **numbers}
 

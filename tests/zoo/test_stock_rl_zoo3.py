@@ -65,7 +65,7 @@ def test_one_line_is_enough(python: Path, tmp_path: Path) -> None:
     strict_steps = re.search(r"(\d+) strict steps", out)
     assert strict_steps and int(strict_steps[1]) > 128, "training, two rollouts of 64 steps, and evaluation"
     model = PvpPPO.load(tmp_path / "logs/maskable_ppo/NhEnv_1/NhEnv.zip")
-    assert (model.num_timesteps, model.policy_kwargs) == (512, {"net_arch": [128, 128]})
+    assert (model.num_timesteps, model.policy_kwargs) == (512, {"net_arch": [64, 64]})
     for choice in ([], ["--load-best"], ["--load-last-checkpoint"]):
         out = run(python, tmp_path, "-m", "rl_zoo3.enjoy", *NH, "-f", "logs", "-n", "60", "--no-render", *choice)
         assert "Loading logs/maskable_ppo/NhEnv_1/" in out

@@ -33,6 +33,7 @@ from tests.zoo.postgres_server import postgres_server, require_postgres
 from tests.zoo.tiny_sweeps import STEPS, arguments, results, run_sweep, study_in
 
 ROOT = Path(__file__).resolve().parents[2]
+REWARDS = zoo.find_preset("NhEnv").hyperparams()["env_kwargs"]["rewards"]
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 FILES = {"journal": "{}/sweep.log", "sqlite": "sqlite:///{}/sweep.db"}
 
@@ -82,7 +83,7 @@ def test_a_trial_is_trained_again_by_its_number(swept: Path, tmp_path: Path, num
     model, config = retrain(tmp_path, *given, "--seed", str(trial.user_attrs[SEED]))
     assert config["n_steps"] == trial.params["n_steps"]
     assert config["policy_kwargs"]["net_arch"] == [int(size) for size in trial.params["net_arch"].split("x")]
-    assert config["env_kwargs"]["rewards"] == {"damage_dealt": trial.params["damage_dealt"]}
+    assert config["env_kwargs"]["rewards"] == {**REWARDS, "damage_dealt": trial.params["damage_dealt"]}
     assert config["env_kwargs"]["reset_params"]["randomizeBuild"] is True, "what is not varied stays"
     (before,) = (swept / f"trials/trial_{number}").rglob("NhEnv.zip")
     assert same_weights(model, PvpPPO.load(before))
@@ -101,7 +102,7 @@ def test_the_winner_is_trained_from_its_file(swept: Path, tmp_path: Path) -> Non
     file = swept / "logs/maskable_ppo/sweep_maskable_ppo-NhEnv/best.yml"
     seed = str(best.user_attrs[SEED])
     model, config = retrain(tmp_path / "long", "-conf", str(file), "-n", str(STEPS), "--seed", seed)
-    assert config["n_timesteps"] == 2_000_000, "the configuration is for as long a run as that it came from"
+    assert config["n_timesteps"] == 4_000_000, "the configuration is for as long a run as that it came from"
     assert model.num_timesteps == STEPS
     short = tmp_path / "best.yml"
     short.write_text(best_configuration(study_in(swept / "sweep.log"), n_timesteps=STEPS)[1])
@@ -324,7 +325,7 @@ def test_a_sample_is_trained_and_measured(tmp_path: Path) -> None:
     tiny = ["--n-evaluations", "2", "-tb", str(tmp_path / "tb"), "-params", "n_envs:4", "n_steps:8"]
     model, config = retrain(tmp_path, *given, *tiny)
     assert (config["batch_size"], config["policy_kwargs"]) == (8, {"net_arch": [64, 64]})
-    assert config["env_kwargs"]["rewards"] == {"damage_dealt": 0.4}
+    assert config["env_kwargs"]["rewards"] == {**REWARDS, "damage_dealt": 0.4}
     (events,) = (tmp_path / "tb").rglob("events.*")
     log = EventAccumulator(str(events)).Reload()
     logged = [log.Scalars(f"sweep/{name}win_rate") for name in ("", "noop/", "stayalive/")]
