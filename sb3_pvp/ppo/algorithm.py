@@ -67,6 +67,8 @@ class PvpPPO(MaskablePPO):
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
+    - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
+      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
