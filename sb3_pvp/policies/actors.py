@@ -60,6 +60,8 @@ class _Network:
     """A head with hidden layers: its first layer, and the functions that follow it."""
 
     first: _FirstLayer
+    bias: NDArray[np.float32]  #: That of the first layer, on the CPU.
+    choices: NDArray[np.float32]  #: Those of the first layer, on the CPU; without autoregression empty.
     steps: Sequence[Callable[[th.Tensor], th.Tensor]]
 
     @classmethod
@@ -74,17 +76,27 @@ class _Network:
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
                 of_head = module.weight[index, :, :width].contiguous()
                 steps.append(partial(th.addmm, module.bias[index, 0, :width], mat2=of_head))
+            elif isinstance(module, nn.ReLU):
+                steps.append(th.relu_)  # a call of a module takes several times as long
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
-        return cls(_FirstLayer.split(heads, weight, bias, visible), steps)
+        first = _FirstLayer.split(heads, weight, bias, visible)
+        choices = weight[:0] if first.choices is None else first.choices
+        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps)
 
     @th.no_grad()
-    def logits(self, latent: th.Tensor, chosen: NDArray[np.int64], masks: th.Tensor) -> NDArray[np.float32]:
-        """Returns logits ``(batch, size)``; ``chosen (batch, earlier heads)`` are the flat entries of their choices."""
-        hidden = self.first.before_choices(latent, masks)
-        if self.first.choices is not None and chosen.shape[1]:
-            picked = th.from_numpy(chosen).to(latent.device)
-            hidden += nn.functional.embedding_bag(picked, self.first.choices, mode="sum")
+    def logits(
+        self, latent: th.Tensor, masks: th.Tensor, rows: NDArray[np.int64], entries: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Returns logits ``(rows, size)`` for some rows; ``entries`` are the flat ones that the earlier heads chose in
+        all rows, ``(batch, earlier heads)``."""
+        from sb3_pvp.policies.kernels import sum_rows  # Numba takes long to import
+
+        picked = th.from_numpy(rows).to(latent.device)
+        hidden = th.from_numpy(sum_rows(self.bias, self.choices, entries, rows)).to(latent.device)
+        hidden = hidden.addmm_(latent.index_select(0, picked), self.first.weight)
+        if self.first.masks is not None:
+            hidden = hidden.addmm_(masks.index_select(0, picked).float(), self.first.masks)
         for step in self.steps:
             hidden = step(hidden)
         return hidden.cpu().numpy()
@@ -166,10 +178,8 @@ def sample_actions(
                 own = scores[span]
                 rows = kernels.rows_with_choice(own, granted[span], start, start + size, like.unmet)
                 if len(rows):
-                    picked = th.from_numpy(rows).to(latent.device)
-                    chosen = (actions[span, :head] + like.starts[:head])[rows]
-                    seen = latent.index_select(0, picked), chosen, masks[span].index_select(0, picked)
-                    kernels.add_logits(own, rows, start, network.logits(*seen))
+                    entries = actions[span, :head] + like.starts[:head]
+                    kernels.add_logits(own, rows, start, network.logits(latent, masks[span], rows, entries))
         kernels.sample_head(scores, granted, head, start, start + size, numbers, *rules, actions, log_probs)
     return actions, log_probs
 

@@ -181,13 +181,28 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         features, masks = self.features(obs), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
-        actions, joint = self.action_dist.act(latent, masks, deterministic)
+        actions, log_probs = self._act(obs, latent, masks, deterministic)
+        if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
+            log_probs = self.heads(latent, masks, actions.reshape(len(latent), -1))[0].sum(1)
+        return actions, self._values(features), log_probs
+
+    @th.no_grad()
+    def act(
+        self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns sampled actions ``(batch, heads)`` and log-probabilities ``(batch,)``, as `forward` without values.
+
+        `PvpPPO` computes the values of a whole rollout at once, by `predict_values`."""
+        return self._act(obs, self._actor_latent(self.features(obs)), self._masks(obs, action_masks), deterministic)
+
+    def _act(
+        self, obs: PyTorchObs, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool]
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Does the same as `act` for the trunk's output ``(batch, inputs of the heads)``, and collects statistics."""
+        actions, log_probs = self.action_dist.act(latent, masks, deterministic)
         self.features.observe(obs)
         self.heads.observe(actions)
-        if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
-            joint = self.heads(latent, masks, actions)[0].sum(1)
-        shape = self.action_space.shape or ()
-        return actions.reshape(-1, *shape), self._values(features), joint
+        return actions.reshape(-1, *(self.action_space.shape or ())), log_probs
 
     def evaluate_actions(
         self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
@@ -210,7 +225,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool."""
         joint = actions.long().reshape(len(features), -1)
-        log_probs, entropies = self.heads(self._actor_latent(features), masks, joint)
+        log_probs, entropies = self.heads(features, masks, joint, self._actor_latent)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
             # The first rollout only collects statistics (training.md §5). MaskablePPO calls backward() regardless, so
@@ -222,7 +237,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
         joint = actions.long().reshape(len(actions), -1)
-        return self.heads.probabilities(self._actor_latent(self.features(obs)), self._masks(obs, action_masks), joint)
+        features, masks = self.features(obs), self._masks(obs, action_masks)
+        return self.heads.probabilities(features, masks, joint, self._actor_latent)
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""

@@ -3,13 +3,14 @@
 The inputs of head ``i`` are the trunk's output, the normalised one-hot choices of the heads before it and, optionally,
 the masks of the heads after it. In most ticks of a fight, masks and earlier choices leave most heads a single entry,
 which has probability one whatever the network says. So on the CPU heads with hidden layers only run on rows where they
-have a choice, and compiled loops do what is not a product of matrices (`sb3_pvp.policies.learning_kernels`). Other
-devices compute everything in fixed shapes, because waiting for the number of choices would take longer.
+have a choice, the trunk on rows where any head has one, and compiled loops do what is not a product of matrices
+(`sb3_pvp.policies.learning_kernels`). Other devices compute everything in fixed shapes, because waiting for the number
+of choices would take longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import sqrt
 
@@ -28,6 +29,9 @@ FORBIDDEN = -1e8
 FORBIDDEN_FIRST = -1e4
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
+#: From its inputs ``(batch, ...)`` to its output ``(batch, num_inputs)``, row by row.
+Trunk = Callable[[th.Tensor], th.Tensor]
+NO_TRUNK: Trunk = nn.Identity()
 
 
 class DependencyRules(nn.Module):
@@ -133,22 +137,28 @@ class AutoregressiveHeads(nn.Module):
         self.groups = [HeadGroup(heads, total, layers, rules, visible) for layers, heads in members.items()]
         self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules, visible)
 
-    def forward(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    def forward(
+        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
+    ) -> tuple[th.Tensor, th.Tensor]:
         """Returns log-probabilities and entropies ``(batch, heads)`` of each head, given the actions before it.
 
-        ``latent`` is the trunk's output ``(batch, num_inputs)``; masks are bool ``(batch, A)``, actions int
-        ``(batch, heads)``."""
-        return self._evaluate(latent, masks, actions, compiled=latent.is_cpu)
+        ``inputs`` are those of ``trunk``, by default the trunk's output ``(batch, num_inputs)``; masks are bool
+        ``(batch, A)``, actions int ``(batch, heads)``."""
+        return self._evaluate(inputs, masks, actions, trunk, compiled=inputs.is_cpu)
 
-    def reference(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    def reference(
+        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
+    ) -> tuple[th.Tensor, th.Tensor]:
         """Does the same as `forward`, on any device as `forward` does it on a GPU."""
-        return self._evaluate(latent, masks, actions, compiled=False)
+        return self._evaluate(inputs, masks, actions, trunk, compiled=False)
 
     @th.no_grad()
-    def probabilities(self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    def probabilities(
+        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
+    ) -> th.Tensor:
         """Returns the probabilities of all entries given earlier actions, float ``(batch, A)``; see `forward`."""
-        probabilities = self._conditionals(*self._logits(latent, masks, actions, compiled=latent.is_cpu)).exp()
-        return probabilities.flatten(1).index_select(1, self.rules.places)
+        logits, legal = self._logits(inputs, masks, actions, trunk, compiled=inputs.is_cpu)
+        return self._conditionals(logits, legal).exp().flatten(1).index_select(1, self.rules.places)
 
     def encode(self, chosen: th.Tensor) -> th.Tensor:
         """Returns one-hot choices ``(batch, A)`` as heads see them (training.md §3.8)."""
@@ -181,10 +191,10 @@ class AutoregressiveHeads(nn.Module):
             inputs = slice(None)
 
     def _evaluate(
-        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
+        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk, compiled: bool
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns the results of `forward`."""
-        logits, legal = self._logits(latent.float(), masks, actions, compiled)
+        logits, legal = self._logits(inputs, masks, actions, trunk, compiled)
         if compiled:
             from sb3_pvp.policies.learning_kernels import Conditionals  # Numba takes long to import
 
@@ -207,29 +217,35 @@ class AutoregressiveHeads(nn.Module):
         return padded.reshape(-1, *rules.columns.shape).log_softmax(2)
 
     def _logits(
-        self, latent: th.Tensor, masks: th.Tensor, actions: th.Tensor, compiled: bool
+        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk, compiled: bool
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns flat logits and legal entries ``(batch, A)``, with compiled loops or dense PyTorch.
 
-        Compiled, heads with hidden layers skip the rows in which they have no choice; their logits are 0 there."""
+        Compiled, the logits are 0 where there is no choice: in all heads of rows without one, and in heads with hidden
+        layers."""
         legal = self.rules.legal(masks, actions, compiled)
-        extra = self._extra_inputs(masks, self.rules.one_hot(actions))
-        if compiled and self.groups:
-            from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
+        if not compiled:
+            latent, extra = trunk(inputs).float(), self._extra_inputs(masks, actions)
+            return self._sum([group(latent, extra) for group in self.groups], latent, extra), legal
+        from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
 
-            rows, counts = choices(legal.numpy(), self.rules.offsets.numpy())
-            rows_of = th.split(th.from_numpy(rows), counts.tolist())
-            parts = [group.on_rows(latent, extra, rows_of) for group in self.groups]
-        else:
-            parts = [group(latent, extra) for group in self.groups]
+        rows, places, counts = choices(legal.numpy(), self.rules.offsets.numpy())
+        picked, of_heads = th.from_numpy(rows), th.split(th.from_numpy(places), counts.tolist())
+        latent = trunk(inputs.index_select(0, picked)).float()
+        extra = self._extra_inputs(masks.index_select(0, picked), actions.index_select(0, picked))
+        logits = self._sum([group.on_rows(latent, extra, of_heads) for group in self.groups], latent, extra)
+        return logits.new_zeros(legal.shape).index_copy(0, picked, logits), legal
+
+    def _sum(self, parts: list[th.Tensor], latent: th.Tensor, extra: th.Tensor) -> th.Tensor:
+        """Returns the flat logits of all heads ``(batch, A)``, given those of each group with hidden layers."""
         parts += [self.direct(latent, extra)] if self.direct.heads else []
-        return sum(parts[1:], parts[0]), legal
+        return sum(parts[1:], parts[0])
 
-    def _extra_inputs(self, masks: th.Tensor, chosen: th.Tensor) -> th.Tensor:
+    def _extra_inputs(self, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
         """Returns the inputs beside the trunk's output ``(batch, extra inputs)``, in the order of `visible`."""
-        parts = [self.encode(chosen)] if self.autoregressive else []
+        parts = [self.encode(self.rules.one_hot(actions))] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
-        return th.cat(parts, 1) if parts else chosen[:, :0]
+        return th.cat(parts, 1) if parts else actions.new_zeros((len(actions), 0), dtype=th.float32)
 
     @th.no_grad()
     def initialize(self) -> None:

@@ -129,6 +129,25 @@ def rows_with_choice(
 
 
 @njit(cache=True, error_model="numpy")
+def sum_rows(
+    bias: NDArray[np.float32], table: NDArray[np.float32], entries: NDArray[np.int64], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Returns for each of ``rows`` the bias ``(outputs,)`` plus the rows of ``table (A, outputs)`` for its entries.
+
+    ``entries (batch, earlier heads)`` are the choices of all rows; without autoregression the table is empty.
+    """
+    sums = np.empty((len(rows), len(bias)), np.float32)
+    for number, row in enumerate(rows):
+        for column in range(len(bias)):
+            sums[number, column] = bias[column]
+        for head in range(entries.shape[1] if len(table) else 0):
+            entry = entries[row, head]
+            for column in range(len(bias)):
+                sums[number, column] += table[entry, column]
+    return sums
+
+
+@njit(cache=True, error_model="numpy")
 def sample_entries(
     logits: NDArray[np.float32], uniforms: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -134,24 +134,30 @@ def legal_entries(
 
 
 @njit(cache=True, error_model="numpy")
-def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints]:
-    """Returns the rows in which a head has a choice, those of the first head first, and their number per head."""
+def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints, Ints]:
+    """Returns the rows in which any head has a choice; which of these rows each head has one in, those of the first
+    head first; and their number per head."""
     batch, num_heads = len(legal), len(offsets) - 1
+    rows, count = np.empty(batch, np.int64), 0
     has_choice, counts = np.empty((num_heads, batch), np.bool_), np.zeros(num_heads, np.int64)
     for row in range(batch):
+        any_choice = False
         for head in range(num_heads):
             number = 0
             for entry in range(offsets[head], offsets[head + 1]):
                 number += legal[row, entry]
-            has_choice[head, row] = number > 1
+            has_choice[head, count] = number > 1
             counts[head] += number > 1
-    rows, filled = np.empty(counts.sum(), np.int64), 0
+            any_choice |= number > 1
+        rows[count] = row
+        count += any_choice
+    places, filled = np.empty(counts.sum(), np.int64), 0
     for head in range(num_heads):
-        for row in range(batch):
-            if has_choice[head, row]:
-                rows[filled] = row
+        for place in range(count):
+            if has_choice[head, place]:
+                places[filled] = place
                 filled += 1
-    return rows, counts
+    return rows[:count], places, counts
 
 
 @njit(cache=True, error_model="numpy")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, PyTorchObs
 from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -39,7 +40,7 @@ from sb3_pvp.ppo.buffers import REUSED
 from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, read_buffer
+from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, map_parts, read_buffer
 from sb3_pvp.schedules import Schedule, parse_schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
@@ -48,6 +49,8 @@ Self = TypeVar("Self", bound="PvpPPO")
 _LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
 #: Up to this width, synchronising threads takes longer than computing a layer.
 MAX_WIDTH_FOR_ONE_THREAD = 256
+#: Agent-steps whose values are computed at once.
+ROWS_OF_VALUES = 2048
 
 
 class PvpPPO(MaskablePPO):
@@ -64,6 +67,8 @@ class PvpPPO(MaskablePPO):
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
+    - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
+      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
@@ -201,8 +206,7 @@ class PvpPPO(MaskablePPO):
             # Sampled only if needed: with eps_greedy 0 the random stream must be that of SB3.
             is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
             with th.no_grad():
-                actions, values, log_probs = self.policy(obs_tensor, is_greedy, action_masks=action_masks)
-            actions = actions.cpu().numpy()
+                actions, values, log_probs = self._act(obs_tensor, is_greedy, action_masks)
             new_obs, rewards, dones, infos = env.step(actions)
             self.num_timesteps += env.num_envs
             # Callbacks read these locals by SB3's names, and may add to the rewards in place.
@@ -229,6 +233,30 @@ class PvpPPO(MaskablePPO):
         callback.update_locals(locals())
         callback.on_rollout_end()
         return True
+
+    def _act(
+        self, obs: PyTorchObs, deterministic: bool, action_masks: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], th.Tensor, th.Tensor]:
+        """Returns actions, values and log-probabilities; values are NaN where `_compute_values` follows."""
+        if isinstance(self.policy, AutoregressivePolicy):
+            actions, log_probs = self.policy.act(obs, deterministic, action_masks)
+            values = th.full_like(log_probs, th.nan)
+        else:
+            actions, values, log_probs = self.policy(obs, deterministic, action_masks=action_masks)
+        return actions.cpu().numpy(), values, log_probs
+
+    def _compute_values(self) -> None:
+        """Computes the values of the rollout in the buffer, if they were not when acting.
+
+        Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
+        if not isinstance(self.policy, AutoregressivePolicy):
+            return
+        buffer: Any = self.rollout_buffer
+        rows = map_parts(buffer.observations, lambda each: each.reshape(-1, *each.shape[2:]))
+        parts = [slice(start, start + ROWS_OF_VALUES) for start in range(0, buffer.values.size, ROWS_OF_VALUES)]
+        seen = (obs_as_tensor(map_parts(rows, itemgetter(part)), self.device) for part in parts)
+        values = th.cat([*map(self.policy.predict_values, seen)])
+        buffer.values[:] = values.reshape(buffer.values.shape).cpu().numpy()
 
     def _begin_rollout(self, env: VecEnv) -> None:
         """Resumes a loaded run, records where this rollout starts, and moves the schedules."""
@@ -262,10 +290,11 @@ class PvpPPO(MaskablePPO):
         return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
 
     def _finish_rollout(self, log: RolloutLog, dones: NDArray[np.bool_]) -> None:
-        """Normalises rewards and computes advantages (training.md §6.2 c and d)."""
+        """Computes values, normalises rewards and computes advantages (training.md §6.2 c and d)."""
         log.finalizing, buffer = time.perf_counter(), self.rollout_buffer
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
+            self._compute_values()
         if self.normalize_reward:
             raw_values = self._to_raw_scale(last_values)
             returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)

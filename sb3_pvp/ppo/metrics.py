@@ -15,7 +15,7 @@ from sb3_pvp.ppo.update import MaskableBuffer
 #: Every tag that `PvpPPO` logs. ``{head}`` stands for the id of an action head, or its index.
 METRICS = {
     "rollout/advantage_mean": "Mean advantage (GAE) of all steps.",
-    "rollout/buffer_finalize_time": "Seconds for normalising rewards, last values and advantages.",
+    "rollout/buffer_finalize_time": "Seconds for values, normalising rewards and advantages.",
     "rollout/ep_len_mean": "Mean length of the last 100 episodes, in steps.",
     "rollout/ep_rew_mean": "Mean raw reward of the last 100 episodes.",
     "rollout/eps_greedy": "Probability that a whole batch of actions is taken greedily.",

@@ -54,6 +54,24 @@ def test_results_and_gradients_are_those_of_dense_pytorch(case: Case, seed: int)
 
 @settings(max_examples=60, deadline=None)
 @given(case=cases(contracts(), batch=8), seed=st.integers(0, 2**31))
+def test_the_trunk_only_runs_on_rows_with_a_choice(case: Case, seed: int) -> None:
+    heads, actions = case.policy.heads, any_actions(case, seed)
+    features = th.randn(len(actions), 5, generator=th.Generator().manual_seed(seed))
+    layer, rows = th.nn.Linear(5, heads.num_inputs), []
+
+    def trunk(inputs: th.Tensor) -> th.Tensor:
+        rows.append(inputs)
+        return layer(inputs)  # type: ignore[no-any-return]
+
+    close(
+        heads(features, case.masks, actions, trunk), heads(layer(features), case.masks, actions), atol=1e-5, rtol=1e-5
+    )
+    legal = heads.rules.legal(case.masks, actions, compiled=False)
+    assert rows[0].equal(features[(legal.float() @ heads.rules.membership > 1).any(1)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases(contracts(), batch=8), seed=st.integers(0, 2**31))
 def test_legal_entries_are_those_of_dense_pytorch(case: Case, seed: int) -> None:
     rules, actions = case.policy.rules, any_actions(case, seed)
     found = rules.legal(case.masks, actions, compiled=True)

@@ -204,3 +204,13 @@ def test_learns_the_game() -> None:
     )
     model.learn(12 * 1024)
     assert mean_reward(model) > 1.3  # by chance 0.6, at best 1.5
+
+
+def test_values_of_a_rollout_are_those_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sb3_pvp.ppo.algorithm.ROWS_OF_VALUES", 24)  # 64 rows: two full parts and a rest
+    raw = {"normalize_observations": False}  # otherwise what was collected in the rollout has been applied since
+    model = learned(policy=AutoregressivePolicy, n_epochs=0, policy_kwargs=raw)
+    buffer: Any = model.rollout_buffer
+    for observations, values in zip(buffer.observations["observation"], buffer.values, strict=True):
+        expected = model.policy.predict_values({"observation": th.as_tensor(observations)})
+        th.testing.assert_close(th.as_tensor(values), expected.flatten().detach(), rtol=1e-4, atol=1e-6)
