@@ -18,7 +18,7 @@ from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, FinishedEpisode, Score, wilson_interval
-from sb3_pvp.opponents.opponents import OpponentChoice, known_opponents, opponent_name
+from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, known_opponents, opponent_name
 from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
@@ -185,7 +185,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _is_league_player(opponent: str | Path) -> bool:
     """Whether this is ``"best"`` or a player's name, such as ``"main@0"``, rather than a bot or a model's path."""
-    return isinstance(opponent, str) and (opponent == BEST or ("@" in opponent and not opponent.endswith(".zip")))
+    return isinstance(opponent, str) and (
+        opponent == BEST or ("@" in opponent and not opponent.endswith(MODEL_SUFFIXES))
+    )
 
 
 class Reference(NamedTuple):

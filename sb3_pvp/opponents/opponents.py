@@ -32,6 +32,7 @@ WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent 
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
 CACHED_MODELS = 64  #: Model files that stay in memory while no fight uses them.
+MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
 
@@ -156,7 +157,7 @@ def kind_of(opponent: OpponentLike) -> OpponentKind:
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
-    return "file" if opponent.endswith(".zip") or "/" in opponent or os.sep in opponent else "script"
+    return "file" if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent else "script"
 
 
 def is_path(opponent: OpponentLike) -> bool:
@@ -165,9 +166,9 @@ def is_path(opponent: OpponentLike) -> bool:
 
 
 def opponent_name(opponent: OpponentLike) -> str:
-    """Returns the name of an opponent in ``info`` and in ratings; that of a file is without ``.zip``."""
+    """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
     if is_path(opponent):
-        return PurePath(opponent).name.removesuffix(".zip")
+        return PurePath(opponent).name.removesuffix(".zip").removesuffix(".fighter")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
 
 
@@ -273,8 +274,8 @@ class ModelOpponent:
 _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 
 
-def load_opponent(path: str | Path) -> ModelOpponent:
-    """Loads a model file as an opponent, without touching the global random generators.
+def load_opponent(path: str | Path, safe: bool = False) -> ModelOpponent:
+    """Loads a model file as an opponent, without touching the global random generators; ``safe``: unpickles nothing.
 
     Files with the same policy share one copy; a file is read again only after it has changed. Raises
     `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO that sees frames of features.
@@ -283,15 +284,15 @@ def load_opponent(path: str | Path) -> ModelOpponent:
 
     path = find_model(path)
     status = path.stat()  # models are saved atomically, so a new version has another inode
-    return _read_opponent(path, status.st_ino, status.st_mtime_ns, status.st_size)
+    return _read_opponent(path, safe, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(CACHED_MODELS)
-def _read_opponent(path: Path, *version: int) -> ModelOpponent:
+def _read_opponent(path: Path, safe: bool, *version: int) -> ModelOpponent:
     """Reads a model file; ``version`` is only a part of the cache's key."""
     from sb3_pvp.policies.model_files import PolicyFile
 
-    return _opponent_of(PolicyFile(path))
+    return _opponent_of(PolicyFile(path, safe))
 
 
 def model_opponent(model: Any) -> ModelOpponent:

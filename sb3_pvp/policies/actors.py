@@ -22,12 +22,12 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.heads import AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
+from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
 
 
 @dataclass(frozen=True)
-class _FirstLayer:
+class FirstLayer:
     """The first layer of one head, or of all heads without hidden layers; matrices are ``(inputs, outputs)``."""
 
     weight: th.Tensor  #: For the trunk's output.
@@ -36,7 +36,7 @@ class _FirstLayer:
     masks: th.Tensor | None  #: For the action masks; ``None`` without ``future_masks``.
 
     @classmethod
-    def split(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> _FirstLayer:
+    def split(cls, heads: AutoregressiveHeads, weight: th.Tensor, bias: th.Tensor, visible: th.Tensor) -> FirstLayer:
         """Splits ``weight (inputs, outputs)``; ``visible (extra inputs, outputs or 1)`` is 0 for hidden inputs."""
         flat = heads.rules.num_flat
         of_latent, of_extra = weight[: heads.num_inputs].contiguous(), weight[heads.num_inputs :] * visible
@@ -59,7 +59,7 @@ class _FirstLayer:
 class _Network:
     """A head with hidden layers: its first layer, and the functions that follow it."""
 
-    first: _FirstLayer
+    first: FirstLayer
     bias: NDArray[np.float32]  #: That of the first layer, on the CPU.
     choices: NDArray[np.float32]  #: Those of the first layer, on the CPU; without autoregression empty.
     steps: Sequence[Callable[[th.Tensor], th.Tensor]]
@@ -80,7 +80,7 @@ class _Network:
                 steps.append(th.relu_)  # a call of a module takes several times as long
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
-        first = _FirstLayer.split(heads, weight, bias, visible)
+        first = FirstLayer.split(heads, weight, bias, visible)
         choices = weight[:0] if first.choices is None else first.choices
         return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps)
 
@@ -113,6 +113,7 @@ class HeadTables:
         penalties: float ``(A,)``, added to the logits of masked entries.
         permits: float ``(A, A)``; 1 where choosing the row satisfies a ``require_any`` of the column.
         unmet: float ``(A,)``, added to an entry whose ``require_any`` is not satisfied; 0 for entries without one.
+        direct: the layer of the heads without hidden layers, whose logits it computes; ``None`` if there are none.
         networks: one per head; ``None`` for heads without hidden layers.
         has_networks: whether any head has hidden layers.
     """
@@ -120,15 +121,15 @@ class HeadTables:
     @th.no_grad()
     def __init__(self, heads: AutoregressiveHeads) -> None:
         rules, direct = heads.rules, heads.direct
-        self._direct: _FirstLayer | None = None
+        self.direct: FirstLayer | None = None
         table = rules.forbids * rules.penalties
         if direct.heads:
             # Heads with hidden layers get zeros, so that the table covers all entries.
             weight = direct.weight.new_zeros(rules.num_flat, direct.weight.shape[1])
             bias = direct.bias.new_zeros(rules.num_flat)
             weight[direct.entries], bias[direct.entries] = direct.weight, direct.bias
-            self._direct = _FirstLayer.split(heads, weight.T, bias, (rules.membership @ heads.visible).T)
-            table = table if self._direct.choices is None else table + self._direct.choices
+            self.direct = FirstLayer.split(heads, weight.T, bias, (rules.membership @ heads.visible).T)
+            table = table if self.direct.choices is None else table + self.direct.choices
         groups = {head: group for group in heads.groups for head in group.heads}
         self.head_sizes, self.starts = rules.head_sizes, np.array(rules.starts)
         self.networks = [
@@ -141,15 +142,25 @@ class HeadTables:
 
     def initial_logits(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
         """Returns logits ``(batch, A)`` before any choice, without penalties; 0 for heads with hidden layers."""
-        if self._direct is None:
+        if self.direct is None:
             return latent.new_zeros(len(latent), len(self.table))
-        return self._direct.before_choices(latent, masks)
+        return self.direct.before_choices(latent, masks)
 
 
 def sample_actions(
     tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Samples joint actions, int64 ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
+
+    Arguments are those of `sample_with_scores`.
+    """
+    return sample_with_scores(tables, latents, masks, uniforms)[:2]
+
+
+def sample_with_scores(
+    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+    """Does the same as `sample_actions`, and returns the scores ``(batch, A)`` of `kernels.sample_heads` as well.
 
     Args:
         tables: one per policy; their keys must be equal.
@@ -181,7 +192,7 @@ def sample_actions(
                     entries = actions[span, :head] + like.starts[:head]
                     kernels.add_logits(own, rows, start, network.logits(latent, masks[span], rows, entries))
         kernels.sample_head(scores, granted, head, start, start + size, numbers, *rules, actions, log_probs)
-    return actions, log_probs
+    return actions, log_probs, scores
 
 
 class AutoregressiveDistribution(MaskableDistribution):
@@ -303,9 +314,11 @@ class AutoregressiveActor:
         of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
         extractor, width = make_network(frame_shape[0] * frame_shape[1], of_features)
         actor, width = make_network(width, of_actor)
-        flags = [arguments[flag] for flag in ("autoregressive", "normalize_actions", "future_masks")]
+        flags = [arguments[flag] for flag in HEAD_FLAGS]
         heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
-        normalizer = RunningNormalizer(len(weights["features_extractor.normalizer.mean"]))
+        normalizer = RunningNormalizer(
+            len(weights["features_extractor.normalizer.mean"]), scale_constants=arguments["scale_constants"]
+        )
         # The names must be those of the policy's state dict.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}

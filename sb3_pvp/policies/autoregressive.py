@@ -21,7 +21,7 @@ from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.contract.model import loadable_contracts
 from sb3_pvp.policies.actors import AutoregressiveDistribution
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
-from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
+from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
     ACTIVATIONS,
     Architecture,
@@ -60,6 +60,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: normalise the choices that heads see.
         normalize_observations: normalise the observations.
         future_masks: show each head the masks of the heads after it.
+        scale_constants: divide also features and choices that have been constant so far by their standard deviation of
+            almost 0, as the original system does; by default they are only centred.
         contract: name, file or `Contract` with the rules between heads; ``"auto"``: the registered contract with these
             heads and observations, if there is one; ``None``: no rules. Names and files are looked up again when a
             saved model is loaded; a `Contract` is saved with the model.
@@ -90,6 +92,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_actions: bool = True,
         normalize_observations: bool = True,
         future_masks: bool = False,
+        scale_constants: bool = False,
         contract: str | Contract | None = AUTO,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
@@ -106,7 +109,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             lr_schedule,
             net_arch=[],
             features_extractor_class=NormalizedFeatures,
-            features_extractor_kwargs={"normalize": normalize_observations},
+            features_extractor_kwargs={"normalize": normalize_observations, "scale_constants": scale_constants},
             optimizer_class=optimizer_class,
             optimizer_kwargs=optimizer_kwargs or {},
         )
@@ -132,7 +135,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self.actor, num_inputs = make_network(public[1], of_actor)
         self.critic, width = make_network(everything[1], of_critic)
         self.value_net = nn.Linear(width, 1)
-        flags = (given[flag] for flag in ("autoregressive", "normalize_actions", "future_masks"))
+        flags = (given[flag] for flag in HEAD_FLAGS)
         self.action_net = AutoregressiveHeads(num_inputs, self.rules, of_heads, *flags)
         self.action_net.initialize()
         self.action_dist = AutoregressiveDistribution(self.action_net)
@@ -242,9 +245,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""
-        distribution = copy(self.action_dist).proba_distribution(self._actor_latent(self.features(obs)))
+        distribution = copy(self.action_dist).proba_distribution(self.actor_latent(obs))
         distribution.apply_masking(self._masks(obs, action_masks))
         return distribution
+
+    def actor_latent(self, obs: PyTorchObs) -> th.Tensor:
+        """Returns the output of the actor's trunk ``(batch, inputs of the heads)``."""
+        return self._actor_latent(self.features(obs))
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)``."""
@@ -284,7 +291,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> th.Tensor:
         """Samples actions; refuses NaN and masks without a legal entry, which would give an arbitrary action."""
-        latent, masks = self._actor_latent(self.features(observation)), self._masks(observation, action_masks)
+        latent, masks = self.actor_latent(observation), self._masks(observation, action_masks)
         if latent.isnan().any():
             raise ValueError("the observation or a weight of the model is NaN: no action can be chosen")
         if not masks.any(1).all():

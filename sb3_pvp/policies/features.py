@@ -21,9 +21,15 @@ class NormalizedFeatures(BaseFeaturesExtractor):
 
     In a Dict space all keys but ``"privileged"`` and ``"action_mask"`` are public; a Box is public. Parts may have two
     axes, frames and features, and if they have equally many frames, all frames share statistics (training.md §5).
+    ``scale_constants`` is that of `RunningNormalizer`.
     """
 
-    def __init__(self, observation_space: spaces.Space, normalize: bool = True) -> None:  # type: ignore[type-arg]
+    def __init__(
+        self,
+        observation_space: spaces.Space,  # type: ignore[type-arg]
+        normalize: bool = True,
+        scale_constants: bool = False,
+    ) -> None:
         parts = (
             dict(observation_space) if isinstance(observation_space, spaces.Dict) else {OBSERVATION: observation_space}
         )
@@ -52,7 +58,7 @@ class NormalizedFeatures(BaseFeaturesExtractor):
             self._places.append(_Place(feature, column, width if key == PRIVILEGED else of_public))
             feature += width
         #: Statistics of the features of one frame, public before privileged.
-        self.normalizer = RunningNormalizer(self.features_dim // self.num_frames)
+        self.normalizer = RunningNormalizer(self.features_dim // self.num_frames, scale_constants=scale_constants)
 
     def forward(self, observations: PyTorchObs) -> th.Tensor:
         """Returns flat normalised features ``(batch, features_dim)``: public before privileged, newest frame first."""

@@ -19,7 +19,7 @@ import torch as th
 from torch import nn
 
 from sb3_pvp.contract import DependencyTables
-from sb3_pvp.policies.networks import Layer, Layers, RunningNormalizer, make_network
+from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, make_network
 from sb3_pvp.policies.precision import in_float32
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
@@ -27,11 +27,11 @@ FORBIDDEN = -1e8
 # A head without a legal entry takes entry 0 (training.md §3.6). Its penalty is smaller than that of the others: next to
 # a legal entry its probability is still zero, and without one it is one. So this case needs no branch.
 FORBIDDEN_FIRST = -1e4
-#: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
-LinearLayer = tuple[th.Tensor, th.Tensor]
 #: From its inputs ``(batch, ...)`` to its output ``(batch, num_inputs)``, row by row.
 Trunk = Callable[[th.Tensor], th.Tensor]
 NO_TRUNK: Trunk = nn.Identity()
+#: The last arguments of `AutoregressiveHeads`, in order.
+HEAD_FLAGS = ("autoregressive", "normalize_actions", "future_masks", "scale_constants")
 
 
 class DependencyRules(nn.Module):
@@ -116,11 +116,12 @@ class AutoregressiveHeads(nn.Module):
         autoregressive: bool,
         normalize_actions: bool,
         future_masks: bool,
+        scale_constants: bool = False,
     ) -> None:
         super().__init__()
         self.rules, self.num_inputs = rules, num_inputs
         self.autoregressive, self.normalize_actions, self.future_masks = autoregressive, normalize_actions, future_masks
-        self.normalizer = RunningNormalizer(rules.num_flat)
+        self.normalizer = RunningNormalizer(rules.num_flat, scale_constants=scale_constants)
         head_of, order = rules.membership.argmax(1), th.arange(len(rules.head_sizes))[:, None]
         seen = [head_of < order] if autoregressive else []
         seen += [head_of > order] if future_masks else []
@@ -130,7 +131,9 @@ class AutoregressiveHeads(nn.Module):
         members: dict[Layers, list[int]] = {}
         for head, layers in enumerate(architectures):
             if layers and not layers[0].size:
-                raise ValueError("a head cannot begin with dropout; put it at the end of net_arch['pi'] instead")
+                raise ValueError(
+                    "a head cannot begin with dropout or an activation; put it at the end of net_arch['pi'] instead"
+                )
             members.setdefault(layers, []).append(head)
         direct = members.pop((), [])
         #: Heads with hidden layers, grouped by equal architecture.

@@ -21,8 +21,9 @@ def sample_heads(
     first: NDArray[np.int64],
     permits: NDArray[np.float32],
     unmet: NDArray[np.float32],
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Samples joint actions ``(batch, heads)`` head by head; returns them and their log-probabilities ``(batch,)``.
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+    """Samples joint actions ``(batch, heads)`` head by head; returns them, their log-probabilities ``(batch,)`` and the
+    scores of all entries ``(batch, A)``: logits given the choices of earlier heads.
 
     ``logits (batch, A)`` are those before any choice. ``uniforms (batch, heads)`` are random numbers in [0, 1): a head
     takes the first entry whose cumulative probability exceeds its number; a negative one selects the most likely entry.
@@ -34,7 +35,7 @@ def sample_heads(
     for head in range(len(starts)):
         stop = starts[head + 1] if head + 1 < len(starts) else logits.shape[1]
         sample_head(scores, granted, head, starts[head], stop, uniforms, *rules, actions, log_probs)
-    return actions, log_probs
+    return actions, log_probs, scores
 
 
 @njit(cache=True, error_model="numpy")
@@ -114,6 +115,37 @@ def sample_head(
 
 
 @njit(cache=True, error_model="numpy")
+def entropies_and_probabilities(
+    scores: NDArray[np.float32], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns the entropies of heads ``(batch, heads)`` and the probabilities of entries ``(batch, A)``.
+
+    ``scores (batch, A)`` are those that `sample_heads` returns, ``starts`` are the heads' first entries.
+    """
+    batch, flat = scores.shape
+    entropies, probabilities = np.zeros((batch, len(starts)), np.float32), np.zeros((batch, flat), np.float32)
+    for row in range(batch):
+        for head in range(len(starts)):
+            start = starts[head]
+            stop = starts[head + 1] if head + 1 < len(starts) else flat
+            highest = scores[row, start]
+            for entry in range(start + 1, stop):
+                highest = max(highest, scores[row, entry])
+            total, weighted = np.float32(0.0), np.float32(0.0)
+            for entry in range(start, stop):
+                below = scores[row, entry] - highest
+                if below > _NEGLIGIBLE:
+                    share = np.exp(below)
+                    probabilities[row, entry] = share
+                    total += share
+                    weighted += share * below
+            for entry in range(start, stop):
+                probabilities[row, entry] /= total
+            entropies[row, head] = np.log(total) - weighted / total
+    return entropies, probabilities
+
+
+@njit(cache=True, error_model="numpy")
 def rows_with_choice(
     scores: NDArray[np.float32], granted: NDArray[np.bool_], start: int, stop: int, unmet: NDArray[np.float32]
 ) -> NDArray[np.int64]:
@@ -159,7 +191,7 @@ def sample_entries(
     nothing, square, first = np.zeros(size, np.float32), np.zeros((size, size), np.float32), np.zeros(batch, np.int64)
     masks, numbers = np.ones((batch, size), np.bool_), np.ascontiguousarray(uniforms).reshape(batch, 1)
     starts = np.zeros(1, np.int64)
-    actions, log_probs = sample_heads(logits, masks, numbers, nothing, starts, square, first, square, nothing)
+    actions, log_probs, _ = sample_heads(logits, masks, numbers, nothing, starts, square, first, square, nothing)
     return actions[:, 0], log_probs
 
 

@@ -23,7 +23,9 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.description import build
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
+from sb3_pvp.policies.fighter_files import SUFFIX, Fighter, read_fighter, read_sb3_zip
 
 _DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -60,17 +62,27 @@ def _loading(name: str) -> Iterator[None]:
 
 
 class PolicyFile:
-    """The policy in a model file. Reading unpickles: only read files that you trust.
+    """The policy in a model file. Reading a zip unpickles, unless ``safe``: only read files that you trust.
 
     Args:
         source: path of the file, with or without ``.zip``; or a model, to get what its file would contain now.
+        safe: unpickle nothing, see `load`; always so for ``.fighter`` files.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is not a model file, or its policy cannot be built here.
+        ValueError: if it is not a model file, its policy cannot be built here, or it cannot be read safely.
     """
 
-    def __init__(self, source: str | Path | BaseAlgorithm) -> None:
+    content_hash: str  #: Equal for files with the same policy.
+    policy_class: type
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    arguments: dict[str, Any]  #: Of the policy, without the device.
+    frame_ages: tuple[int, ...] | None  #: Ages of the frames that it was trained on, in ticks; ``None`` if unknown.
+    game: str | None  #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if unknown.
+    _weights: dict[str, th.Tensor]
+
+    def __init__(self, source: str | Path | BaseAlgorithm, safe: bool = False) -> None:
         file: Path | io.BytesIO = io.BytesIO()
         if isinstance(source, BaseAlgorithm):
             self.name = type(source).__name__
@@ -78,24 +90,34 @@ class PolicyFile:
         else:
             file = find_model(source)
             self.name = str(file)
+            if safe or is_fighter(file):
+                self._take(_read_plain(file))
+                return
+        self._unpickle(file)
+
+    def _take(self, fighter: Fighter) -> None:
+        described = fighter.description
+        with _loading(self.name):
+            self._weights, self.content_hash = fighter.weights(), fighter.content_hash
+            self.arguments = described.arguments()
+            self.observation_space, self.action_space = described.observation_space, described.action_space
+        self.policy_class, self.frame_ages, self.game = described.policy_class, described.frame_ages, described.game
+
+    def _unpickle(self, file: Path | io.BytesIO) -> None:
         with _loading(self.name):
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(_DATA))
-                self._weights = archive.read(_WEIGHTS)
+                content = archive.read(_WEIGHTS)
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
             definition = [parts[part] for part in _PARTS]
-            #: Equal for files with the same policy. Of the repr of the spaces, since pickles of equal spaces differ.
-            self.content_hash = hashlib.sha256(repr(definition).encode() + self._weights).hexdigest()
-        self.policy_class: type = definition[0]
-        self.observation_space: Space[Any] = definition[1]
-        self.action_space: Space[Any] = definition[2]
-        self.arguments: dict[str, Any] = {key: value for key, value in definition[3].items() if key != "device"}
+            # Of the repr of the spaces, since pickles of equal spaces differ.
+            self.content_hash = hashlib.sha256(repr(definition).encode() + content).hexdigest()
+            self._weights = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        self.policy_class, self.observation_space, self.action_space, arguments = definition
+        self.arguments = {key: value for key, value in arguments.items() if key != "device"}
         ages = parts.get("frame_ages")
-        #: Ages of the frames that the policy was trained on, in ticks; ``None`` if not in the file.
-        self.frame_ages: tuple[int, ...] | None = None if ages is None else tuple(ages)
-        #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if not in the file.
-        self.game: str | None = parts.get("game")
+        self.frame_ages, self.game = None if ages is None else tuple(ages), parts.get("game")
 
     def actor(self) -> Actor:
         """Builds the policy for inference on the CPU.
@@ -112,12 +134,11 @@ class PolicyFile:
         frame_shape = seen.num_frames, seen.num_public // seen.num_frames
         head_sizes = tuple(self.action_space.nvec.tolist())
         with _loading(self.name):
-            weights = th.load(io.BytesIO(self._weights), map_location="cpu", weights_only=True)
             if issubclass(self.policy_class, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-                return AutoregressiveActor(frame_shape, head_sizes, arguments, weights)
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, self._weights)
             policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
-            policy.load_state_dict(weights)
+            policy.load_state_dict(self._weights)
         policy.set_training_mode(False)
         return PlainActor(policy, frame_shape, head_sizes)
 
@@ -173,6 +194,8 @@ def has_training_state(path: Path) -> bool:
 
 def steps_of(path: Path) -> int:
     """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
+    if is_fighter(path):
+        return read_fighter(path).description.steps
     return int(_read_data(path)["num_timesteps"])
 
 
@@ -189,21 +212,41 @@ def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     return state
 
 
-def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
+def is_fighter(path: str | Path) -> bool:
+    """Whether this is the name of a fighter file, which is read without unpickling anything."""
+    return Path(path).suffix == SUFFIX
+
+
+def _read_plain(path: Path) -> Fighter:
+    """Reads a file without unpickling anything; the name decides what it is."""
+    return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
+
+
+def load(path: str | Path, device: str = "cpu", safe: bool = False) -> MaskablePPO:
     """Loads a model for inference; to continue training use ``PvpPPO.load``.
 
-    Does not need rl-zoo3, and does not touch the global random generators. Loading unpickles: only load files that you
-    trust. The policies of sb3_contrib do not read masks from observations: pass them to ``predict``.
+    Does not need rl-zoo3, and does not touch the global random generators. The policies of sb3_contrib do not read
+    masks from observations: pass them to ``predict``.
 
     Args:
-        path: the model file, with or without ``.zip``.
+        path: the model file, with or without ``.zip``, or a ``.fighter`` file.
         device: PyTorch device of the policy.
+        safe: unpickle nothing, so that the file need not be trusted. This works for ``.fighter`` files, which are
+            always loaded so, and for zips of `PvpPPO.save`, whose outcome predictor is left out then. Loading other
+            zips unpickles: only load those that you trust.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is not a model of MaskablePPO.
+        ValueError: if the file is not a model of MaskablePPO, or cannot be loaded safely.
     """
     path = find_model(path)
+    if safe or is_fighter(path):
+        fighter = _read_plain(path)
+        with _loading(str(path)):
+            model = build(fighter.description, fighter.weights(), device)
+            if (predictor := fighter.outcome_predictor()) is not None:
+                model.outcome_predictor = predictor  # type: ignore[attr-defined]
+            return model
     with _loading(str(path)):
         return MaskablePPO.load(path, device=device, custom_objects=_INFERENCE_OBJECTS)
 
@@ -211,7 +254,8 @@ def load(path: str | Path, device: str = "cpu") -> MaskablePPO:
 def game_of(model: BaseAlgorithm) -> Game:
     """Returns the game a model was trained on: the one it names, else that of its contract.
 
-    Raises `ValueError` if the model does not name its game, or the game is not installed.
+    Raises `ValueError` if the model does not name its game, the game is not installed, or it would have to be imported
+    because a file says so that need not be trusted (``load(safe=True)``).
     """
     name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
     if name is None:
@@ -220,6 +264,8 @@ def game_of(model: BaseAlgorithm) -> Game:
         name = None if contract is None else contract.name
     if name is None:
         raise ValueError("the model does not name its game: pass --game module:object")
+    if ":" in name and not getattr(model, "game_is_trusted", True):
+        raise ValueError(f"the code of the game {name!r} is not run because a file names it: pass --game {name}")
     return named_game(name)
 
 

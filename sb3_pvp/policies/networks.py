@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,10 +19,15 @@ Activation = Literal["relu", "tanh", "gelu"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 #: Sizes, each followed by the policy's activation; or the full grammar ``{"layers": [...]}``.
 Architecture = Sequence[int] | Mapping[str, Any]
+#: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
+LinearLayer = tuple[th.Tensor, th.Tensor]
 
 
 class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
-    """A linear layer with ``size`` outputs and an activation (``None``: identity); or dropout, if ``size`` is 0."""
+    """A linear layer with ``size`` outputs and an activation (``None``: identity).
+
+    With ``size`` 0, only the activation; without one either, dropout.
+    """
 
     size: PositiveInt = 0
     activation: Activation | None = None
@@ -36,8 +41,9 @@ Layers = tuple[Layer, ...]
 def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     """Returns the layers of an architecture: ``[64, 64]``, or the full grammar ``{"layers": [...]}``.
 
-    A layer is ``{"size": 64, "activation": "relu", "repeat": 2}`` or ``{"dropout": 0.1}``. ``activation`` follows each
-    size of the short form. An empty architecture and ``None`` are the identity. Raises `ValueError` for other forms.
+    A layer is ``{"size": 64, "activation": "relu", "repeat": 2}``, ``{"activation": "relu"}`` or ``{"dropout": 0.1}``.
+    ``activation`` follows each size of the short form. An empty architecture and ``None`` are the identity. Raises
+    `ValueError` for other forms.
     """
     items: Any = architecture
     if isinstance(architecture, Mapping):
@@ -48,8 +54,8 @@ def parse_layers(architecture: Architecture | None, activation: str) -> Layers:
     layers: list[Layer] = []
     for item in items or ():
         given = dict(item) if isinstance(item, Mapping) else {"size": item, "activation": activation}
-        if ("size" in given) == ("dropout" in given):
-            raise ValueError(f"a layer needs either a size or a dropout, got {given}")
+        if ("dropout" in given) == (given.get("size", given.get("activation")) is not None):
+            raise ValueError(f"a layer needs either a size or a dropout, or an activation alone, got {given}")
         layer = read_model(Layer, given, "layer key")
         layers += [layer.model_copy(update={"repeat": 1})] * layer.repeat
     return tuple(layers)
@@ -88,8 +94,9 @@ def make_network(
         if layer.size:
             modules.append(linear(num_inputs, layer.size))
             num_inputs = layer.size
-            modules += [ACTIVATIONS[layer.activation]()] if layer.activation else []
-        else:
+        if layer.activation:
+            modules.append(ACTIVATIONS[layer.activation]())
+        elif not layer.size:
             modules.append(nn.Dropout(layer.dropout))
     return nn.Sequential(*modules), num_inputs
 
@@ -99,14 +106,25 @@ def apply_layers(network: nn.Sequential, inputs: th.Tensor) -> th.Tensor:
 
     In rollouts these calls take longer than the layers of a small network. Hooks of modules are not called.
     """
+    previous: nn.Module | None = None
     for layer in network:
         if isinstance(layer, nn.Linear):
             inputs = nn.functional.linear(inputs, layer.weight, layer.bias)
-        elif isinstance(layer, nn.ReLU):
-            inputs = th.relu_(inputs)  # it follows a linear layer, whose gradient does not need the outputs
+        elif isinstance(layer, nn.ReLU) and isinstance(previous, nn.Linear):
+            inputs = th.relu_(inputs)  # in place, as the gradient of a linear layer does not need its outputs
         else:
             inputs = layer(inputs)
+        previous = layer
     return inputs
+
+
+@th.no_grad()
+def set_layers(network: nn.Sequential, layers: Iterable[LinearLayer]) -> None:
+    """Copies weights into the linear layers of a network, in order."""
+    own = [module for module in network if isinstance(module, nn.Linear)]
+    for module, (weight, bias) in zip(own, layers, strict=True):
+        module.weight.copy_(weight)
+        module.bias.copy_(bias)
 
 
 class RunningNormalizer(nn.Module):
@@ -115,7 +133,8 @@ class RunningNormalizer(nn.Module):
     `observe` only collects, `update` applies. So PPO acts in a rollout and learns from it with the same statistics,
     and its probability ratio is one before the first gradient step.
 
-    Features that have been constant so far are only centred: dividing by zero would blow up their first change.
+    Features that have been constant so far are only centred: dividing by zero would blow up their first change. With
+    ``scale_constants`` they are divided all the same, and any change of them counts as ``±clip`` (training.md §4).
     """
 
     mean: th.Tensor  #: Float ``(num_features,)``.
@@ -123,9 +142,10 @@ class RunningNormalizer(nn.Module):
     count: th.Tensor  #: Number of samples, a float64 scalar.
     pending: th.Tensor  #: Float64 ``(3, num_features)``: samples, sum and sum of squares since the last `update`.
 
-    def __init__(self, num_features: int, clip: float = 5.0) -> None:
+    def __init__(self, num_features: int, clip: float = 5.0, scale_constants: bool = False) -> None:
         super().__init__()
         self.clip = clip
+        self._constant = -1.0 if scale_constants else 1e-6
         self.register_buffer("mean", th.zeros(num_features))
         self.register_buffer("variance", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.float64))
@@ -142,7 +162,7 @@ class RunningNormalizer(nn.Module):
         # In-place changes bump the version; a tensor on another device has another address.
         key = variance._version, variance.data_ptr()
         if key != self._scale[0]:
-            self._scale = key, th.where(variance > 1e-6, variance + 1e-8, 1.0).rsqrt()
+            self._scale = key, th.where(variance > self._constant, variance + 1e-8, 1.0).rsqrt()
         return self._scale[1]
 
     def observe(self, features: th.Tensor, first: int = 0) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from itertools import pairwise
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,18 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import default_convert
 
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.networks import FrameStatistics
+from sb3_pvp.policies.networks import (
+    Architecture,
+    FrameStatistics,
+    LinearLayer,
+    make_network,
+    parse_layers,
+    set_layers,
+)
 
 #: Classes of the network.
 LOST, WON = range(2)
-_PLAIN_ATTRIBUTES = ("shape", "learning_rate", "rng")
+_PLAIN_ATTRIBUTES = ("shape", "learning_rate", "rng", "net_arch")
 
 
 class OutcomePredictor:
@@ -29,10 +36,19 @@ class OutcomePredictor:
         shape: shape of the public observation, ``(frames, features)`` or ``(features,)``.
         learning_rate: learning rate of Adam.
         seed: seed of the initial weights and of the order of mini-batches.
+        net_arch: hidden layers, as in `AutoregressivePolicy`.
     """
 
-    def __init__(self, shape: tuple[int, ...], learning_rate: float = 1e-3, seed: int = 0) -> None:
-        self.shape = tuple(shape)
+    net_arch: Architecture = (64, 64)  # also of files that do not say
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        learning_rate: float = 1e-3,
+        seed: int = 0,
+        net_arch: Architecture = (64, 64),
+    ) -> None:
+        self.shape, self.net_arch = tuple(shape), net_arch
         self.learning_rate = learning_rate
         #: Normalises observations; the identity until a callback replaces it.
         self.statistics = FrameStatistics(np.zeros(shape[-1:], np.float32), np.ones(shape[-1:], np.float32), np.inf)
@@ -53,8 +69,33 @@ class OutcomePredictor:
             probabilities = self._logits(raw.reshape(-1, *self.shape)).softmax(1).numpy()
         return {"WIN": probabilities[:, WON].reshape(batch), "LOSE": probabilities[:, LOST].reshape(batch)}
 
+    def tensors(self) -> dict[str, th.Tensor]:
+        """Returns all that `predict` needs, as copies; raises `ValueError` unless the layers are the default ones."""
+        if parse_layers(self.net_arch, "relu") != parse_layers(type(self).net_arch, "relu"):
+            raise ValueError("an outcome predictor with other layers than the default ones cannot be exported")
+        statistics = {name: th.as_tensor(value).clone() for name, value in asdict(self.statistics).items()}
+        network = {name: part.clone() for name, part in self._network.state_dict().items()}
+        return {"shape": th.tensor(self.shape)} | statistics | network
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, th.Tensor]) -> OutcomePredictor:
+        """Returns the predictor that `tensors` came from, with a new optimiser; `ValueError` if they do not fit."""
+        try:
+            weights = dict(tensors)
+            shape = tuple(weights.pop("shape").tolist())
+            mean, scale, clip = (weights.pop(each.name) for each in fields(FrameStatistics))
+            if math.prod(shape) != weights["0.weight"].shape[1] or not mean.shape == scale.shape == shape[-1:]:
+                raise ValueError("the shape of the observation is another one")
+            predictor = cls(shape)
+            predictor._network.load_state_dict(weights)
+        except (KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f"the outcome predictor is malformed: {' '.join(str(error).split()):.300}") from error
+        predictor.statistics = FrameStatistics(mean.numpy(), scale.numpy(), float(clip))
+        return predictor
+
     def fit(self, observations: NDArray[Any], won: NDArray[np.bool_], batch_size: int = 64) -> float:
         """Trains for one epoch on raw observations ``(n, *shape)`` and labels ``(n,)``; returns the mean loss."""
+        self._network.train()
         total = 0.0
         for batch in np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size)):
             loss = cross_entropy(self._logits(observations[batch]), th.from_numpy(won[batch]).long())
@@ -62,6 +103,7 @@ class OutcomePredictor:
             loss.backward()  # type: ignore[no-untyped-call]
             self._optimizer.step()
             total += float(loss.detach()) * len(batch)
+        self._network.eval()
         return total / len(won)
 
     def evaluate(self, observations: NDArray[Any], won: NDArray[np.bool_]) -> tuple[float, float]:
@@ -71,28 +113,31 @@ class OutcomePredictor:
             right = (logits.argmax(1) == labels).float().mean()
             return float(cross_entropy(logits, labels)), float(right)
 
+    def set_layers(self, layers: Iterable[LinearLayer]) -> None:
+        """Copies weights into the linear layers, in order."""
+        set_layers(self._network, layers)
+
     def _logits(self, observations: NDArray[Any]) -> th.Tensor:
         features = self.statistics(observations.astype(np.float32, copy=False)).reshape(len(observations), -1)
         logits: th.Tensor = self._network(th.from_numpy(features))
         return logits
 
     def _build(self, seed: int) -> None:
-        sizes = (int(np.prod(self.shape)), 64, 64)
         # Must not change torch's global random stream, which training samples from.
         with th.random.fork_rng(devices=[]):
             th.manual_seed(seed)
-            hidden = [part for pair in pairwise(sizes) for part in (nn.Linear(*pair), nn.ReLU())]
-            self._network = nn.Sequential(*hidden, nn.Linear(sizes[-1], 2))
+            hidden, width = make_network(int(np.prod(self.shape)), parse_layers(self.net_arch, "relu"))
+            self._network = nn.Sequential(*hidden, nn.Linear(width, 2)).eval()
         self._optimizer = th.optim.Adam(self._network.parameters(), lr=self.learning_rate)
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns plain values and NumPy arrays, so that files depend neither on torch nor on our other classes."""
         contents = {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
-        own = {name: vars(self)[name] for name in _PLAIN_ATTRIBUTES}
+        own = {name: getattr(self, name) for name in _PLAIN_ATTRIBUTES}
         return own | {"statistics": asdict(self.statistics), "contents": _without_tensors(contents)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({name: state[name] for name in _PLAIN_ATTRIBUTES})
+        vars(self).update({name: state[name] for name in _PLAIN_ATTRIBUTES if name in state})
         self.statistics = FrameStatistics(**state["statistics"])
         self._build(0)
         contents = default_convert(state["contents"])  # type: ignore[no-untyped-call]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -32,7 +32,8 @@ from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
-from sb3_pvp.policies.model_files import find_model
+from sb3_pvp.policies.description import describe
+from sb3_pvp.policies.model_files import find_model, is_fighter
 from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
 from sb3_pvp.policies.precision import check_precision, resolve_precision
 from sb3_pvp.ppo import resumable
@@ -90,6 +91,8 @@ class PvpPPO(MaskablePPO):
 
     #: Packed state of the run for exact resume; consumed by the first rollout after `load`.
     training_state: bytes | None = None
+    #: Only while saving: the policy in plain values, see `sb3_pvp.policies.description`.
+    description: dict[str, Any] | None = None
     #: State of the run at the start of the current rollout; ``None`` after learning.
     _rollout_start: resumable.State | None = None
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
@@ -387,6 +390,9 @@ class PvpPPO(MaskablePPO):
             if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
                 state = resumable.current_state(self, self.env)
             self.training_state = None if state is None else resumable.pack(state)
+        self.description = None
+        with suppress(ValueError):  # such a model cannot be loaded without unpickling
+            self.description = describe(self).plain()
         try:
             if isinstance(path, (str, Path)):
                 target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
@@ -396,6 +402,7 @@ class PvpPPO(MaskablePPO):
                 super().save(path, exclude, include)
         finally:
             self.training_state = pending
+            del self.description
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
@@ -416,11 +423,14 @@ class PvpPPO(MaskablePPO):
         known = arguments_of(cls)
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_LOAD_ARGUMENTS))
         file = find_model(path) if isinstance(path, (str, Path)) else path
+        if isinstance(file, Path) and is_fighter(file):
+            raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")
         try:
             with nullcontext() if env is not None else resumable.preserved_random_state():
                 model = super().load(file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error
+        vars(model).pop("description", None)
         # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):

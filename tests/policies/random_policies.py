@@ -20,6 +20,10 @@ GRAMMAR_LAYERS = st.fixed_dictionaries(
 ARCHITECTURES = st.lists(st.integers(1, 6), max_size=2) | st.fixed_dictionaries(
     {"layers": st.lists(GRAMMAR_LAYERS, max_size=2)}
 )
+#: Architectures of trunks, which may also have an activation without a size anywhere.
+TRUNKS = ARCHITECTURES | st.fixed_dictionaries(
+    {"layers": st.lists(GRAMMAR_LAYERS | st.fixed_dictionaries({"activation": ACTIVATIONS}), max_size=3)}
+)
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,19 @@ def cases(draw: st.DrawFn, contracts: st.SearchStrategy[Contract], batch: int = 
     policy = make_policy(
         contract,
         observation_space(contract, frames, privileged),
-        net_arch={"pi": draw(ARCHITECTURES), "vf": [3]},
+        net_arch={"pi": draw(TRUNKS), "vf": draw(TRUNKS)},
         head_arch=each if per_head else each[0],
         features_arch=draw(st.just([]) | ARCHITECTURES),
         activation=activation,
         autoregressive=draw(st.booleans() | st.just(True)),
         normalize_actions=draw(st.booleans() | st.just(True)),
         future_masks=draw(st.booleans()),
+        scale_constants=(scale_constants := draw(st.booleans())),
     )
     randomize(policy, generator)
+    if scale_constants:
+        for normalizer in (policy.heads.normalizer, policy.observation_normalizer):
+            normalizer.variance[::3] = 0
     names = [_activations(architecture, activation) for architecture in each]
     observations, masks = random_batch(policy, batch, generator)
     if draw(st.booleans()):  # a row that allows everything, so that there is something to enumerate
