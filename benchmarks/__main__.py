@@ -6,12 +6,14 @@ from typing import NoReturn
 
 import typer
 
+from benchmarks.acting import bench_acting
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.peers import bench_peers
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
+from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.train import bench_train
 from benchmarks.walks import bench_walks
@@ -23,7 +25,9 @@ app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
+app.command("acting")(bench_acting)
 app.command("server")(bench_server)
+app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("exploitability")(bench_exploitability)
 app.command("peers")(bench_peers)

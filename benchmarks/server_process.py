@@ -1,4 +1,4 @@
-"""Runs ``sb3-pvp sim-server`` in a separate process and measures its CPU time, memory and descriptors."""
+"""Runs a server in a separate process and measures its CPU time, memory and descriptors."""
 
 from __future__ import annotations
 
@@ -42,9 +42,15 @@ class ServerProcess:
 
 @contextmanager
 def started_server(seed: int = 0) -> Iterator[ServerProcess]:
-    """Starts a server on a free port, waits until it listens, and ends it. `OSError` if it does not start."""
-    command = [sys.executable, "-m", "sb3_pvp.cli", "sim-server", "--port", "0", "--seed", str(seed)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    """Starts a sim-server on a free port, waits until it listens, and ends it. `OSError` if it does not start."""
+    with started("-m", "sb3_pvp.cli", "sim-server", "--port", "0", "--seed", str(seed)) as server:
+        yield server
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[ServerProcess]:
+    """Does the same with a Python program, whose first line of output must end in a colon and the port."""
+    with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             _, _, port = process.stdout.readline().rpartition(":")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sb3_pvp.common.open_files import allow_many_open_files
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.remote.arena import AGENT_TYPES, Arenas
 from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
@@ -117,7 +118,7 @@ def run_server(
     idle_timeout: float = IDLE_TIMEOUT,
 ) -> None:
     """Serves the embedded world until SIGINT or SIGTERM, and prints the address when it listens (see `serve`)."""
-    _allow_many_connections()
+    allow_many_open_files()
 
     def announce(bound_port: int) -> None:
         print(f"sb3-pvp sim-server listens on {host}:{bound_port}", flush=True)
@@ -132,15 +133,6 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def _allow_many_connections() -> None:
-    """Raises the limit of open files to the system's maximum: each connection is an open file."""
-    import resource  # Not on every system, and only needed where a server runs.
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _make_sim_world(num_fights: int, seed: int, *, contract: str) -> ServedWorld:

@@ -1,0 +1,116 @@
+"""``sb3-pvp serve``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sb3_pvp.cli.usage import use_one_thread
+from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.names import require_known
+from sb3_pvp.game import HOME_GAME
+
+if TYPE_CHECKING:
+    from sb3_pvp.serving.server import Server
+
+#: For the command, which also accepts the names of these options in the original.
+NAMES_OF_THE_ORIGINAL = {
+    "token_normalize_func": lambda option: {
+        "remote-processor-pool-size": "workers",
+        "remote-processor-type": "worker-type",
+    }.get(option, option)
+}
+_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: the fastest, measured for each model."
+
+
+def serve(
+    models: Annotated[
+        Path, typer.Option(help="Folder of zip and fighter files; changes in it are noticed.", file_okay=False)
+    ] = Path("models"),
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Every client that can reach it may use the server.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 9999,
+    game: Annotated[
+        str, typer.Option(help="Game whose scripted fighters are served too: a name or module:object.")
+    ] = HOME_GAME,
+    backend: Annotated[str, typer.Option(help=_BACKEND)] = "auto",
+    device: Annotated[str, typer.Option(help="PyTorch device: cpu, or cuda where there is one.")] = "cpu",
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Workers that run batches; by default 1 process, or 0 threads: the event loop does."),
+    ] = None,
+    worker_type: Annotated[str, typer.Option(help="What workers are: thread or process.")] = "thread",
+    max_batch_size: Annotated[int, typer.Option(min=1, help="Requests that are decided together.")] = 256,
+    reload_interval: Annotated[
+        float, typer.Option(min=0, help="Seconds between looks into the folder; 0: only at the start.")
+    ] = 1.0,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="HTTP port of /health and /metrics; 0 picks a free one.")
+    ] = None,
+    max_line: Annotated[int, typer.Option(min=1024, help="Bytes of a request.")] = 65536,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at the same time.")] = 1024,
+    max_rate: Annotated[
+        float, typer.Option(min=0, help="Requests per second of each connection, more are delayed; 0: no limit.")
+    ] = 0.0,
+    idle_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds until a silent connection is closed; 0: never.")
+    ] = 600.0,
+    strict_upstream: Annotated[
+        bool, typer.Option("--strict-upstream", help="Close the connection at a bad request, without a reply.")
+    ] = False,
+) -> None:
+    """Serve fighters to programs that ask for actions, until interrupted.
+
+    Any client of the original prediction API can ask: one JSON object per line. A model's name is that of its file
+    without ending. Files are never unpickled: zips of other programs need sb3-pvp export first.
+    """
+    from sb3_pvp.policies.inference import AUTO, BACKENDS
+    from sb3_pvp.serving.connection import Limits
+    from sb3_pvp.serving.server import Settings, run_server
+    from sb3_pvp.serving.workers import WORKER_TYPES
+
+    require_known("back-end", backend, (AUTO, *BACKENDS))
+    require_known("type of workers", worker_type, WORKER_TYPES)
+    _check_device(device, backend)
+    use_one_thread()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    limits = Limits(max_line, max_connections, max_rate, idle_timeout)
+    settings = Settings(
+        models=models,
+        host=host,
+        port=port,
+        game=game,
+        backend=backend,
+        device=device,
+        workers=int(worker_type == "process") if workers is None else workers,
+        worker_type=worker_type,
+        max_batch_size=max_batch_size,
+        reload_interval=reload_interval,
+        metrics_port=metrics_port,
+        is_strict=strict_upstream,
+        limits=limits,
+    )
+
+    def announce(server: Server) -> None:
+        if server.metrics_port is not None:
+            typer.echo(f"health and metrics on http://{host}:{server.metrics_port}")
+        print(f"sb3-pvp serve listens on {host}:{server.port}", flush=True)
+
+    run_server(settings, announce)
+
+
+def _check_device(device: str, backend: str) -> None:
+    """Raises `Refusal` for a device that PyTorch does not see, or that the back-end cannot use."""
+    import torch
+
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise Refusal(f"--device must be cpu or cuda, not {device!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise Refusal("--device cuda: PyTorch sees no GPU here; leave --device out")
+    if kind == "cuda" and backend in ("compiled", "onnx"):
+        raise Refusal(f"--backend {backend} runs on the CPU only: take torch, or leave --device out")

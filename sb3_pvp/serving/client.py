@@ -1,0 +1,221 @@
+"""Clients of a prediction server: ours, or any other that speaks the protocol (protocol.md §9)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import ArrayLike
+
+#: A reply with probabilities and extensions is much shorter; more is no reply.
+_MAX_REPLY = 1 << 20
+
+
+class PredictionError(RuntimeError):
+    """Raised when the server refuses a request; the message is the server's."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A reply. What was not asked for is ``None``, or an empty tuple.
+
+    Attributes:
+        action: the choice of each head.
+        log_prob: log-probability of the joint action.
+        entropy: of each head, given the choices of the heads before it.
+        values: what the critic expects.
+        probs: of each head, the probabilities of its entries given the choices of the heads before it.
+        extension_results: results in the order of the request's extensions.
+    """
+
+    action: list[int]
+    log_prob: float | None = None
+    entropy: list[float] | None = None
+    values: list[float] | None = None
+    probs: list[list[float]] | None = None
+    extension_results: Sequence[Any] = ()
+
+
+def request_line(
+    model: str,
+    obs: ArrayLike,
+    action_masks: Sequence[ArrayLike],
+    deterministic: bool | Sequence[bool] = False,
+    *,
+    return_log_prob: bool = False,
+    return_entropy: bool = False,
+    return_value: bool = False,
+    return_probs: bool = False,
+    extensions: Sequence[str] = (),
+) -> bytes:
+    """Returns the line of a request.
+
+    Args:
+        model: name of a model or script on the server.
+        obs: frames, newest first, ``(frames, features)``; or one frame ``(features,)``.
+        action_masks: bools for each head, as of `sb3_pvp.contract.actions.split_mask`.
+        deterministic: take the most likely entry of every head; or one bool per head.
+        return_log_prob: ask for the log-probability of the action.
+        return_entropy: ask for the entropies of the heads.
+        return_value: ask for the critic's value.
+        return_probs: ask for the probabilities of all entries.
+        extensions: names of extensions, such as ``"winrate"``.
+    """
+    request = {
+        "model": model,
+        "obs": np.atleast_2d(np.asarray(obs, np.float32)),
+        "actionMasks": [np.asarray(mask, np.bool_).tolist() for mask in action_masks],
+        "deterministic": deterministic if isinstance(deterministic, bool) else [*map(bool, deterministic)],
+        "returnLogProb": return_log_prob,
+        "returnEntropy": return_entropy,
+        "returnValue": return_value,
+        "returnProbs": return_probs,
+        "extensions": [*extensions],
+    }
+    return orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+
+
+def read_reply(line: bytes) -> Prediction:
+    """Parses a reply; raises `PredictionError` for that to a bad request, `ConnectionError` if it is none."""
+    try:
+        reply = orjson.loads(line)
+        if "error" in reply:
+            raise PredictionError(reply["error"])
+        values = reply["values"]
+        return Prediction(
+            reply["action"],
+            reply["logProb"],
+            reply["entropy"],
+            # The original sends a number instead of a list.
+            [values] if isinstance(values, float) else values,
+            reply["probs"],
+            reply["extensionResults"],
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ConnectionError(f"the server sent something that is not a reply: {line!r:.80}") from error
+
+
+class Client:
+    """Asks a prediction server; blocks until the reply. Not for several threads at once: give each its own.
+
+    It connects at the first request. After any failure it connects anew: at once if the server has closed a connection
+    that had worked before, for example because it was restarted, else at the next request.
+
+    Args:
+        host: address of the server.
+        port: port of the server.
+        timeout: seconds to wait for a connection and for each reply.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 9999, timeout: float = 10.0) -> None:
+        self._address, self._timeout = (host, port), timeout
+        self._socket: socket.socket | None = None
+        self._buffer = bytearray()
+
+    def predict(
+        self, model: str, obs: ArrayLike, action_masks: Sequence[ArrayLike], *args: Any, **kwargs: Any
+    ) -> Prediction:
+        """Returns an action, and what else is asked for; arguments as in `request_line`.
+
+        Raises:
+            PredictionError: if the server refuses the request.
+            TimeoutError: if the server does not answer in time.
+            OSError: if there is no connection.
+        """
+        line = request_line(model, obs, action_masks, *args, **kwargs)
+        try:
+            if self._socket is not None:
+                with contextlib.suppress(ConnectionError):
+                    return read_reply(self._exchange(line))
+                self.close()
+            return read_reply(self._exchange(line))
+        except OSError:
+            self.close()  # a late reply would be taken for that to the next request
+            raise
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._buffer.clear()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _exchange(self, line: bytes) -> bytes:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, self._timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(line)
+        while b"\n" not in self._buffer:
+            received = self._socket.recv(65536)
+            if not received or len(self._buffer) > _MAX_REPLY:
+                raise ConnectionError("the server closed the connection without a reply")
+            self._buffer += received
+        reply, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer[:] = rest
+        return reply
+
+
+class AsyncClient:
+    """Asks a prediction server from an event loop; arguments and behaviour as of `Client`.
+
+    Requests of several tasks wait for each other; for more at once take more clients.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 9999, timeout: float = 10.0) -> None:
+        self._address, self._timeout = (host, port), timeout
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turn = asyncio.Lock()
+
+    async def predict(
+        self, model: str, obs: ArrayLike, action_masks: Sequence[ArrayLike], *args: Any, **kwargs: Any
+    ) -> Prediction:
+        """Does the same as `Client.predict`."""
+        line = request_line(model, obs, action_masks, *args, **kwargs)
+        async with self._turn:
+            try:
+                if self._streams is not None:
+                    with contextlib.suppress(ConnectionError):
+                        return read_reply(await self._exchange(line))
+                    self.close()
+                return read_reply(await self._exchange(line))
+            except (OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
+                self.close()
+                if isinstance(error, asyncio.TimeoutError):  # before Python 3.11 another class
+                    raise TimeoutError(f"no reply within {self._timeout:g} seconds") from error
+                raise
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.close()
+
+    async def _exchange(self, line: bytes) -> bytes:
+        if self._streams is None:
+            opening = asyncio.open_connection(*self._address, limit=_MAX_REPLY)
+            self._streams = await asyncio.wait_for(opening, self._timeout)
+        reader, writer = self._streams
+        writer.write(line)
+        reply = await asyncio.wait_for(reader.readline(), self._timeout)
+        if not reply.endswith(b"\n"):
+            raise ConnectionError("the server closed the connection without a reply")
+        return reply

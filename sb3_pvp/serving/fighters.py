@@ -1,0 +1,199 @@
+"""Fighters as workers run them: arrays of a batch of requests in, arrays out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from struct import Struct
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.common.random_words import words_from_seeds
+from sb3_pvp.game import find_game
+from sb3_pvp.opponents.opponents import ScriptedOpponent, known_opponents
+from sb3_pvp.policies.inference import (
+    AUTO,
+    MEASURED_BATCHES,
+    Backend,
+    Decisions,
+    Flags,
+    Floats,
+    fastest,
+    open_backend,
+    possible_backends,
+    random_batch,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a request to a fighter must look like.
+
+    Attributes:
+        num_frames: frames that the fighter sees, F.
+        num_features: features of its own view in each frame, D.
+        num_privileged: features of a frame that only its critic sees, P.
+        head_sizes: entries of each head.
+        is_script: whether it is a script, which has no probabilities and values.
+        predicts_outcome: whether it has an outcome predictor.
+    """
+
+    num_frames: int
+    num_features: int
+    num_privileged: int
+    head_sizes: tuple[int, ...]
+    is_script: bool = False
+    predicts_outcome: bool = False
+
+    @cached_property
+    def packers(self) -> dict[int, Struct]:
+        """Packs a frame as float32, by its width: D, or D + P; numbers that are too large are errors."""
+        widths = self.num_features, self.num_features + self.num_privileged
+        return {width: Struct(f"={width}f") for width in widths}
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The entries of each head, as a list."""
+        return list(self.head_sizes)
+
+    @cached_property
+    def num_flat(self) -> int:
+        """The number of entries of all heads, A."""
+        return sum(self.head_sizes)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Requests to one fighter as arrays, as in `Backend`; N rows, of which some ask for more than a decision."""
+
+    observations: Floats  #: ``(N, F, D)``.
+    masks: Flags  #: ``(N, A)``.
+    uniforms: Floats  #: ``(N, H)``.
+    details: bool  #: Whether a row asks for entropies or probabilities.
+    valued: NDArray[np.int64]  #: Rows that ask for a value, ``(V,)``.
+    privileged: Floats | None  #: Of these rows, ``(V, F, P)``; ``None`` if P is 0.
+    predicted: NDArray[np.int64]  #: Rows that ask for the probability of winning, ``(W,)``.
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a fighter answers to a `Batch`."""
+
+    decisions: Decisions
+    values: Floats  #: Of the rows `Batch.valued`, ``(V,)``.
+    wins: Floats  #: Probabilities of winning of the rows `Batch.predicted`, ``(W,)``.
+
+
+class Fighter(Protocol):
+    """Answers batches of requests."""
+
+    form: Form
+
+    def answer(self, batch: Batch) -> Answers:
+        """Returns the answers to a batch; its arrays must fit `form`."""
+
+
+class Source(Protocol):
+    """How to open a fighter, in any process; can be pickled and compared."""
+
+    def open(self) -> Fighter:
+        """Returns the fighter; raises `ValueError` and `OSError` if it cannot."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model file: a zip in safe mode or a fighter file, on a PyTorch device, run by a back-end or ``"auto"``."""
+
+    path: Path
+    backend: str
+    device: str
+
+    def open(self) -> ModelFighter:
+        """Implements `Source.open`; with ``"auto"`` measures the possible back-ends."""
+        from sb3_pvp.policies.model_files import load
+
+        model = load(self.path, self.device, safe=True)
+        if self.backend != AUTO:
+            backend = open_backend(self.backend, model, self.path)
+            backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
+            return ModelFighter(backend, self.backend, model)
+        backends = {name: open_backend(name, model, self.path) for name in possible_backends(model, self.path)}
+        name, timings = fastest(backends)
+        sizes = "/".join(map(str, MEASURED_BATCHES))
+        each = ", ".join(f"{one} {'/'.join(f'{ms:.2f}' for ms in timings[one])}" for one in timings)
+        logger.info("%s: %s is the fastest (ms for %s at once: %s)", self.path.name, name, sizes, each)
+        return ModelFighter(backends[name], name, model)
+
+
+class ModelFighter:
+    """A model with the back-end that runs it, and its outcome predictor, if it has one."""
+
+    def __init__(self, backend: Backend, backend_name: str, model: Any) -> None:
+        self.backend_name, self._backend = backend_name, backend
+        self._predictor = getattr(model, "outcome_predictor", None)
+        frames, features = backend.frame_shape
+        if self._predictor is not None and int(np.prod(self._predictor.shape)) != frames * features:
+            raise ValueError(f"the outcome predictor sees {self._predictor.shape}, the model {backend.frame_shape}")
+        self.form = Form(
+            frames, features, backend.num_privileged, backend.head_sizes, predicts_outcome=self._predictor is not None
+        )
+
+    def answer(self, batch: Batch) -> Answers:
+        """Implements `Fighter.answer`."""
+        decisions = self._backend.decide(batch.observations, batch.masks, batch.uniforms, batch.details)
+        values = wins = np.zeros(0, np.float32)
+        if len(batch.valued):
+            rows = batch.valued
+            values = self._backend.values(batch.observations[rows], batch.privileged, batch.masks[rows])
+        if len(batch.predicted) and self._predictor is not None:
+            seen = batch.observations[batch.predicted]
+            wins = self._predictor.predict(seen.reshape(-1, *self._predictor.shape))["WIN"]
+        return Answers(decisions, values, wins)
+
+
+@dataclass(frozen=True)
+class ScriptSource:
+    """A scripted fighter of a game."""
+
+    name: str
+    game: str
+
+    def open(self) -> ScriptFighter:
+        """Implements `Source.open`."""
+        return ScriptFighter(self)
+
+
+class ScriptFighter:
+    """A scripted fighter; its random choices differ from request to request."""
+
+    def __init__(self, source: ScriptSource) -> None:
+        game = find_game(source.game)
+        contract = game.contract
+        self._script = ScriptedOpponent(source.name, contract, game)
+        self._seeds = np.random.default_rng()
+        self.form = Form(1, contract.num_observations, 0, contract.head_sizes, is_script=True)
+
+    def answer(self, batch: Batch) -> Answers:
+        """Implements `Fighter.answer`: a row is without chance if none of its heads is random."""
+        nothing = np.zeros(0, np.float32)
+        words = words_from_seeds(self._seeds.integers(2**62, size=len(batch.masks)).tolist(), stream=5)
+        first = np.ones(len(words), bool)
+        seen = batch.observations[:, 0]
+        by_chance, _ = self._script.predict(seen, words, first, False, batch.masks)
+        without, _ = self._script.predict(seen, words, first, True, batch.masks)
+        is_greedy = (batch.uniforms < 0).all(axis=1, keepdims=True)
+        actions = np.where(is_greedy, without, by_chance).astype(np.int64)
+        return Answers(Decisions(actions, np.zeros(len(actions), np.float32), None, None), nothing, nothing)
+
+
+def script_sources(game: str) -> dict[str, ScriptSource]:
+    """Returns the scripted fighters of a game by name; raises `ValueError` for an unknown game."""
+    found = find_game(game)
+    _, *scripts = known_opponents(found.contract, found)  # the first is the bot of the world, which has no actions
+    return {name: ScriptSource(name, game) for name in scripts}
