@@ -12,6 +12,7 @@ import gymnasium as gym
 import pytest
 import torch as th
 
+from sb3_pvp.cli import main
 from sb3_pvp.contract import load_contract
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -52,8 +53,12 @@ def test_a_fighter_is_trained_saved_and_met_elsewhere(capsys: pytest.CaptureFixt
     score = run("train_and_evaluate", total_timesteps=128 * 128, episodes=64)
     assert score.decided == 64 and capsys.readouterr().out.startswith("before: win rate ")
     assert 0 <= run("load_elsewhere", "fighter.zip", episodes=2) <= 1
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 3 and printed[1].split(":")[1].strip() == printed[2].split(":")[1].strip()
+    assert "\nAction from plain arrays: [" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as exit_info:
+        main(["export", "fighter.zip"])
+    assert exit_info.value.code == 0
+    assert run("load_fighter", "fighter.fighter") in ("won", "lost", "tied")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("fighter.fighter: ")
 
 
 def test_a_program_that_loads_a_fighter_does_not_import_sb3_pvp() -> None:

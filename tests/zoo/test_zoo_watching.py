@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hub_stand_in import TOKEN, Hub, running_hub
-from huggingface_hub import constants
 
 from sb3_pvp import load, zoo
 from sb3_pvp.zoo import front_ends
+from tests.hub_stand_in import Hub, hub_stand_in  # noqa: F401  (a fixture)
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 
@@ -165,23 +164,12 @@ def frames(video: Path) -> list[Any]:
         return list(clip.iter_frames())
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    with running_hub() as server:
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, server.url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        yield server
-
-
 @pytest.mark.parametrize("video", [False, True], ids=["without a video", "with a video"])
 def test_push_to_hub(video: bool, logs: Path, hub: Hub, strict: list[int], tmp_path: Path) -> None:
     options = ["-orga", "somebody", "-m", "A first fighter", "-n", "12", *([] if video else ["--no-render"])]
     zoo.push([*NH, "-f", str(logs), *options])
     assert set(strict) == {1}, "it was evaluated"
-    files = hub.repositories["somebody/maskable_ppo-NhEnv"]
+    files = hub.repositories["somebody/maskable_ppo-NhEnv"].branches["main"]
     assert hub.messages == ["A first fighter"]
     expected = {"README.md", "maskable_ppo-NhEnv.zip", "args.yml", "config.yml", "env_kwargs.yml", "results.json"}
     assert files.keys() >= expected | ({"replay.mp4"} if video else set())
