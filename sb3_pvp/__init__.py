@@ -8,15 +8,20 @@ from sb3_pvp.game import register_environments, register_game
 if TYPE_CHECKING:
     from sb3_pvp.policies.model_files import load
     from sb3_pvp.ppo import PvpPPO
+    from sb3_pvp.ppo.upstream import import_upstream
 
-__all__ = ["PvpPPO", "__version__", "load", "register_game"]
+__all__ = ["PvpPPO", "__version__", "import_upstream", "load", "register_game"]
 
 __version__ = "0.1.0"
 
 register_environments()
 
 # Imported on first use, because they need torch and ``import sb3_pvp`` must stay fast.
-_LAZY = {"PvpPPO": "sb3_pvp.ppo", "load": "sb3_pvp.policies.model_files"}
+_LAZY = {
+    "PvpPPO": "sb3_pvp.ppo",
+    "import_upstream": "sb3_pvp.ppo.upstream",
+    "load": "sb3_pvp.policies.model_files",
+}
 
 
 def __getattr__(name: str) -> Any:

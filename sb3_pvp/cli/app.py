@@ -8,11 +8,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sb3_pvp.cli.exchange import export
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
+from sb3_pvp.cli.hub import pull, push
+from sb3_pvp.cli.import_upstream import import_upstream
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.runs import plot, presets, quickstart, runs
+from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
@@ -66,9 +70,14 @@ app.command()(presets)
 app.command()(runs)
 app.command(context_settings=OLDER_NAMES)(evaluate)
 app.command(context_settings=OLDER_NAMES)(exploit)
+app.command()(import_upstream)
 app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)
+app.command(context_settings=NAMES_OF_THE_ORIGINAL)(serve)
+app.command()(export)
+app.command()(push)
+app.command()(pull)
 app.command()(tensorboard)
 app.command("first-fighter", hidden=True)(quickstart)  # the former name
 for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):

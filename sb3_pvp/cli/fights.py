@@ -41,7 +41,7 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 def evaluate(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The model's zip file.")],
+    model: Annotated[Path, typer.Argument(help="The model's file, a zip or .fighter.")],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
     world: World = "sim",
@@ -52,6 +52,7 @@ def evaluate(
     frame_ages: Annotated[str | None, typer.Option(help="Frame ages, such as 0,2; default: the model's.")] = None,
     env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
+    safe: Annotated[bool, typer.Option("--safe", help="Unpickle nothing: the files need not be trusted.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model against an opponent.
@@ -76,7 +77,7 @@ def evaluate(
         # One number is a number of frames, but [2] is the age of a single frame.
         arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
     arguments |= {"opponent": opponent, "world": world}
-    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, **arguments)
+    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, safe, **arguments)
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
@@ -91,7 +92,7 @@ def evaluate(
 
 def record(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="The model's zip file, or the name of a script.")],
+    model: Annotated[str, typer.Argument(help="The model's file, or the name of a script.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
     ),
@@ -170,9 +171,12 @@ def score_model(
     deterministic: bool = True,
     game: str | None = None,
     build: str | None = None,
+    safe: bool = False,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
+
+    ``safe`` unpickles nothing, neither from this file nor from the opponent's.
 
     Returns:
         The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `_trained_start`.
@@ -184,8 +188,10 @@ def score_model(
     from sb3_pvp.matches.evaluation import evaluate_model
     from sb3_pvp.policies.model_files import find_model, game_of, load
 
-    model = load(path := find_model(path))
+    model = load(path := find_model(path), safe=safe)
     played = game_of(model) if game is None else find_game(game)
+    if safe:
+        env_kwargs["opponent"] = _read_safely(env_kwargs["opponent"], played)
     with suppress(ValueError):  # of a model that does not record its game, which --game may well name
         if (trained := game_of(model)).contract != played.contract:
             raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
@@ -214,6 +220,20 @@ def score_model(
         start = env.fights.settings.reset_params
         score = evaluate_model(model, env, episodes, deterministic, advance)
         return score, {"game": game_reference(played), "start": start}, note
+
+
+def _read_safely(opponent: str, game: Game) -> Any:
+    """Returns what environments take as this opponent, so that they do not unpickle its file."""
+    from sb3_pvp.opponents.opponents import OpponentChoice, kind_of, load_opponent, opponent_name
+
+    kind = kind_of(opponent)
+    if kind == "league":
+        raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
+    if kind != "file":
+        return opponent
+    loaded = load_opponent(opponent, safe=True)
+    loaded.check(game.contract)
+    return OpponentChoice(loaded, opponent_name(opponent))
 
 
 def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:

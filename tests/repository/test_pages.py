@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +24,11 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.games.osrs.remote import serve
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.fighter_files import export_fighter
 from sb3_pvp.replay import load_fight, record_fight, save_fight, write_replay_page
 from sb3_pvp.selfplay import League
 from tests.rsps.served import in_thread
+from tests.serving.served import serving
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -53,16 +57,18 @@ def runnable(page: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fighter(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def fighter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model in both kinds of files, ``fighter.zip`` and ``fighter.fighter``."""
     model = PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, policy_kwargs={"net_arch": [8]})
     model.learn(2)  # also compiles the rules
-    path = tmp_path_factory.mktemp("fighter") / "fighter.zip"
-    model.save(path)
-    return path.read_bytes()
+    folder = tmp_path_factory.mktemp("fighter")
+    model.save(folder / "fighter.zip")
+    export_fighter(model, folder / "fighter.fighter")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def port(fighter: bytes) -> Iterator[int]:
+def port(fighter: Path) -> Iterator[int]:
     """A server of the wire protocol. It needs `fighter`, which compiles the rules, to be fast enough for clients."""
     with in_thread(lambda on_listening: serve(port=0, on_listening=on_listening)) as port:
         yield port
@@ -100,15 +106,29 @@ def run(page: Path, names: dict[str, Any], *changes: tuple[str, str]) -> dict[st
 
 @pytest.mark.parametrize("name", sorted(name for name, page in PAGES.items() if runnable(page)))
 def test_all_python_of_a_page_runs(
-    name: str, place: Path, fighter: bytes, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    name: str, place: Path, fighter: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     code = "".join(runnable(PAGES[name]))
-    (place / "fighter.zip").write_bytes(fighter)
+    shutil.copytree(fighter, place, dirs_exist_ok=True)
     if name == "docs/own-game.md":
         follow_the_page_about_own_games(place, capsys)
         return
+    if "Client(port=" in code:
+        with serving(place) as server:
+            run(PAGES[name], {"__name__": "__main__"}, (r"(?<=port=)9999", str(server.port)))
+        return
     port = request.getfixturevalue("port") if "localhost:" in code else 0
     run(PAGES[name], {"__name__": "__main__"}, (r"(?<=localhost:)7070", str(port)))
+
+
+def test_the_graph_needs_neither_this_package_nor_torch(fighter: Path) -> None:
+    (block,) = (block for block in runnable(DOCS / "load.md") if "onnxruntime" in block)
+    prepared = "import sys; sys.modules |= {'sb3_pvp': None, 'torch': None}; import numpy; mask = numpy.ones(45, bool)"
+    shown = "print(action.shape, probability.shape)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{prepared}\n{block}\n{shown}"], cwd=fighter, capture_output=True, text=True
+    )
+    assert done.stdout == "(1, 12) (1, 45)\n", done.stderr
 
 
 def test_the_fight_on_the_wire_is_one(port: int) -> None:
