@@ -90,8 +90,8 @@ class _Graph:
         return self("Slice", value, self.integers([part.start]), self.integers([part.stop]), self.integers([1]))
 
     def activation(self, value: str, module: object) -> str:
-        """Adds an activation."""
-        return self(_ACTIVATIONS[type(module)], value)
+        """Adds an activation; actors call ReLU as a function."""
+        return self("Relu" if module is th.relu_ else _ACTIVATIONS[type(module)], value)
 
     def linear(self, inputs: str, weight: Any, bias: Any) -> str:
         """Adds a linear layer; ``weight`` is ``(inputs, outputs)``."""
