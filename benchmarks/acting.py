@@ -15,6 +15,7 @@ from sb3_pvp.cli.usage import use_one_thread
 from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.inference import open_session
 from sb3_pvp.policies.onnx_graph import actor_graph
 
 #: The default, heads with a hidden layer, and the preset Core (hyperparams/Core.yml).
@@ -65,11 +66,7 @@ def _predicts(model: MaskablePPO, observations: list[dict[str, NDArray[Any]]]) -
 
 
 def _runs(graph: bytes, observations: list[dict[str, NDArray[Any]]]) -> Callable[[], None]:
-    import onnxruntime  # with the extra onnx only
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session, rng = onnxruntime.InferenceSession(graph, options), np.random.default_rng(0)
+    session, rng = open_session(graph), np.random.default_rng(0)
     inputs = [(each["observation"][None], each["action_mask"][None].astype(np.bool_)) for each in observations]
 
     def run() -> None:
