@@ -76,7 +76,7 @@ class Result(BaseModel):
 
     @property
     def opponent_name(self) -> str:
-        """The opponent, without the folder if it is a file: that is nobody's business."""
+        """The opponent, without the folder if it is a file, which should stay private."""
         return self.opponent.replace("\\", "/").rpartition("/")[2]
 
 

@@ -30,7 +30,7 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
 
     def submit(self, request: Request) -> None:
-        """Takes a request; its connection is told when it has a reply."""
+        """Takes a request; its connection is notified when it has a reply."""
         assert request.fighter is not None
         request.fighter.waiting.append(request)
         self._waiting[request.fighter] = None

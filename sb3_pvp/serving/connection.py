@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_behind = True
 
     def resume_writing(self) -> None:
-        """Goes on: the client has read its replies."""
+        """Resumes: the client has read its replies."""
         self._is_behind = False
         self.advance()
 

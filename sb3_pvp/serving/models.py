@@ -10,14 +10,13 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sb3_pvp.opponents.opponents import MODEL_SUFFIXES
 from sb3_pvp.serving.fighters import Fighter, ModelFighter, ModelSource, Source, script_sources
 from sb3_pvp.serving.metrics import Figures
 from sb3_pvp.serving.protocol import Request
 
 logger = logging.getLogger(__name__)
 
-#: Endings of model files; of two files with the same name, the one with the first ending is served.
-ENDINGS = (".fighter", ".zip")
 #: Inode, time of the last change and size: one of them differs in any new version of a file.
 _Version = tuple[int, int, int]
 
@@ -86,16 +85,17 @@ class ModelFolder:
         """Returns the model files with their versions."""
         found: dict[str, tuple[Path, _Version]] = {}
         try:
+            # Of two files with the same name, the fighter file is served.
             paths = sorted(self._folder.iterdir(), key=lambda path: (path.suffix, path.name))
         except OSError as error:  # such as a network drive that is away for a moment
             logger.warning("%s cannot be read, so all models stay: %s", self._folder, error)
             return self._versions
         for path in paths:
             # Hidden files are those that are still being written.
-            if path.suffix not in ENDINGS or path.name.startswith(".") or path.stem in found or not path.is_file():
-                continue
-            status = path.stat()
-            found[path.stem] = path, (status.st_ino, status.st_mtime_ns, status.st_size)
+            is_model = path.suffix in MODEL_SUFFIXES and not path.name.startswith(".")
+            if is_model and path.stem not in found and path.is_file():
+                status = path.stat()
+                found[path.stem] = path, (status.st_ino, status.st_mtime_ns, status.st_size)
         return dict(found.values())
 
     def _load(self, path: Path) -> bool:
@@ -105,7 +105,7 @@ class ModelFolder:
         try:
             shutil.copyfile(path, copy)
             made = self._serve(path.stem, replace(self._template, path=copy))
-        except Exception as error:  # whatever is in a file, the server goes on
+        except Exception as error:  # whatever is in a file, the server continues
             copy.unlink(missing_ok=True)
             text = " ".join(str(error).replace(str(copy), str(path)).split()) or type(error).__name__
             self.errors[path.name] = text

@@ -290,8 +290,9 @@ class SweepingManager(exp_manager.ExperimentManager):
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))
             experiment = self._experiment(settings, config, trial.user_attrs[SEED])
-            limits = settings.n_timesteps, report, settings.measure["cpu_seconds"]
-            evaluation = SweepEvalCallback(experiment.measure, n_evaluations, *limits)
+            cpu_seconds = settings.measure["cpu_seconds"]
+            length = n_evaluations, settings.n_timesteps
+            evaluation = SweepEvalCallback(experiment.measure, *length, report, cpu_seconds)
             if self.verbose < 2:
                 stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             try:
