@@ -6,9 +6,13 @@ import csv
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import InstanceOf, SkipValidation
@@ -17,8 +21,18 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights, FinishedEpisode, Score, wilson_interval
-from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, known_opponents, opponent_name
+from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
+from sb3_pvp.matches.evaluation import (
+    EVALUATION_SEED,
+    EvaluationFights,
+    FinishedEpisode,
+    Score,
+    play_elsewhere,
+    wilson_interval,
+)
+from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, known_opponents, make_opponent, opponent_name
+from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
@@ -46,31 +60,122 @@ REFERENCE_METRICS = {
 _COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_STATISTICS)
 #: A separate environment for evaluation, or its differences from the training environment.
 EvaluationEnv = SkipValidation[VecEnv | Mapping[str, Any] | None]
+#: Whether to evaluate in another process while the training goes on.
+Background = Annotated[bool | str, Kind[Any](bool | Literal["auto"], 'true, false or "auto"')]
 _FOLDER = Kind[Any](str | InstanceOf[os.PathLike], "the path of a folder")  # type: ignore[type-arg]
 
 
-class EvaluationCallback(base.PvpCallback):
-    """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`."""
+@dataclass(frozen=True)
+class Evaluation:
+    """Fights of the learner as it was at some step."""
 
-    def __init__(self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, verbose: int) -> None:
+    steps: int
+    rollout: int
+    choices: list[OpponentChoice]  #: The opponent of each fight.
+    deterministic: bool
+    seed: int
+    about: Any  #: For `EvaluationCallback._record`.
+    weights: bytes = b""  #: Content of the learner's model file, for evaluation in the background.
+
+
+class EvaluationCallback(base.PvpCallback):
+    """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`.
+
+    In the background, a worker process fights with a copy of the learner while the training goes on, and results are
+    recorded at the start of the first rollout after their arrival. An evaluation that is due before the last one is
+    over waits for it. A checkpoint contains an evaluation that is under way: it is played again when the run resumes.
+    """
+
+    def __init__(
+        self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, background: Background, verbose: int
+    ) -> None:
         super().__init__(verbose)
         self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
-        self._fights = EvaluationFights(env, n_envs)
+        self._fights, self._background = EvaluationFights(env, n_envs), background
+        if background is True and isinstance(env, VecEnv):
+            raise ValueError("evaluation in the background needs an env that can be made elsewhere: pass its arguments")
+        self._pool: WorkerPool | None = None
+        self._pending: tuple[Evaluation, Future[Any]] | None = None
 
     def _init_callback(self) -> None:
-        self._rollout = base.trained_rollouts(self.model)
+        self._rollout, self._pending = base.trained_rollouts(self.model), None
 
     def _on_rollout_start(self) -> None:
         self._rollout = base.trained_rollouts(self.model)
-        if self._rollout % self._eval_freq == 0:
+        is_due = self._rollout % self._eval_freq == 0
+        self._finish(wait=is_due)
+        if is_due:
             self._evaluate()
 
     def _on_training_end(self) -> None:
+        if self._pending is not None:
+            self._finish(wait=True)
+            self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
         self._fights.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the resumable attributes, and an evaluation that is under way."""
+        return super().get_state() | ({} if self._pending is None else {"evaluation": self._pending[0]})
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Restores what `get_state` returned; an evaluation that was under way begins again."""
+        super().set_state(state, same_episodes)
+        arguments = self._fights.arguments(self.training_env)
+        if "evaluation" in state and arguments is not None:
+            self._start(state["evaluation"], arguments)
+
+    def _plan(self) -> Evaluation:
+        """Returns the fights to play now."""
+        raise NotImplementedError
+
+    def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
+        """Logs the results of an evaluation."""
+        raise NotImplementedError
 
     def _evaluate(self) -> None:
-        """Plays ``n_eval_episodes`` fights and logs the results."""
-        raise NotImplementedError
+        """Evaluates the learner as it is now, or begins to do so in the background."""
+        plan, model = self._plan(), cast("Any", self.model)
+        arguments = self._fights.arguments(self.training_env)
+        if arguments is not None and self._is_in_background(arguments):
+            if self._pool is None:  # the first time, complain about wrong opponents at once
+                settings = self.training_env.get_attr("settings", indices=[0])[0]
+                for choice in {id(each): each for each in plan.choices}.values():
+                    make_opponent(choice.opponent, settings.world_contract, settings.game)
+            save_weights(model, content := BytesIO())
+            self._start(replace(plan, weights=content.getvalue()), arguments)
+        else:
+            self._record(plan, self._fights.play(model, plan.choices, plan.deterministic, plan.seed))
+
+    def _is_in_background(self, arguments: Mapping[str, Any]) -> bool:
+        if self._background == "auto":
+            return num_cores() > 1 and arguments.get("world") == "sim"
+        return bool(self._background)
+
+    def _start(self, plan: Evaluation, arguments: Mapping[str, Any]) -> None:
+        """Lets a worker play, or without one this process."""
+        given = plan.weights, arguments, self._fights.num_envs, plan.choices, plan.deterministic, plan.seed
+        if self._is_in_background(arguments):
+            self._pool = self._pool or WorkerPool(1, "evaluation")
+            future = self._pool.submit(play_elsewhere, *given)
+        else:
+            future = Future[Any]()
+            future.set_result(play_elsewhere(*given))
+        self._pending = plan, future
+
+    def _finish(self, wait: bool) -> None:
+        """Records the evaluation in the background, if there is one, when it is over."""
+        if self._pending is None or not (wait or self._pending[1].done()):
+            return
+        (plan, future), self._pending = self._pending, None
+        try:
+            finished = [FinishedEpisode(plan.choices[number], info) for number, info in future.result()]
+        except WorkerDied as error:  # not worth the training
+            warnings.warn(f"the evaluation after {plan.steps} steps is lost: {error}", RuntimeWarning, stacklevel=2)
+        else:
+            self._record(plan, finished)
 
 
 class WinRateEvalCallback(EvaluationCallback):
@@ -90,6 +195,8 @@ class WinRateEvalCallback(EvaluationCallback):
             the training environment, such as ``{"reset_params": {...}}``.
         directory: of the league; default: ``league`` in the run folder.
         verbose: 1: print the win rates.
+        background: evaluate in another process while the training goes on, see `EvaluationCallback`; ``"auto"``: if
+            there is more than one core, in the embedded world. ``win_rates.csv`` has the steps of the evaluated model.
     """
 
     @checked
@@ -103,8 +210,9 @@ class WinRateEvalCallback(EvaluationCallback):
         env: EvaluationEnv = None,
         directory: OptionalPath = None,
         verbose: bool | int = 0,
+        background: Background = "auto",
     ) -> None:
-        super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
+        super().__init__(eval_freq, n_eval_episodes, n_envs, env, background, verbose)
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
         if not listed or not all(isinstance(each, (str, Path)) for each in listed):
             raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
@@ -119,33 +227,39 @@ class WinRateEvalCallback(EvaluationCallback):
         base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_league_player, self._labels)):
             self._league = base.shared_league(self.model, self._directory)
+        self._resume_with_model("win_rates")
 
     def _on_training_end(self) -> None:
         # Also called after an interruption, and possibly twice: only a newly trained model is evaluated.
         if base.trained_rollouts(self.model) != self._rollout:
             self._rollout = base.trained_rollouts(self.model)
+            self._finish(wait=True)
             self._evaluate()
+            self._finish(wait=True)
             self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
         super()._on_training_end()
 
-    def _evaluate(self) -> None:
-        """Plays against all opponents that exist now, logs the results and adds them to ``win_rates.csv``."""
+    def _plan(self) -> Evaluation:
+        """Returns fights against all opponents that exist now."""
         resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
         choices = {label: choice for label, choice in resolved if choice is not None}
         all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
-        model: Any = self.model
         # Always the same seeds, so that evaluations differ by the learner only.
-        finished = self._fights.play(model, all_fights, self._deterministic, EVALUATION_SEED)
+        now = self.num_timesteps, self._rollout
+        return Evaluation(*now, all_fights, self._deterministic, EVALUATION_SEED, choices)
+
+    def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
+        """Logs the results and adds them to ``win_rates.csv``."""
         # Later rows are of a run that was killed after the checkpoint from which this one resumed.
-        rows = [row for row in read_rows(self._path) if int(row["steps"]) < self.num_timesteps]
-        for label, choice in choices.items():
+        rows = [row for row in read_rows(self._path) if int(row["steps"]) < plan.steps]
+        for label, choice in plan.about.items():
             results = summarize([each for each in finished if each.choice is choice])
             for name, value in results.items():
                 self.logger.record(f"eval/{label}/{name}", value, exclude=() if name == "win_rate" else "stdout")
-            row = (self.num_timesteps, self._rollout, label, choice.label, self._n_eval_episodes, *results.values())
+            row = (plan.steps, plan.rollout, label, choice.label, self._n_eval_episodes, *results.values())
             rows.append(dict(zip(_COLUMNS, row, strict=True)))
             if self.verbose:
-                print(f"{self.num_timesteps} steps, against {choice.label}: won {results['win_rate']:.1%}")
+                print(f"{plan.steps} steps, against {choice.label}: won {results['win_rate']:.1%}")
         with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()
@@ -214,6 +328,7 @@ class ReferenceRatingCallback(EvaluationCallback):
         n_envs, env: as in `WinRateEvalCallback`.
         seed: for sampling opponents and for the fights.
         verbose: 1: print the rating.
+        background: as in `WinRateEvalCallback`.
     """
 
     @checked
@@ -226,8 +341,9 @@ class ReferenceRatingCallback(EvaluationCallback):
         env: EvaluationEnv = None,
         seed: NonNegativeInt = EVALUATION_SEED,
         verbose: bool | int = 0,
+        background: Background = "auto",
     ) -> None:
-        super().__init__(eval_freq, n_eval_episodes, n_envs, env, verbose)
+        super().__init__(eval_freq, n_eval_episodes, n_envs, env, background, verbose)
         self._folder, self._seed = Path(references), seed
         read_references(self._folder)  # fail now rather than at the first evaluation
 
@@ -236,20 +352,23 @@ class ReferenceRatingCallback(EvaluationCallback):
         self._rating = INITIAL
         self._resume_with_model("reference_rating", "_rating")
 
-    def _evaluate(self) -> None:
-        """Plays against sampled references, and updates the learner's rating."""
+    def _plan(self) -> Evaluation:
+        """Returns fights against sampled references."""
         # Seeded by the rollout, so that a resumed run samples the same opponents.
         references, rng = read_references(self._folder), np.random.default_rng([self._seed, self._rollout])
         sampled = sample_references(references, self._rating, self._n_eval_episodes, rng)
         choices = [OpponentChoice(each.opponent, str(each.player)) for each in sampled]
-        model: Any = self.model
-        finished = self._fights.play(model, choices, False, self._seed + self._rollout * self._n_eval_episodes)
-        learner, key = Player(LEARNER), f"rollout-{self._rollout}/fight"
+        seed = self._seed + self._rollout * self._n_eval_episodes
+        return Evaluation(self.num_timesteps, self._rollout, choices, False, seed, references)
+
+    def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
+        """Updates the learner's rating, and logs it."""
+        learner, key = Player(LEARNER), f"rollout-{plan.rollout}/fight"
         records = [
             base.match_record(learner, Player.parse(each.choice.label), each.info, f"{key}-{number}")
             for number, each in enumerate(finished)
         ]
-        elo = Elo(anchors={each.player: each.rating for each in references})  # the ratings of anchors stay fixed
+        elo = Elo(anchors={each.player: each.rating for each in plan.about})  # the ratings of anchors stay fixed
         elo.ratings[learner] = self._rating
         elo.update(records)
         self._rating = elo.rating(learner)
@@ -261,7 +380,7 @@ class ReferenceRatingCallback(EvaluationCallback):
             self.logger.record("reference/average-match", float(np.mean(met)), exclude="stdout")
             self.logger.record("reference/win_rate", float(np.mean([record.score for record in counted])))
         if self.verbose:
-            print(f"{self.num_timesteps} steps: {self._rating:.0f} Elo among the references")
+            print(f"{plan.steps} steps: {self._rating:.0f} Elo among the references")
 
 
 def read_references(folder: Path) -> list[Reference]:

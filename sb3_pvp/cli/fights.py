@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ import typer
 from sb3_pvp.cli.usage import (
     AsJson,
     GameName,
+    Jobs,
     Opponent,
     ResetParams,
     Seed,
@@ -22,6 +24,7 @@ from sb3_pvp.cli.usage import (
     json_object,
     print_result,
     progress,
+    say_processes,
     use_one_thread,
 )
 from sb3_pvp.common.arguments import MAPPING
@@ -30,6 +33,8 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.game import Game, find_game, game_reference
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
     from sb3_pvp.matches.evaluation import Score
 
 #: Arguments of the environment that have their own option.
@@ -53,6 +58,7 @@ def evaluate(
     env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     safe: Annotated[bool, typer.Option("--safe", help="Unpickle nothing: the files need not be trusted.")] = False,
+    jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model against an opponent.
@@ -77,7 +83,7 @@ def evaluate(
         # One number is a number of frames, but [2] is the age of a single frame.
         arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
     arguments |= {"opponent": opponent, "world": world}
-    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, safe, **arguments)
+    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, safe, jobs, **arguments)
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
@@ -172,20 +178,23 @@ def score_model(
     game: str | None = None,
     build: str | None = None,
     safe: bool = False,
+    jobs: int | None = None,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
 
-    ``safe`` unpickles nothing, neither from this file nor from the opponent's.
+    ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`.
 
     Returns:
         The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `_trained_start`.
     """
     use_one_thread()  # before anything computes with torch
-    from stable_baselines3.common.utils import check_for_correct_spaces, set_random_seed
+    from stable_baselines3.common.utils import check_for_correct_spaces
 
     from sb3_pvp.envs import PvpVecEnv
-    from sb3_pvp.matches.evaluation import evaluate_model
+    from sb3_pvp.envs.settings import FightSettings
+    from sb3_pvp.matches.evaluation import evaluate_by_rows
+    from sb3_pvp.matches.processes import num_processes
     from sb3_pvp.policies.model_files import find_model, game_of, load
 
     model = load(path := find_model(path), safe=safe)
@@ -210,16 +219,21 @@ def score_model(
         if frames > 1 and features == [played.contract.num_observations]:
             raise ValueError(f"the model sees {frames} frames: pass their ages with --frame-ages, such as 0,2")
         env_kwargs["frame_ages"] = (0,)
-    with (
-        progress(f"{episodes} fights", episodes) as advance,
-        closing(PvpVecEnv(min(_PARALLEL_FIGHTS, episodes), seed=seed, game=played, **env_kwargs)) as env,
-    ):
+    settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
+    spaces = model.observation_space, model.action_space
+
+    def make_env(num_envs: int, seed: int) -> VecEnv:
+        env = PvpVecEnv(num_envs, seed=seed, game=played, **env_kwargs)
         with refusals(about=f"{path} cannot play these fights of {played.name}"):
-            check_for_correct_spaces(env, model.observation_space, model.action_space)
-        set_random_seed(seed)  # for sampled actions; the environment has its own random numbers
-        start = env.fights.settings.reset_params
-        score = evaluate_model(model, env, episodes, deterministic, advance)
-        return score, {"game": game_reference(played), "start": start}, note
+            check_for_correct_spaces(env, *spaces)
+        return env
+
+    say_processes(processes := num_processes(jobs, episodes, settings.world))
+    load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
+    rows = min(_PARALLEL_FIGHTS, episodes)
+    with progress(f"{episodes} fights", episodes) as advance:
+        score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)
+    return score, {"game": game_reference(played), "start": settings.reset_params}, note
 
 
 def _read_safely(opponent: str, game: Game) -> Any:

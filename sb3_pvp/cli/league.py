@@ -12,6 +12,7 @@ from sb3_pvp.cli.usage import (
     OLDER_NAMES,
     AsJson,
     GameName,
+    Jobs,
     OutFile,
     ResetParams,
     Seed,
@@ -19,6 +20,7 @@ from sb3_pvp.cli.usage import (
     json_object,
     print_result,
     progress,
+    say_processes,
     use_one_thread,
     write,
 )
@@ -84,6 +86,7 @@ def play(
     game: GameName = None,
     reset_params: ResetParams = None,
     seed: Seed = 0,
+    jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Let two players fight, and add the matches to the league's log.
@@ -93,12 +96,14 @@ def play(
     """
     opened = _open(folder)
     settings = _settings(opened, world, game, reset_params)
+    from sb3_pvp.matches.processes import num_processes
     from sb3_pvp.matches.rating import play_matches
     from sb3_pvp.selfplay import Payoff, Player
 
     pair = Player.parse(a), Player.parse(b)
+    say_processes(num_processes(jobs, fights, world))
     with progress(f"{fights} fights"):
-        records = play_matches(opened, {pair: fights}, seed, settings)
+        records = play_matches(opened, {pair: fights}, seed, settings, jobs=jobs)
     _print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
     broken = len(records) - counts.games
@@ -119,6 +124,7 @@ def rate(
     game: GameName = None,
     reset_params: ResetParams = None,
     seed: Seed = 0,
+    jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Let players fight until their ratings are precise enough.
@@ -146,11 +152,14 @@ def rate(
             typer.echo(f"ignoring the league's anchor {each}: {error}", err=True)
     candidates = {*models, *present, *given, *map(Player.parse, player or [])}
     opened.anchors.update(given)  # only in memory: saved after the fights, when nothing can be refused any more
-    rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed)
+    rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed, jobs)
+    processes = 1
     with progress("fighting"):
         for number, state in enumerate(rounds):
             if number == 0:  # now the arguments have been checked
                 _print_fights(opened, settings)
+            if state.num_processes != processes:
+                say_processes(processes := state.num_processes)
             _print_progress(state, until)
     opened.add_anchors(given)
     opened.save_ratings()

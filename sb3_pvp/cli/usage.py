@@ -23,6 +23,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[str | None, typer.Option("--game", help="Game: a name or module:object.", metavar="GAME")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]
 NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; default: the preset's.")]
 Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a script, a model's file or league:DIR.")]
@@ -78,6 +79,12 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def say_processes(count: int) -> None:
+    """Prints in how many processes fights are played, if there are several."""
+    if count > 1:
+        typer.echo(f"fighting in {count} processes, see --jobs", err=True)
 
 
 def use_one_thread() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
+from functools import partial
+from io import BytesIO
 from itertools import islice
 from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
 from stable_baselines3.common.utils import set_random_seed
@@ -18,15 +22,24 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.matches.processes import FIRST_SEAT, shares
+from sb3_pvp.opponents.opponents import OpponentChoice, model_opponent
+from sb3_pvp.policies.features import OBSERVATION
+from sb3_pvp.policies.model_files import load
 from sb3_pvp.ppo.resumable import preserved_random_state
 from sb3_pvp.selfplay.bradley_terry import Z95
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
 SCORE_FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "ties"}
+
+_COUNTED = ("outcome", "build", "episode")  #: What `Score.count` reads.
+_OF_FIGHTS = (*_COUNTED, "seed", "episode_ticks")  #: What callbacks read.
+_Act = Callable[[Any, NDArray[np.bool_]], NDArray[Any]]  #: Returns actions for observations and masks.
+_Episode = tuple[int, int, dict[str, Any]]  #: Its row, its number in this row, and its last ``info``.
 
 
 @dataclass
@@ -103,17 +116,90 @@ def evaluate_model(
     episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
-    # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
-    max_broken = max(env.num_envs, num_episodes // 10)
-    # Each row plays a fixed share: taking the first episodes that end would favor short ones.
-    remaining = [(num_episodes + row) // env.num_envs for row in range(env.num_envs)]
-    score, episodes = Score(), finished_episodes(model, env, env.reset(), deterministic)
+    act = partial(_predict, model, deterministic)
+    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs, advance)
+
+
+def evaluate_by_rows(
+    load_model: Callable[[], MaskablePPO],
+    make_env: Callable[[int, int], VecEnv],
+    num_episodes: int,
+    num_envs: int,
+    seed: int,
+    deterministic: bool = True,
+    processes: int = 1,
+    advance: Callable[[int], object] = lambda decided: None,
+) -> Score:
+    """Does the same as `evaluate_model` in several processes, each of which has some of the environment's rows.
+
+    The result does not depend on the number of processes: the fights of row i follow from ``seed + i``, and so do the
+    sampled actions of models that see frames of features. Those of others are sampled differently.
+
+    Args:
+        load_model: called in each process.
+        make_env: ``make_env(num_envs, seed)``, called in each process, with the seed of its first row.
+        num_envs: the number of rows in all processes together.
+        seed, processes: see above.
+        num_episodes, deterministic, advance: as in `evaluate_model`.
+    """
+    POSITIVE.check(num_episodes=num_episodes)
+    rows = _shares_of_rows(num_episodes, num_envs)
+    # In whole pairs of rows, which may fight each other; the last one may be half a pair.
+    slices = [slice(2 * pair.start, 2 * pair.stop) for pair in shares(-(-num_envs // 2), processes)]
+    parts = [(load_model, make_env, each.start, rows[each], seed, deterministic) for each in slices]
+    with ExitStack() as stack:
+        if len(parts) > 1:
+            episodes = stack.enter_context(closing(WorkerPool(len(parts), "evaluation"))).stream(_part, parts)
+        else:
+            episodes = _part(*parts[0])
+        return _score(episodes, num_episodes, num_envs, advance)
+
+
+def _part(
+    load_model: Callable[[], MaskablePPO],
+    make_env: Callable[[int, int], VecEnv],
+    first_row: int,
+    rows: Sequence[int],
+    seed: int,
+    deterministic: bool,
+) -> Iterator[_Episode]:
+    """Plays in some of the rows; yields their episodes."""
+    model = load_model()
+    with closing(make_env(len(rows), seed + first_row)) as env:
+        set_random_seed(seed + first_row)  # for models whose actions are not sampled row by row
+        act: _Act = partial(_predict, model, deterministic)
+        if not deterministic:
+            act = _sampling(model, [seed + first_row + row for row in range(len(rows))]) or act
+        yield from _episodes(act, env, rows, first_row)
+
+
+def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
+    """Returns how many episodes each row plays: taking the first episodes that end would favor short ones."""
+    return [(num_episodes + row) // num_envs for row in range(num_envs)]
+
+
+def _episodes(act: _Act, env: VecEnv, rows: Sequence[int], first_row: int = 0) -> Iterator[_Episode]:
+    """Plays until each row has had its number of decided episodes; yields all up to then."""
+    remaining, played = list(rows), [0] * len(rows)
+    episodes = finished_episodes(act, env, env.reset())
     while any(remaining):
         row, info = next(episodes)
         if remaining[row]:
-            decided = score.count(info)
-            remaining[row] -= decided
-            advance(decided)
+            remaining[row] -= info["outcome"] in SCORE_FIELDS
+            played[row] += 1
+            yield first_row + row, played[row], {name: info[name] for name in _COUNTED if name in info}
+
+
+def _score(episodes: Iterator[_Episode], num_episodes: int, num_envs: int, advance: Callable[[int], object]) -> Score:
+    """Counts episodes; for the arguments and the error see `evaluate_model`."""
+    # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
+    max_broken = max(num_envs, num_episodes // 10)
+    score, known = Score(), set[tuple[int, int]]()
+    for row, number, info in episodes:
+        if (row, number) in known:  # from a worker that has died
+            continue
+        known.add((row, number))
+        advance(score.count(info))
         if score.broken > max_broken:
             faults = ", ".join(f"{fault}: {count}" for fault, count in score.faults.most_common())
             raise WorldError(
@@ -123,15 +209,37 @@ def evaluate_model(
     return score
 
 
-def finished_episodes(
-    model: MaskablePPO, env: VecEnv, observations: VecEnvObs, deterministic: bool
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Lets the model play from these observations; yields row and ``info`` of every episode as it ends."""
+def finished_episodes(act: _Act, env: VecEnv, observations: VecEnvObs) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Plays from these observations on; yields row and ``info`` of every episode as it ends."""
     while True:
-        masks = get_action_masks(env)
-        actions, _ = model.predict(observations, deterministic=deterministic, action_masks=masks)  # type: ignore[arg-type]
-        observations, _, dones, infos = env.step(actions)
+        observations, _, dones, infos = env.step(act(observations, get_action_masks(env)))
         yield from ((row, infos[row]) for row in np.flatnonzero(dones).tolist())
+
+
+def _predict(model: MaskablePPO, deterministic: bool, observations: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
+    return model.predict(observations, deterministic=deterministic, action_masks=masks)[0]
+
+
+def _sampling(model: MaskablePPO, seeds: Sequence[int]) -> _Act | None:
+    """Returns a function that samples the actions of each row by random numbers from its own seed.
+
+    Returns ``None`` for models that do not see frames of features.
+    """
+    try:
+        opponent = model_opponent(model)
+    except ValueError:
+        return None
+    state: NDArray[Any] | None
+    state, never = opponent.initial_state([seed + FIRST_SEAT for seed in seeds]), np.zeros(len(seeds), np.bool_)
+
+    def act(observations: Any, masks: NDArray[np.bool_]) -> NDArray[np.int64]:
+        nonlocal state
+        seen = observations[OBSERVATION] if isinstance(observations, dict) else observations
+        assert state is not None
+        actions, state = opponent.predict(seen, state, never, False, np.asarray(masks, bool))
+        return actions
+
+    return act
 
 
 class FinishedEpisode(NamedTuple):
@@ -154,7 +262,7 @@ class EvaluationFights:
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
-        self._num_envs, self._is_own = num_envs, not isinstance(env, VecEnv)
+        self.num_envs, self._is_own = num_envs, not isinstance(env, VecEnv)
         self._env = env if isinstance(env, VecEnv) else None
         self._changes = {} if isinstance(env, VecEnv) else MAPPING.read("the env of an evaluation", env) or {}
         known = [*(each.name for each in fields(FightSettings)), "render_mode", "seed"]
@@ -168,32 +276,22 @@ class EvaluationFights:
         The result depends on ``seed`` and the model only; the states of the global random generators are restored.
         """
         POSITIVE.read("the number of fights", len(choices))
-        env = self._env = self._env or self._new_env(model.get_env(), min(self._num_envs, len(choices)))
-        # Each row has a fixed share of the choices, as in `evaluate_model`.
-        queues = [iter(choices[row :: env.num_envs]) for row in range(env.num_envs)]
-        opponents: list[list[OpponentChoice]] = [[] for _ in queues]  # of each row's current and next episode
-        finished: list[FinishedEpisode] = []
+        if self._env is None:
+            from sb3_pvp.envs import PvpVecEnv
 
-        def set_next_opponent(row: int) -> None:
-            for choice in islice(queues[row], 1):
-                env.env_method("set_opponent", choice, indices=[row])
-                opponents[row].append(choice)
+            arguments = self.arguments(model.get_env()) or {}
+            self._env = PvpVecEnv(min(self.num_envs, len(choices)), **arguments)
+        finished = _play_choices(model, self._env, choices, deterministic, seed)
+        return [FinishedEpisode(choices[number], info) for number, info in finished]
 
-        with preserved_random_state():
-            for row in range(env.num_envs):
-                set_next_opponent(row)
-            set_random_seed(seed)  # for sampled actions
-            env.seed(seed)
-            observations = env.reset()
-            for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
-                set_next_opponent(row)
-            episodes = finished_episodes(model, env, observations, deterministic)
-            while len(finished) < len(choices):
-                row, info = next(episodes)
-                if opponents[row]:
-                    finished.append(FinishedEpisode(opponents[row].pop(0), info))
-                set_next_opponent(row)
-        return finished
+    def arguments(self, training_env: VecEnv | None) -> dict[str, Any] | None:
+        """Returns the arguments of the `PvpVecEnv` for these fights; ``None`` if another environment was given."""
+        if not self._is_own:
+            return None
+        if training_env is None or not training_env.has_attr("settings"):
+            raise ValueError("cannot copy this training environment for evaluation: pass an env to the callback")
+        kwargs = vars(training_env.get_attr("settings", indices=[0])[0])
+        return {**kwargs, "opponent": "baseline", **self._changes}
 
     def close(self) -> None:
         """Closes the environment if it was made here."""
@@ -201,10 +299,54 @@ class EvaluationFights:
             self._env.close()
             self._env = None
 
-    def _new_env(self, training_env: VecEnv | None, num_envs: int) -> VecEnv:
-        from sb3_pvp.envs import PvpVecEnv
 
-        if training_env is None or not training_env.has_attr("settings"):
-            raise ValueError("cannot copy this training environment for evaluation: pass an env to the callback")
-        kwargs = vars(training_env.get_attr("settings", indices=[0])[0])
-        return PvpVecEnv(num_envs, **{**kwargs, "opponent": "baseline", **self._changes})
+def play_elsewhere(
+    weights: bytes,
+    arguments: Mapping[str, Any],
+    num_envs: int,
+    choices: Sequence[OpponentChoice],
+    deterministic: bool,
+    seed: int,
+) -> list[tuple[int, dict[str, Any]]]:
+    """Does the same as `EvaluationFights.play` in a new environment, for a saved model, such as in a worker process.
+
+    ``weights`` are the content of a model file, ``arguments`` those of the `PvpVecEnv`. Returns the number of the
+    choice and the ``info`` of each fight.
+    """
+    from sb3_pvp.envs import PvpVecEnv
+
+    model = load(BytesIO(weights))
+    with closing(PvpVecEnv(min(num_envs, len(choices)), **arguments)) as env:
+        finished = _play_choices(model, env, choices, deterministic, seed)
+    return [(number, {name: info[name] for name in _OF_FIGHTS if name in info}) for number, info in finished]
+
+
+def _play_choices(
+    model: MaskablePPO, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """Plays one episode against each choice; returns its number and last ``info`` in the order in which they ended."""
+    # Each row has a fixed share of the choices, as in `evaluate_model`.
+    queues = [iter(range(row, len(choices), env.num_envs)) for row in range(env.num_envs)]
+    opponents: list[list[int]] = [[] for _ in queues]  # of each row's current and next episode
+    finished: list[tuple[int, dict[str, Any]]] = []
+
+    def set_next_opponent(row: int) -> None:
+        for number in islice(queues[row], 1):
+            env.env_method("set_opponent", choices[number], indices=[row])
+            opponents[row].append(number)
+
+    with preserved_random_state():
+        for row in range(env.num_envs):
+            set_next_opponent(row)
+        set_random_seed(seed)  # for sampled actions
+        env.seed(seed)
+        observations = env.reset()
+        for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
+            set_next_opponent(row)
+        episodes = finished_episodes(partial(_predict, model, deterministic), env, observations)
+        while len(finished) < len(choices):
+            row, info = next(episodes)
+            if opponents[row]:
+                finished.append((opponents[row].pop(0), info))
+            set_next_opponent(row)
+    return finished

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
+from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
 from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
@@ -22,7 +24,6 @@ from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pa
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL = 128  #: Fights that are played at the same time.
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
-_FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two opponents sample differently.
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
@@ -39,7 +40,12 @@ def check_players(league: League, players: Collection[Player], game: Game | None
 
 
 def play_matches(
-    league: League, schedule: Mapping[Pair, int], seed: int, settings: FightSettings, parallel_fights: int = PARALLEL
+    league: League,
+    schedule: Mapping[Pair, int],
+    seed: int,
+    settings: FightSettings,
+    parallel_fights: int = PARALLEL,
+    jobs: int | None = None,
 ) -> list[MatchRecord]:
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
@@ -50,15 +56,40 @@ def play_matches(
         schedule: the number of fights of each pair.
         seed: the n-th fight has the seed ``seed + n``.
         settings: those of the fights; those of a learner, such as ``rewards``, are ignored.
+        parallel_fights: at the same time, in each process.
+        jobs: processes, between which the fights are divided, which changes no result; ``None``: one for each core if
+            the fights take longer than the start of processes, see `num_processes`.
 
     Raises:
         ValueError: for unknown players and impossible pairs, before the first fight.
     """
     POSITIVE.check(parallel_fights=parallel_fights)
+    processes = num_processes(jobs, sum(schedule.values()), settings.world)
+    with ExitStack() as stack:
+        pool = stack.enter_context(closing(WorkerPool(processes, "rating"))) if processes > 1 else None
+        return _play(league, schedule, seed, settings, parallel_fights, pool)
+
+
+def _play(
+    league: League,
+    schedule: Mapping[Pair, int],
+    seed: int,
+    settings: FightSettings,
+    parallel_fights: int,
+    pool: WorkerPool | None,
+) -> list[MatchRecord]:
+    """Does the same as `play_matches` in the processes of a pool, or in this process."""
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
+    choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
+    series, numbers = uuid.uuid4().hex, range(len(planned))
+    # Fights of a pair stay together: a process then has fewer models to run, in larger batches.
+    parts = [
+        ({number: planned[number] for number in numbers[part]}, choices, series, seed, settings, parallel_fights)
+        for part in shares(len(planned), pool.size if pool else 1)
+    ]
     records: dict[int, MatchRecord] = {}
     try:
-        for number, record in _play_fights(league, planned, seed, settings, parallel_fights):
+        for number, record in pool.stream(_play_fights, parts) if pool else _play_fights(*parts[0]):
             records[number] = record
     finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
         in_order = [records[number] for number in sorted(records)]
@@ -73,6 +104,7 @@ class Progress:
     half_widths: dict[Player, float]  #: Half the width of each candidate's 95 % interval, Elo points.
     out_of_reach: tuple[Player, ...]  #: Uncertain candidates whose rating more fights would hardly improve.
     num_fights: int  #: Played so far.
+    num_processes: int = 1  #: In which the next fights are played.
 
 
 def rate(
@@ -83,6 +115,7 @@ def rate(
     fights_per_round: int = 256,
     max_fights: int = 20_000,
     seed: int = 0,
+    jobs: int | None = None,
 ) -> Iterator[Progress]:
     """Plays the most informative pairs until the ratings are certain; yields its progress before each round.
 
@@ -94,6 +127,7 @@ def rate(
         half_width: Elo points; done when each 95 % interval is at most this wide on either side.
         settings: see `play_matches`.
         fights_per_round: the ratings are fitted again after this many fights.
+        jobs: see `play_matches`; with ``None`` processes are started as soon as so many fights have been played.
 
     Raises:
         ValueError: for unknown players, or less than two, before the first fight.
@@ -104,27 +138,35 @@ def rate(
     check_players(league, players, settings.game)
     if len(players) < 2:
         raise ValueError("rating needs at least two players, such as two models, or a model and the baseline")
-    payoff, num_fights = Payoff(), 0
+    payoff, num_fights, pool = Payoff(), 0, None
     fruitless: set[Pair] = set()
-    while True:
-        fit = league.ratings().bradley_terry(players)
-        widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
-        uncertain = [player for player in players if widths[player] > half_width]
-        totals = ((player, payoff.total(player)) for player in uncertain)
-        out_of_reach = tuple(player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
-        yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights)
-        measurable = [player for player in players if player not in out_of_reach]
-        left = max(min(fights_per_round, max_fights - num_fights), 0)
-        num_pairs = -(-left // FIGHTS_PER_PAIR)  # rounded up
-        chosen = informative_pairs(fit, measurable, half_width, num_pairs, FIGHTS_PER_PAIR, fruitless)
-        pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_PER_PAIR)][:left])
-        if not pairs:  # all are certain or out of reach, or `max_fights` is reached
-            return
-        records = play_matches(league, pairs, seed + num_fights, settings)
-        counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
-        fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
-        payoff.update(records)
-        num_fights += pairs.total()
+    with ExitStack() as stack:
+        while True:
+            fit = league.ratings().bradley_terry(players)
+            widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
+            uncertain = [player for player in players if widths[player] > half_width]
+            totals = ((player, payoff.total(player)) for player in uncertain)
+            out_of_reach = tuple(
+                player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED
+            )
+            # Nobody knows how many fights it takes: so at worst, starting processes takes as long as the fights before.
+            worth_it = max_fights if num_fights >= FIGHTS_PER_PROCESS else 0
+            processes = num_processes(jobs, worth_it, settings.world)
+            yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights, processes)
+            measurable = [player for player in players if player not in out_of_reach]
+            left = max(min(fights_per_round, max_fights - num_fights), 0)
+            num_pairs = -(-left // FIGHTS_PER_PAIR)  # rounded up
+            chosen = informative_pairs(fit, measurable, half_width, num_pairs, FIGHTS_PER_PAIR, fruitless)
+            pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_PER_PAIR)][:left])
+            if not pairs:  # all are certain or out of reach, or `max_fights` is reached
+                return
+            if pool is None and processes > 1:
+                pool = stack.enter_context(closing(WorkerPool(processes, "rating")))
+            records = _play(league, pairs, seed + num_fights, settings, PARALLEL, pool)
+            counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
+            fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
+            payoff.update(records)
+            num_fights += pairs.total()
 
 
 def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> list[Pair]:
@@ -140,21 +182,26 @@ def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> lis
 
 
 def _play_fights(
-    league: League, planned: Sequence[Pair], seed: int, settings: FightSettings, parallel_fights: int
+    planned: Mapping[int, Pair],
+    choices: Mapping[Player, OpponentChoice],
+    series: str,
+    seed: int,
+    settings: FightSettings,
+    parallel_fights: int,
 ) -> Iterator[tuple[int, MatchRecord]]:
     """Plays the planned fights; yields number and record of each as it ends.
 
     Row r of the world plays the fights r, r + count, r + 2 count, ...: if free rows took the next fight of a common
     queue, short fights would be overrepresented among those that are over after an interruption.
     """
-    count, series = min(len(planned), parallel_fights), uuid.uuid4().hex
-    choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
+    count, first = min(len(planned), parallel_fights), min(planned)
+    end = first + len(planned)
     rules = {} if settings.death_match else {"death_match": False}
     with closing(settings.make_world(count)) as world:
         pools = [OpponentPool(world, _EMPTY_SEAT, settings.game, seat) for seat in range(NUM_SEATS)]
         actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
         # The number of each row's fight; at first one step before the first fight, as if one had just ended.
-        numbers, ticks, ended = np.arange(-count, 0), np.zeros(count, np.int64), np.arange(count)
+        numbers, ticks, ended = np.arange(first - count, first), np.zeros(count, np.int64), np.arange(count)
         while True:
             numbers[ended] += count
             ticks[ended] = 0
@@ -162,10 +209,10 @@ def _play_fights(
                 seated = {
                     row: [choices[player] for player in planned[numbers[row]]]
                     for row in ended.tolist()
-                    if numbers[row] < len(planned)
+                    if numbers[row] < end
                 }
                 _start_fights(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
-            playing = np.flatnonzero(numbers < len(planned))
+            playing = np.flatnonzero(numbers < end)
             if not playing.size:
                 return
             actions[:] = 0
@@ -200,7 +247,7 @@ def _start_fights(
     if seated:
         bots = {row: (None, WORLD_BOT if second.opponent == WORLD_BOT else None) for row, (_, second) in seated.items()}
         world.reset(np.array(list(seated)), [{"bots": bots[row], **rules, "seed": seeds[row]} for row in seated])
-    for seat, (pool, stream) in enumerate(zip(pools, (_FIRST_SEAT, 0), strict=True)):
+    for seat, (pool, stream) in enumerate(zip(pools, (FIRST_SEAT, 0), strict=True)):
         for row in rows.tolist():
             pool.choose(row, seated[row][seat] if row in seated else _EMPTY_SEAT)
         pool.begin(rows, [seeds[row] + stream if row in seated else None for row in rows.tolist()])

@@ -152,7 +152,7 @@ def find_model(path: str | Path) -> Path:
     raise FileNotFoundError(f"There is no model file {path}{', which is a folder' if given.is_dir() else ''}")
 
 
-def save_weights(model: BaseAlgorithm, path: Path) -> None:
+def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:
     """Saves the model without `TRAINING_ONLY` and the state of the optimiser.
 
     SB3 loads the file like any other; training from it starts with a fresh optimiser.
@@ -222,14 +222,14 @@ def _read_plain(path: Path) -> Fighter:
     return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
 
 
-def load(path: str | Path, device: str = "cpu", safe: bool = False) -> MaskablePPO:
+def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
     """Loads a model for inference; to continue training use ``PvpPPO.load``.
 
     Does not need rl-zoo3, and does not touch the global random generators. The policies of sb3_contrib do not read
     masks from observations: pass them to ``predict``.
 
     Args:
-        path: the model file, with or without ``.zip``, or a ``.fighter`` file.
+        path: the model file, with or without ``.zip``, or a ``.fighter`` file; or the content of a zip.
         device: PyTorch device of the policy.
         safe: unpickle nothing, so that the file need not be trusted. This works for ``.fighter`` files, which are
             always loaded so, and for zips of `PvpPPO.save`, whose outcome predictor is left out then. Loading other
@@ -239,16 +239,16 @@ def load(path: str | Path, device: str = "cpu", safe: bool = False) -> MaskableP
         FileNotFoundError: if there is no such file.
         ValueError: if the file is not a model of MaskablePPO, or cannot be loaded safely.
     """
-    path = find_model(path)
-    if safe or is_fighter(path):
-        fighter = _read_plain(path)
-        with _loading(str(path)):
+    file = path if isinstance(path, io.BytesIO) else find_model(path)
+    if isinstance(file, Path) and (safe or is_fighter(file)):
+        fighter = _read_plain(file)
+        with _loading(str(file)):
             model = build(fighter.description, fighter.weights(), device)
             if (predictor := fighter.outcome_predictor()) is not None:
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]
             return model
-    with _loading(str(path)):
-        return MaskablePPO.load(path, device=device, custom_objects=_INFERENCE_OBJECTS)
+    with _loading(str(file)):
+        return MaskablePPO.load(file, device=device, custom_objects=_INFERENCE_OBJECTS)
 
 
 def game_of(model: BaseAlgorithm) -> Game:

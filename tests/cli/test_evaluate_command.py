@@ -13,6 +13,7 @@ from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.game import Outcome, WorldError
 from sb3_pvp.games.osrs.sim import SimWorld
+from sb3_pvp.matches import evaluation
 from sb3_pvp.matches.evaluation import Score, evaluate_model, wilson_interval
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player
@@ -211,6 +212,23 @@ def test_wrong_arguments_of_the_environment_are_refused(
     model: Path, env_kwargs: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in refusal(model, "--env-kwargs", env_kwargs, capsys=capsys)
+
+
+def test_fights_do_not_depend_on_the_processes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Both sides sample, and are the same model: with the same random numbers they would act alike.
+    fights = ("--opponent", str(model), "--stochastic", "--episodes", "7", "--env-kwargs", '{"max_episode_ticks": 60}')
+    alone = evaluate(model, *fights, capsys=capsys)
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(model), "--json", *fights, "--jobs", "2"])
+    output = capsys.readouterr()
+    assert json.loads(output.out) == alone
+    assert output.err == "fighting in 2 processes, see --jobs\n"
+
+
+def test_an_episode_that_a_worker_repeats_counts_once() -> None:
+    episodes = [(row, number, {"outcome": "won"}) for number in (1, 2) for row in range(3)]
+    score = evaluation._score(iter(episodes[:4] + episodes), 6, 3, lambda decided: None)
+    assert score == Score(wins=6)
 
 
 def test_every_environment_plays_its_share(model: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ import pytest
 from sb3_contrib import MaskablePPO
 
 from benchmarks.synchronous_server import SynchronousServer
+from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.matches import rating
+from sb3_pvp.matches import processes, rating
 from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
 from sb3_pvp.policies import AutoregressivePolicy
@@ -168,6 +169,67 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
     assert few == together
     alone = comparable(play_matches(league, {(SCRIPTED, BOT): 2}, 7 + 3, SETTINGS, parallel_fights=1))
     assert alone == together[3:5]
+
+
+def test_fights_in_several_processes_are_the_same(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = {(NOOP, SCRIPTED): 3, (SCRIPTED, BOT): 4, (TWO_FRAMES, ONE_FRAME): 8}
+    short = FightSettings(max_episode_ticks=100)
+    alone = play_matches(league, schedule, 7, short)
+    divided = play_matches(league, schedule, 7, short, jobs=2)
+    assert comparable(divided) == comparable(alone)
+    assert league.log.records(counted_only=False) == alone + divided, "logged in the order of the schedule"
+    # A worker that dies after some fights: they arrive twice, and count once. Interrupted: what was over is kept.
+    stream = WorkerPool.stream
+
+    def interrupted(pool: WorkerPool, function: Any, parts: Any) -> Iterator[Any]:
+        items = [*stream(pool, function, parts)]
+        yield from items[:5] + items[:9]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WorkerPool, "stream", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        play_matches(league, {(SCRIPTED, BOT): 12}, 0, short, jobs=2)
+    assert len(league.log) == 2 * 15 + 9
+
+
+def test_processes_are_started_for_many_fights_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "num_cores", lambda: 4)
+    found = [processes.num_processes(None, number, "sim") for number in (100, 1_999, 3_000, 100_000)]
+    assert found == [1, 1, 3, 4]
+    assert processes.num_processes(None, 100_000, "rsps://127.0.0.1:1") == 1
+    assert processes.num_processes(3, 1, "rsps://127.0.0.1:1") == 3
+    for count, parts in ((7, 3), (2, 3), (0, 2)):
+        things = [*range(count)]
+        divided = [things[each] for each in processes.shares(count, parts)]
+        assert [thing for part in divided for thing in part] == things and all(divided)
+        assert max(map(len, divided), default=0) <= -(-count // parts)
+
+
+def test_rating_starts_processes_after_some_fights(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = list[int]()
+
+    class Pool:
+        def __init__(self, size: int, kind: str) -> None:
+            self.size = size
+            sizes.append(size)
+
+        def stream(self, function: Any, parts: Sequence[Any]) -> Iterator[Any]:
+            assert len(parts) == self.size
+            for part in parts:
+                yield from function(*part)
+
+        def close(self) -> None:
+            sizes.append(0)
+
+    monkeypatch.setattr(rating, "WorkerPool", Pool)
+    monkeypatch.setattr(rating, "FIGHTS_PER_PROCESS", 64)
+    monkeypatch.setattr(processes, "FIGHTS_PER_PROCESS", 64)
+    monkeypatch.setattr(processes, "num_cores", lambda: 3)
+    *_, last = rounds = list(rate(league, [SCRIPTED, BOT], 1, SETTINGS, fights_per_round=32, max_fights=160))
+    assert [each.num_processes for each in rounds] == [1, 1, 2, 2, 2, 2]
+    assert sizes == [2, 0], "one pool for all rounds, closed at the end"
+    assert len(league.log) == 160 == last.num_fights
+    assert [record.seed for record in league.log.records(counted_only=False)] == list(range(160))
 
 
 def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(

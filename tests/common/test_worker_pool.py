@@ -1,0 +1,111 @@
+"""Worker processes: what they return, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sb3_pvp.common.cores import CORES, PRIORITY, num_cores
+from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    with closing(WorkerPool(1, "rating")) as made:
+        yield made
+
+
+def squares(first: int, last: int) -> Iterator[int]:
+    print("what a job prints is no reply")
+    yield from (number * number for number in range(first, last))
+
+
+def test_workers_are_nice_and_have_one_core(pool: WorkerPool) -> None:
+    def describe() -> tuple[int, int, str, int]:
+        return os.nice(0), num_cores(), os.environ["OMP_NUM_THREADS"], os.getpid()
+
+    *found, pid = pool.submit(describe).result()
+    assert found == [min(os.nice(0) + PRIORITY["rating"], 19), 1, "1"]
+    assert pid != os.getpid() and pool.submit(describe).result()[-1] == pid, "a worker does many jobs"
+
+
+def test_items_of_all_parts_arrive(pool: WorkerPool) -> None:
+    assert sorted(pool.stream(squares, [(0, 3), (3, 5)])) == [0, 1, 4, 9, 16]
+
+
+def test_errors_of_jobs_are_raised_here(pool: WorkerPool) -> None:
+    class Odd(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} and {two}")
+
+    def fail(error: Any) -> None:
+        raise error
+
+    with pytest.raises(KeyError, match="gone") as caught:
+        pool.submit(fail, KeyError("gone")).result()
+    assert "in fail" in str(caught.value.__cause__)
+    with pytest.raises(RuntimeError, match="Odd: 1 and 2"):
+        pool.submit(lambda: fail(Odd(1, 2))).result()
+    with pytest.raises(KeyboardInterrupt):
+        pool.submit(fail, KeyboardInterrupt()).result()
+
+
+def die_unless(path: str) -> Iterator[int]:
+    yield 1
+    if not Path(path).exists():
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield 2
+
+
+def test_the_job_of_a_dead_worker_is_done_again_once(pool: WorkerPool, tmp_path: Path) -> None:
+    assert list(pool.stream(die_unless, [(str(tmp_path / "file"),)])) == [1, 1, 2]
+    with pytest.raises(WorkerDied, match=r"twice during the same job \(exit code -9\)"):
+        pool.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)).result()
+
+
+SCRIPT = """
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
+from sb3_pvp.common.worker_pool import WorkerPool
+pool = WorkerPool(1, "rating")
+def work():
+    import os
+    yield os.getpid()
+    time.sleep(600)
+for pid in pool.stream(work, [()]):
+    print(pid, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(number: int) -> None:
+    # A script without a __main__ guard, which a spawned process of multiprocessing would run again.
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], **pipes) as process:
+        assert process.stdout is not None and process.stderr is not None
+        worker = psutil.Process(int(process.stdout.readline()))
+        process.send_signal(number)
+        worker.wait(60)
+        assert process.wait(60) != 0
+        assert process.stderr.read().count("Traceback") == (number == signal.SIGINT)
+
+
+def test_the_number_of_cores_can_be_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CORES, raising=False)
+    assert 1 <= num_cores() <= (os.cpu_count() or 1)
+    monkeypatch.setenv(CORES, "1")
+    assert num_cores() == 1
+    for wrong in ("", "many", "-3"):
+        monkeypatch.setenv(CORES, wrong)
+        assert num_cores() >= 1
