@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,23 +52,25 @@ KINDS = (*_ROW_COUNTS,)
 #: The kinds whose opponents are agents, and so have options.
 _ACTING = (PAST, TARGET, LATEST)
 _SCHEDULES, _PLAIN = ("delay_chance", "deterministic_share"), ("reset_params", "noise", "action_mask_override")
-#: The opponent of a row: its kind, and the name that ``info`` must report for it (``None``: any name).
-Assignment = tuple[str, str | None]
+#: The kind of a row's opponents, and at the time of their draw the probabilities of past players, by name.
+Assignment = tuple[str, Mapping[str, float]]
 _MATCH_MAKER = Kind[Any](str | InstanceOf[Mapping], "a name, or a mapping with one")  # type: ignore[type-arg]
 _TARGETS = Kind[Any](InstanceOf[Sequence] | InstanceOf[Path], "a list of paths of models and names of plug-ins")  # type: ignore[type-arg]
 
 
 class SelfPlayCallback(base.PvpCallback):
-    """Assigns rows of the environment to kinds of opponents in each rollout, and an opponent to each of their episodes.
+    """Assigns rows of the environment to kinds of opponents in each rollout, and an opponent to each row.
 
     A row is one learning seat, an index of the ``VecEnv``. Rows are assigned in this order: ``self_play`` (both seats
     learn; `PvpVecEnv` only, an even number of rows), ``past`` (players of the league, chosen by the match maker),
     ``target`` (the list ``targets``), ``latest`` (the newest snapshot); the remaining rows fight the world's baseline.
     When a row changes its kind, its running fight is finished first, unless either kind is ``self_play``.
 
-    Works with any ``VecEnv``, also with subprocesses, whose environments have ``set_opponent`` and report ``opponent``
-    and ``outcome`` at the end of episodes. List a `LeagueCallback`, which adds snapshots to the league, before this
-    callback. `PvpPPO` saves its state, so that an exactly resumed run makes the same choices.
+    Opponents are set at the start of a rollout, from the next episode of each row on, so that actors can play without
+    this callback; rows that are side by side share opponents, so that few models act in each actor. Works with any
+    ``VecEnv``, also with subprocesses, whose environments have ``set_opponent`` and report ``opponent`` and ``outcome``
+    at the end of episodes. List a `LeagueCallback`, which adds snapshots to the league, before this callback. `PvpPPO`
+    saves its state, so that an exactly resumed run makes the same choices.
 
     Args:
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
@@ -121,9 +125,14 @@ class SelfPlayCallback(base.PvpCallback):
         )
         # Only this run's league saves the state of its match maker; another run's folder is not written to.
         past[0].match_maker = self.match_maker
-        self._chances: dict[str, float] = {}
-        self._past = PastPlayers(*past, self._num_live, self._chances)
-        self._players: dict[str, LatestPlayer] = {PAST: self._past, LATEST: LatestPlayer(*latest)}
+        self._past = PastPlayers(*past, self._num_live)
+        self._sources: dict[str, Source] = {
+            SELF: Source([OpponentChoice(SELF_PLAY)]),
+            PAST: self._past,
+            TARGET: self._targets,
+            LATEST: LatestPlayer(*latest),
+            BASELINE: Source([OpponentChoice(WORLD_BOT)]),
+        }
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Assignment] | None = None
         self._resume_with_model("self_play")
@@ -131,21 +140,20 @@ class SelfPlayCallback(base.PvpCallback):
             raise ValueError("SelfPlayCallback needs environments with set_opponent(choice), such as PvpVecEnv")
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the random state, the match maker's state and the opponents of the running episodes."""
+        """Returns the random state, the match maker's state and the kinds of opponents of the running episodes."""
         return {
             "random": copy.deepcopy(self._rng.bit_generator.state),
             "match_maker": self.match_maker.get_state(),
             "running": copy.copy(self._running),
-            "chances": dict(self._chances),
         }
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; unless the episodes continue, all rows get new opponents."""
         self.match_maker.set_state(state["match_maker"])
         self._rng.bit_generator.state = state["random"]
-        self._running = state["running"] if same_episodes else None
-        self._chances.clear()
-        self._chances.update(state.get("chances", {}))  # files of earlier versions have none
+        running, earlier = state["running"] if same_episodes else None, state.get("chances", {})
+        # Files of earlier versions have names instead of probabilities, and all probabilities in one place, if at all.
+        self._running = running and [(kind, more if isinstance(more, dict) else earlier) for kind, more in running]
 
     def _on_rollout_start(self) -> None:
         time, rows = base.trained_rollouts(self.model), self.training_env.num_envs
@@ -158,22 +166,16 @@ class SelfPlayCallback(base.PvpCallback):
                 f"self_play needs a PvpVecEnv, got {type(env).__name__}: use it as the training environment (rl-zoo3: "
                 "--vec-env dummy), or set self_play to 0"
             )
-        for kind in dict.fromkeys(kind for kind in kinds if kind in self._players):
-            self._players[kind].begin_rollout(base.learner(self.model), time, self._rng)
-        self._rows = [
-            self._options[kind].of_row(row - kinds.index(kind), kinds.count(kind), time, self._rng)
-            if kind in _ACTING
-            else {}
-            for row, kind in enumerate(kinds)
-        ]
-        # An opponent is set before the episode that it plays begins: VecEnvs reset an environment on their own as soon
-        # as its episode ends. Hence every row has its running opponent and the next one.
-        self._next = [self._assign(row) for row in range(rows)]
+        for kind in dict.fromkeys(kinds):
+            self._sources[kind].begin_rollout(base.learner(self.model), time, self._rng)
+        for row, opponent in enumerate(self._opponents(time)):
+            self.training_env.env_method("set_opponent", opponent, indices=[row])
+        self._next: list[Assignment] = [(kind, self._past.chances) for kind in kinds]
         if self._running is None:  # the running episodes began before this callback chose opponents
             # As SB3's _setup_learn does; the new episodes have the opponents that were just set.
             self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
             self.model._last_episode_starts = np.ones(rows, bool)
-            self._running, self._next = self._next, [self._assign(row) for row in range(rows)]
+            self._running = [*self._next]
         # Fights of a kind that a row had before may still end in this rollout, see `_on_episode`.
         self._points: dict[str, list[float]] = {kind: [] for kind in kinds if kind != SELF}
         self._past_steps: list[int] = []
@@ -182,15 +184,13 @@ class SelfPlayCallback(base.PvpCallback):
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         assert self._running is not None
-        (kind, name), outcome = self._running[row], self._required_info(info, "outcome")
-        # An episode counts only if the environment played it with the assigned opponent.
-        if name in (None, info.get("opponent", name)):
-            if outcome in SCORES and kind != SELF:  # broken fights have no score
-                self._points.setdefault(kind, []).append(SCORES[outcome])
-            if kind == PAST and name is not None:
-                step = self._past.record(name, outcome)
-                self._past_steps += [] if step is None else [step]
-        self._running[row], self._next[row] = self._next[row], self._assign(row)
+        name, outcome = (self._required_info(info, key) for key in ("opponent", "outcome"))
+        (kind, chances), self._running[row] = self._running[row], self._next[row]
+        if outcome in SCORES and kind != SELF:  # broken fights have no score
+            self._points.setdefault(kind, []).append(SCORES[outcome])
+        if kind == PAST:
+            step = self._past.record(name, outcome, chances.get(name))
+            self._past_steps += [] if step is None else [step]
 
     def _on_rollout_end(self) -> None:
         for kind, points in self._points.items():
@@ -206,18 +206,22 @@ class SelfPlayCallback(base.PvpCallback):
             own = self._steps_before / rollout_steps
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
-    def _assign(self, row: int) -> Assignment:
-        """Chooses the opponent of the row's next episode, and sets it in the environment."""
-        kind, options = self._kinds[row], self._rows[row]
-        if kind not in _ACTING:
-            choice = OpponentChoice(SELF_PLAY if kind == SELF else WORLD_BOT)
-        else:
-            choice = (self._targets if kind == TARGET else self._players[kind]).sample(self._rng)
-            # The world plays its bot itself: options that affect an agent's observations or actions do not apply.
-            applicable = ("reset_params",) if choice.opponent == WORLD_BOT else options
-            choice = replace(choice, **{name: options[name] for name in applicable if name in options})
-        self.training_env.env_method("set_opponent", choice, indices=[row])
-        return kind, choice.name
+    def _opponents(self, time: int) -> list[OpponentChoice]:
+        """Returns what each row plays against in this rollout."""
+        opponents: list[OpponentChoice] = []
+        # Rows with the same options share the object, so that an environment loads it only once.
+        shared: dict[tuple[Any, ...], OpponentChoice] = {}
+        for kind in dict.fromkeys(self._kinds):
+            count, options = self._kinds.count(kind), {}
+            for position, choice in enumerate(self._sources[kind].divide(count, self._rng)):
+                if kind in _ACTING:
+                    options = self._options[kind].of_row(position, count, time, self._rng)
+                # The other options are the same for all rows of a kind.
+                key = (kind, id(choice), options.get("delay_chance"), options.get("deterministic"))
+                if key not in shared:
+                    shared[key] = _with_options(choice, options)
+                opponents.append(shared[key])
+        return opponents
 
 
 class Shares:
@@ -285,28 +289,51 @@ class OpponentOptions:
         return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
 
 
-class LatestPlayer:
-    """Chooses the newest snapshot of a run's learner, the same one for a whole rollout.
+class Source:
+    """The opponents of one kind: ``choices``, with ``probabilities`` (``None``: all equal)."""
+
+    probabilities: Sequence[float] | None = None
+
+    def __init__(self, choices: Sequence[OpponentChoice] = ()) -> None:
+        self.choices = choices
+
+    def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
+        """Chooses the opponents of this rollout; raises `ValueError` if there are none."""
+
+    def divide(self, count: int, rng: np.random.Generator) -> list[OpponentChoice]:
+        """Returns the opponents of ``count`` rows side by side, in proportion to their probabilities.
+
+        This is systematic sampling: the rows are evenly spread over the cumulative distribution, from a random point
+        on, with the choices in random order. Each row's opponent has the given probabilities, as rounding is by chance.
+        """
+        if len(self.choices) == 1:
+            return [*self.choices] * count
+        order = rng.permutation(len(self.choices))
+        weights = np.ones(len(order)) if self.probabilities is None else np.array(self.probabilities, float)[order]
+        points = (np.arange(count) + rng.random()) / count * weights.sum()
+        places = np.searchsorted(np.cumsum(weights)[:-1], points, side="right")
+        return [self.choices[place] for place in order[places].tolist()]
+
+
+class LatestPlayer(Source):
+    """The newest snapshot of a run's learner, the same one for a whole rollout.
 
     ``label`` is prefixed to the names of players if the league is that of another run, else it is empty.
     """
 
     def __init__(self, league: League, label: str) -> None:
+        super().__init__()
         self._league, self._label = league, label
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Chooses the players of this rollout; raises `ValueError` if there are none."""
+        """Implements `Source.begin_rollout`."""
         newest = max((player for player in self._available(learner) if player.name == LEARNER), default=None)
         if newest is None:
             raise ValueError(
                 f"the league in {self._league.folder} has no snapshot of a learner: list LeagueCallback before "
                 "SelfPlayCallback, or, for another run, wait until it has begun"
             )
-        self._newest = newest
-
-    def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Returns the opponent of an episode, named after its player."""
-        return self._as_choice(self._newest)
+        self.choices = [self._as_choice(newest)]
 
     def _available(self, learner: Player) -> list[Player]:
         # If a run resumes from an earlier checkpoint, its league has snapshots of its own future.
@@ -318,56 +345,52 @@ class LatestPlayer:
 
 
 class PastPlayers(LatestPlayer):
-    """Samples players of a league with its match maker.
+    """Players of a league, with the probabilities of its match maker at the start of a rollout.
 
     Each different player in a rollout costs a forward pass per tick. If the league has more than ``num_live`` players,
-    the match maker therefore samples ``num_live`` of them, with replacement, at the start of a rollout, and each
-    episode takes one of these at random. On average this gives the match maker's distribution. Their probabilities at
-    that time are kept in ``chances``, by name, for episodes that end in later rollouts.
+    the match maker therefore samples ``num_live`` of them, with replacement, at the start of a rollout, among whom the
+    rows are divided. On average this gives the match maker's distribution.
     """
 
-    def __init__(self, league: League, label: str, num_live: int, chances: dict[str, float]) -> None:
+    def __init__(self, league: League, label: str, num_live: int) -> None:
         super().__init__(league, label)
         assert league.match_maker is not None
-        self._maker, self._num_live, self._chances = league.match_maker, num_live, chances
-        self._live: list[Player] = []
-        self._players: dict[str, Player] = {}
+        self._maker, self._num_live = league.match_maker, num_live
+        self.chances: dict[str, float] = {}  #: What the match maker gives each of the choices, by name.
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Adds new players to the match maker, and samples the players of this rollout if there are too many."""
-        self._maker.trained_rollouts = trained_rollouts
+        """Adds new players to the match maker, removes those that are gone, and samples some if there are too many."""
+        maker = self._maker
+        maker.trained_rollouts = trained_rollouts
         for player in self._available(learner):
-            self._maker.add(player)
-        self._players = {base.labelled_name(player, self._label): player for player in self._maker.players}
-        if not self._players:
+            maker.add(player)
+        for player in maker.players:
+            if player.step is not None and not self._league.path(player).is_file():
+                warnings.warn(f"{player} leaves the league: {self._league.path(player)} is gone", stacklevel=2)
+                maker.remove(player)
+        if not maker.players:
             raise ValueError(
                 f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "
                 "so that snapshots of the learner are added to it"
             )
-        all_fit = len(self._players) <= self._num_live
-        self._live = [] if all_fit else [self._league.choose(rng) for _ in range(self._num_live)]
-        probabilities = self._maker.probabilities()
-        live = [player for player in self._live if player in probabilities]  # without those deleted in the meantime
-        self._chances |= {base.labelled_name(player, self._label): probabilities[player] for player in live}
+        chances = maker.probabilities()
+        drawn: Mapping[Player, float] = chances
+        if len(chances) > self._num_live:
+            drawn = Counter(maker.choose(rng) for _ in range(self._num_live))
+        self.choices, self.probabilities = [*map(self._as_choice, drawn)], [*drawn.values()]
+        self.chances = {base.labelled_name(player, self._label): chances[player] for player in drawn}
 
-    def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Samples the opponent of an episode."""
-        player = self._live[rng.integers(len(self._live))] if self._live else self._league.choose(rng)
-        if not self._league.path(player).is_file():  # deleted since the rollout began
-            player = self._league.choose(rng)
-        return self._as_choice(player)
+    def record(self, name: str, learner_outcome: str, chance: float | None) -> int | None:
+        """Reports an episode's outcome to the match maker; returns the player's step, if it has one.
 
-    def record(self, name: str, learner_outcome: str) -> int | None:
-        """Reports an episode's outcome to the match maker; returns the player's step, if it is known and has one."""
-        player = self._players.get(name)
-        if player is None:
-            return None
-        # Where all players fit, none was sampled in advance: the match maker then uses its current probabilities.
-        self._maker.record(player, learner_outcome, self._chances.get(name) if self._live else None)
+        ``chance`` is the player's probability at the time of the draw; ``None``: its present one.
+        """
+        player = base.player_of_opponent(name.removeprefix(f"{self._label}." if self._label else ""))
+        self._maker.record(player, learner_outcome, chance)
         return player.step
 
 
-class Targets:
+class Targets(Source):
     """A fixed list of models and plug-ins, all equally likely; models are named after their files (`unique_names`).
 
     Raises `ValueError` if two opponents share a name, and `FileNotFoundError` for a model that does not exist.
@@ -382,11 +405,14 @@ class Targets:
             # Snapshots have the same name in every run: without a label this one would pass for this run's learner.
             label = base.run_name(Path(target).parent) if is_file and player.name == LEARNER else ""
             names.append(base.labelled_name(player, label))
-        self.choices = [OpponentChoice(*each) for each in zip(targets, base.unique_names(targets, names), strict=True)]
+        unique = base.unique_names(targets, names)
+        super().__init__([OpponentChoice(*each) for each in zip(targets, unique, strict=True)])
 
-    def sample(self, rng: np.random.Generator) -> OpponentChoice:
-        """Returns a random target; uses no random number if there is only one."""
-        return self.choices[rng.integers(len(self.choices)) if len(self.choices) > 1 else 0]
+
+def _with_options(choice: OpponentChoice, options: Mapping[str, Any]) -> OpponentChoice:
+    """Returns a new choice with those options that apply to it: the world plays its bot itself."""
+    applicable = ("reset_params",) if choice.opponent == WORLD_BOT else options
+    return replace(choice, **{name: options[name] for name in applicable if name in options})
 
 
 def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:

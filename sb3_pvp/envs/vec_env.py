@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
@@ -144,6 +145,21 @@ class PvpVecEnv(VecEnv):
         self.fights.set_state(state["fights"])
         vars(self).update(_copies({name: state[name] for name in _STATE}))
 
+    def part(self, first: int, count: int) -> Callable[[], PvpVecEnv]:
+        """Returns a function, which can be pickled, that makes another environment like these rows.
+
+        Without log files: pass the infos of finished episodes to `log_episode`."""
+        seed = self._seeds[first]  # the seeds of all rows come from that of the first one
+        return partial(PvpVecEnv, count, seed=seed, **vars(self.fights.settings))
+
+    def log_episode(self, row: int, info: dict[str, Any]) -> None:
+        """Writes a finished episode to the log file of the row, if it has one, from its ``info``."""
+        monitor, episode = self._monitors[row], info["episode"]
+        if monitor is not None:
+            episode |= {keyword: info[keyword] for keyword in monitor.info_keywords}
+            if monitor.results_writer is not None:
+                monitor.results_writer.write_row(episode)
+
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """Returns an image of each fight in mode ``"rgb_array"``, ``None`` in other modes."""
         is_image = self.render_mode == "rgb_array"
@@ -206,12 +222,8 @@ class PvpVecEnv(VecEnv):
             info["TimeLimit.truncated"] = bool(fights.truncated[fight])
             # The same entries and rounding as in SB3's `Monitor`, whose step is never called here.
             episode: dict[str, Any] = {"r": round(float(fights.episode_return[fight]), 6)}
-            episode |= {"l": int(fights.length[fight]), "t": round(time.time() - self._made_at, 6)}
-            if (monitor := self._monitors[fight]) is not None:
-                episode |= {keyword: info[keyword] for keyword in monitor.info_keywords}
-                if monitor.results_writer is not None:
-                    monitor.results_writer.write_row(episode)
-            info["episode"] = episode
+            info["episode"] = episode | {"l": int(fights.length[fight]), "t": round(time.time() - self._made_at, 6)}
+            self.log_episode(fight, info)
         fights.reset(finished, keep_final_scenes=True)
         for fight in finished.tolist():
             self.reset_infos[fight] = fights.reset_info(fight)

@@ -274,15 +274,20 @@ class ModelOpponent:
 _models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
 
 
+def find_file(path: str | Path) -> Path:
+    """Returns the file of a model; raises `FileNotFoundError`. Replaced where the learner's disk is out of reach."""
+    from sb3_pvp.policies.model_files import find_model
+
+    return find_model(path)
+
+
 def load_opponent(path: str | Path, safe: bool = False) -> ModelOpponent:
     """Loads a model file as an opponent, without touching the global random generators; ``safe``: unpickles nothing.
 
     Files with the same policy share one copy; a file is read again only after it has changed. Raises
     `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO that sees frames of features.
     """
-    from sb3_pvp.policies.model_files import find_model
-
-    path = find_model(path)
+    path = find_file(path)
     status = path.stat()  # models are saved atomically, so a new version has another inode
     return _read_opponent(path, safe, status.st_ino, status.st_mtime_ns, status.st_size)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, chain
 from typing import Any
 
@@ -24,6 +24,10 @@ from torch import nn
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
+
+#: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
+#: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
+LEAST_ROWS, LEAST_COLUMNS = 4, 12
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,15 @@ class FirstLayer:
 
     def before_choices(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
         """Returns the outputs ``(batch, outputs)`` while no head has chosen yet."""
-        outputs = th.addmm(self.bias, latent, self.weight)
-        return outputs if self.masks is None else outputs.addmm_(masks.float(), self.masks)
+        bias, weight, of_masks = self._wide
+        outputs = th.addmm(bias, latent, weight)
+        outputs = outputs if of_masks is None else outputs.addmm_(masks.float(), of_masks)
+        return outputs[:, : len(self.bias)].contiguous()
+
+    @cached_property
+    def _wide(self) -> tuple[th.Tensor, th.Tensor, th.Tensor | None]:
+        """Bias, weight and masks with enough columns."""
+        return _widened(self.bias), _widened(self.weight), None if self.masks is None else _widened(self.masks)
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,8 @@ class _Network:
     bias: NDArray[np.float32]  #: That of the first layer, on the CPU.
     choices: NDArray[np.float32]  #: Those of the first layer, on the CPU; without autoregression empty.
     steps: Sequence[Callable[[th.Tensor], th.Tensor]]
+    last: Callable[[th.Tensor], th.Tensor]  #: The last of the steps, with enough columns.
+    size: int  #: The number of entries.
 
     @classmethod
     def of(cls, heads: AutoregressiveHeads, head: int, group: HeadGroup) -> _Network:
@@ -74,15 +87,17 @@ class _Network:
             if isinstance(module, BatchedLinear):
                 # Only the last layer is padded: the logits of a group are as wide as the widest head.
                 width = heads.rules.head_sizes[head] if module is linear[-1] else module.weight.shape[2]
-                of_head = module.weight[index, :, :width].contiguous()
-                steps.append(partial(th.addmm, module.bias[index, 0, :width], mat2=of_head))
+                of_bias, of_head = module.bias[index, 0, :width], module.weight[index, :, :width].contiguous()
+                steps.append(partial(th.addmm, of_bias, mat2=of_head))
+                last = partial(th.addmm, _widened(of_bias), mat2=_widened(of_head))
             elif isinstance(module, nn.ReLU):
                 steps.append(th.relu_)  # a call of a module takes several times as long
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
         first = FirstLayer.split(heads, weight, bias, visible)
         choices = weight[:0] if first.choices is None else first.choices
-        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps)
+        size = heads.rules.head_sizes[head]
+        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps, last, size)
 
     @th.no_grad()
     def logits(
@@ -92,14 +107,21 @@ class _Network:
         all rows, ``(batch, earlier heads)``."""
         from sb3_pvp.policies.kernels import sum_rows  # Numba takes long to import
 
+        num_rows, rows = len(rows), np.resize(rows, max(len(rows), LEAST_ROWS))
         picked = th.from_numpy(rows).to(latent.device)
-        hidden = th.from_numpy(sum_rows(self.bias, self.choices, entries, rows)).to(latent.device)
-        hidden = hidden.addmm_(latent.index_select(0, picked), self.first.weight)
+        chosen = th.from_numpy(sum_rows(self.bias, self.choices, entries, rows)).to(latent.device)
+        # Not into NumPy's memory, which is aligned by chance: the bits of a product would depend on that.
+        hidden = th.addmm(chosen, latent.index_select(0, picked), self.first.weight)
         if self.first.masks is not None:
             hidden = hidden.addmm_(masks.index_select(0, picked).float(), self.first.masks)
-        for step in self.steps:
+        for step in self.steps[:-1]:
             hidden = step(hidden)
-        return hidden.cpu().numpy()
+        return self.last(hidden)[:num_rows, : self.size].contiguous().cpu().numpy()
+
+
+def _widened(part: th.Tensor) -> th.Tensor:
+    """Returns a vector or matrix with columns of zeros so that it has at least `LEAST_COLUMNS`."""
+    return nn.functional.pad(part, (0, max(LEAST_COLUMNS - part.shape[-1], 0)))
 
 
 class HeadTables:
@@ -215,12 +237,17 @@ class AutoregressiveDistribution(MaskableDistribution):
         self._key = ()
 
     def act(
-        self, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool] = False
+        self,
+        latent: th.Tensor,
+        masks: th.Tensor,
+        deterministic: bool | Sequence[bool] = False,
+        uniforms: th.Tensor | None = None,
     ) -> tuple[th.Tensor, th.Tensor]:
         """Samples joint actions, int ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
 
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``masks`` are bool ``(batch, A)``; ``deterministic``
         takes the most likely entry of every head, or, as a sequence with one bool per head, of some.
+        ``uniforms``, float32 ``(batch, heads)``, are used in place of drawn numbers from [0, 1).
         """
         sizes = self._heads.rules.head_sizes
         is_greedy = deterministic if isinstance(deterministic, bool) else [*map(bool, deterministic)]
@@ -229,7 +256,7 @@ class AutoregressiveDistribution(MaskableDistribution):
         if is_greedy in (True, [True] * len(sizes)):  # the random stream stays where it is
             uniforms = th.full((len(latent), len(sizes)), -1.0)
         else:
-            uniforms = th.rand(len(latent), len(sizes))
+            uniforms = th.rand(len(latent), len(sizes)) if uniforms is None else uniforms
             if is_greedy:
                 uniforms[:, is_greedy] = -1.0
         self._refresh_tables()
@@ -399,6 +426,13 @@ def _act_group(
     actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> th.Tensor:
     """Does the same as `act_batched` for actors with equal table keys, or for one `PlainActor`."""
+    if any(len(seen) < LEAST_ROWS for seen in observations):
+        places = [th.arange(max(len(seen), LEAST_ROWS)) % len(seen) for seen in observations]
+        starts = accumulate(map(len, observations), initial=0)
+        rows = th.cat([start + own for start, own in zip(starts, places, strict=False)])
+        filled = [seen[own] for seen, own in zip(observations, places, strict=True)]
+        is_first = th.cat([th.arange(len(own)) < len(seen) for seen, own in zip(observations, places, strict=True)])
+        return _act_group(actors, filled, masks[rows], uniforms[rows])[is_first]
     if isinstance(actors[0], PlainActor):
         return actors[0].act(observations[0], masks, uniforms)
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]

@@ -184,28 +184,36 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         features, masks = self.features(obs), self._masks(obs, action_masks)
         latent = self._actor_latent(features)
-        actions, log_probs = self._act(obs, latent, masks, deterministic)
+        actions, log_probs = self.action_dist.act(latent, masks, deterministic)
+        self.observe(obs, actions)
         if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
-            log_probs = self.heads(latent, masks, actions.reshape(len(latent), -1))[0].sum(1)
-        return actions, self._values(features), log_probs
+            log_probs = self.heads(latent, masks, actions)[0].sum(1)
+        return self._shaped(actions), self._values(features), log_probs
 
     @th.no_grad()
     def act(
-        self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
+        self,
+        obs: PyTorchObs,
+        deterministic: bool | Sequence[bool] = False,
+        action_masks: Any = None,
+        uniforms: th.Tensor | None = None,
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns sampled actions ``(batch, heads)`` and log-probabilities ``(batch,)``, as `forward` without values.
 
-        `PvpPPO` computes the values of a whole rollout at once, by `predict_values`."""
-        return self._act(obs, self._actor_latent(self.features(obs)), self._masks(obs, action_masks), deterministic)
+        `PvpPPO` computes the values of a whole rollout at once, by `predict_values`, and its statistics, by `observe`.
+        ``uniforms`` are random numbers to sample with, see `AutoregressiveDistribution.act`."""
+        masks = self._masks(obs, action_masks)
+        actions, log_probs = self.action_dist.act(self.actor_latent(obs), masks, deterministic, uniforms)
+        return self._shaped(actions), log_probs
 
-    def _act(
-        self, obs: PyTorchObs, latent: th.Tensor, masks: th.Tensor, deterministic: bool | Sequence[bool]
-    ) -> tuple[th.Tensor, th.Tensor]:
-        """Does the same as `act` for the trunk's output ``(batch, inputs of the heads)``, and collects statistics."""
-        actions, log_probs = self.action_dist.act(latent, masks, deterministic)
+    def observe(self, obs: PyTorchObs, actions: th.Tensor) -> None:
+        """Collects the statistics of observations, and of the actions that were taken, ``(batch, heads)``."""
         self.features.observe(obs)
-        self.heads.observe(actions)
-        return actions.reshape(-1, *(self.action_space.shape or ())), log_probs
+        self.heads.observe(actions.reshape(-1, len(self.head_sizes)))
+
+    def _shaped(self, actions: th.Tensor) -> th.Tensor:
+        """Returns joint actions ``(batch, heads)`` in the shape of the action space."""
+        return actions.reshape(-1, *(self.action_space.shape or ()))
 
     def evaluate_actions(
         self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None

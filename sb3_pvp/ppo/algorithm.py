@@ -7,27 +7,18 @@ import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import fields
-from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch as th
-from gymnasium import spaces
-from numpy.typing import NDArray
-from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
-from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, PyTorchObs
-from stable_baselines3.common.utils import FloatSchedule, explained_variance, obs_as_tensor
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import FloatSchedule, explained_variance
 
-from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.contract import Contract
 from sb3_pvp.game import is_installed
@@ -37,24 +28,29 @@ from sb3_pvp.policies.model_files import find_model, is_fighter
 from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
 from sb3_pvp.policies.precision import check_precision, resolve_precision
 from sb3_pvp.ppo import resumable
+from sb3_pvp.ppo.actor_env import ActorVecEnv
 from sb3_pvp.ppo.buffers import REUSED
+from sb3_pvp.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
 from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
-from sb3_pvp.ppo.metrics import RolloutLog, record
-from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, map_parts, read_buffer
+from sb3_pvp.ppo.metrics import record
+from sb3_pvp.ppo.reward_normalizer import RewardNormalizer
+from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, read_buffer
 from sb3_pvp.schedules import Schedule, parse_schedule
 
 Self = TypeVar("Self", bound="PvpPPO")
 
 #: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
 _LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
-#: Up to this width, synchronising threads takes longer than computing a layer.
-MAX_WIDTH_FOR_ONE_THREAD = 256
+#: ``actors="auto"`` needs so many rows per actor, and so many steps: starting processes takes seconds.
+LEAST_ROWS, LEAST_TIMESTEPS = 16, 500_000
+AUTO_ACTORS = "auto"
+_ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
+_ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
 #: Agent-steps whose values are computed at once.
 ROWS_OF_VALUES = 2048
 
 
-class PvpPPO(MaskablePPO):
+class PvpPPO(RolloutCollection):
     """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
 
     With default arguments it computes the same as MaskablePPO (training.md §6, §7).
@@ -82,6 +78,10 @@ class PvpPPO(MaskablePPO):
             `AutoregressivePolicy`; ``"fp32"`` everything in float32. ``"auto"`` measures once, before the model first
             learns, and takes bfloat16 if the layers are wide and it is clearly faster on this machine; then the
             attribute, which is saved, holds the choice.
+        actors: processes that play the rollouts, each with an equal part of the rows of a `sb3_pvp.envs.PvpVecEnv`; 0:
+            this process plays them itself; ``"auto"``: one per core, if `learn` is to last long enough.
+        synchronous: with actors, learn from a rollout before the next one begins, so that results and `save` are
+            exactly those without actors. By default the actors play on meanwhile, with the weights from before.
         eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
         kwargs: other arguments of MaskablePPO.
 
@@ -89,12 +89,8 @@ class PvpPPO(MaskablePPO):
         ValueError: for an unknown argument, a hyperparameter out of range, or an invalid schedule.
     """
 
-    #: Packed state of the run for exact resume; consumed by the first rollout after `load`.
-    training_state: bytes | None = None
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.description`.
     description: dict[str, Any] | None = None
-    #: State of the run at the start of the current rollout; ``None`` after learning.
-    _rollout_start: resumable.State | None = None
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
     run_folder: str | Path | None = None
 
@@ -106,6 +102,8 @@ class PvpPPO(MaskablePPO):
         gradient_accumulation_steps: int | dict[str, Any] | Schedule = 1,
         normalize_reward: bool = False,
         precision: str = PRECISION_AUTO,
+        actors: int | str = 0,
+        synchronous: bool = False,
         eps_greedy: float | dict[str, Any] | Schedule = 0.0,
         _init_setup_model: bool = True,
         **kwargs: Any,
@@ -114,7 +112,7 @@ class PvpPPO(MaskablePPO):
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.normalize_reward = normalize_reward
-        self.precision = precision
+        self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
         self.eps_greedy: Any = eps_greedy
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
@@ -173,140 +171,13 @@ class PvpPPO(MaskablePPO):
     def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
         """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
         AT_LEAST_0.check(total_timesteps=total_timesteps)
-        widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
-        is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
+        is_small = self.device.type == "cpu" and self._width() <= MAX_WIDTH_FOR_ONE_THREAD
         threads = th.get_num_threads()
         th.set_num_threads(1 if is_small else threads)
         try:
             return super().learn(total_timesteps, *args, **kwargs)
         finally:
             th.set_num_threads(threads)
-
-    def collect_rollouts(
-        self,
-        env: VecEnv,
-        callback: BaseCallback,
-        rollout_buffer: RolloutBuffer,
-        n_rollout_steps: int,
-        use_masking: bool = True,
-    ) -> bool:
-        """Same as in MaskablePPO, plus exact resume, ``eps_greedy`` and the metrics of the rollout."""
-        assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
-        self._begin_rollout(env)
-        if use_masking and not is_masking_supported(env):
-            raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
-        self.policy.set_training_mode(False)
-        rollout_buffer.reset()
-        rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
-        # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
-        get_masks = getattr(env, "action_masks", None) or partial(get_action_masks, env)
-        action_masks, n_steps, log = None, 0, RolloutLog()
-        callback.on_rollout_start()
-        while n_steps < n_rollout_steps:
-            obs_tensor = obs_as_tensor(self._last_obs, self.device)  # type: ignore[arg-type]
-            if use_masking:
-                action_masks = get_masks()
-            # Sampled only if needed: with eps_greedy 0 the random stream must be that of SB3.
-            is_greedy = self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
-            with th.no_grad():
-                actions, values, log_probs = self._act(obs_tensor, is_greedy, action_masks)
-            new_obs, rewards, dones, infos = env.step(actions)
-            self.num_timesteps += env.num_envs
-            # Callbacks read these locals by SB3's names, and may add to the rewards in place.
-            callback.update_locals(locals())
-            if not callback.on_step():
-                return False
-            n_steps += 1
-            self._update_info_buffer(infos, dones)
-            log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
-            self._bootstrap_truncated(rewards, dones, infos)
-            if isinstance(self.action_space, spaces.Discrete):
-                actions = actions.reshape(-1, 1)
-            rollout_buffer.add(
-                self._last_obs,
-                actions,
-                rewards,
-                self._last_episode_starts,
-                values,
-                log_probs,
-                action_masks=action_masks,
-            )
-            self._last_obs, self._last_episode_starts = new_obs, dones  # type: ignore[assignment]
-        self._finish_rollout(log, dones)
-        callback.update_locals(locals())
-        callback.on_rollout_end()
-        return True
-
-    def _act(
-        self, obs: PyTorchObs, deterministic: bool, action_masks: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int64], th.Tensor, th.Tensor]:
-        """Returns actions, values and log-probabilities; values are NaN where `_compute_values` follows."""
-        if isinstance(self.policy, AutoregressivePolicy):
-            actions, log_probs = self.policy.act(obs, deterministic, action_masks)
-            values = th.full_like(log_probs, th.nan)
-        else:
-            actions, values, log_probs = self.policy(obs, deterministic, action_masks=action_masks)
-        return actions.cpu().numpy(), values, log_probs
-
-    def _compute_values(self) -> None:
-        """Computes the values of the rollout in the buffer, if they were not when acting.
-
-        Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
-        if not isinstance(self.policy, AutoregressivePolicy):
-            return
-        buffer: Any = self.rollout_buffer
-        rows = map_parts(buffer.observations, lambda each: each.reshape(-1, *each.shape[2:]))
-        parts = [slice(start, start + ROWS_OF_VALUES) for start in range(0, buffer.values.size, ROWS_OF_VALUES)]
-        seen = (obs_as_tensor(map_parts(rows, itemgetter(part)), self.device) for part in parts)
-        values = th.cat([*map(self.policy.predict_values, seen)])
-        buffer.values[:] = values.reshape(buffer.values.shape).cpu().numpy()
-
-    def _begin_rollout(self, env: VecEnv) -> None:
-        """Resumes a loaded run, records where this rollout starts, and moves the schedules."""
-        if self.training_state is not None:
-            # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
-            resumable.resume(self, resumable.unpack(self.training_state), env)
-            self.training_state = None
-        self._rollout_start = resumable.current_state(self, env)
-        self._apply_schedules()
-        if env.has_attr("set_trained_rollouts"):
-            env.env_method("set_trained_rollouts", self.trained_rollouts)
-
-    def _bootstrap_truncated(
-        self, rewards: NDArray[np.float32], dones: NDArray[np.bool_], infos: list[dict[str, Any]]
-    ) -> None:
-        """Adds the discounted last value of truncated episodes to ``rewards (envs,)`` in place (training.md §6.2 b)."""
-        cut = [
-            index
-            for index in np.flatnonzero(dones)
-            if infos[index].get("TimeLimit.truncated", False) and infos[index].get("terminal_observation") is not None
-        ]
-        if cut:
-            last = _stack([infos[index]["terminal_observation"] for index in cut])
-            with th.no_grad():
-                values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
-            rewards[cut] += self.gamma * self._to_raw_scale(values)
-
-    def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
-        """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
-        raw = values.cpu().numpy().flatten()
-        return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
-
-    def _finish_rollout(self, log: RolloutLog, dones: NDArray[np.bool_]) -> None:
-        """Computes values, normalises rewards and computes advantages (training.md §6.2 c and d)."""
-        log.finalizing, buffer = time.perf_counter(), self.rollout_buffer
-        with th.no_grad():
-            last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
-            self._compute_values()
-        if self.normalize_reward:
-            raw_values = self._to_raw_scale(last_values)
-            returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
-            self.reward_normalizer.update(returns)
-            buffer.rewards = self.reward_normalizer(buffer.rewards)
-            record(self.logger, "rollout", self.reward_normalizer.metrics(buffer.rewards))
-        buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-        numbers = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
-        record(self.logger, "rollout", log.metrics(buffer) | numbers)
 
     def train(self) -> None:
         """Learns from the rollout in the buffer (training.md §7)."""
@@ -326,7 +197,8 @@ class PvpPPO(MaskablePPO):
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)
         self.trained_rollouts += 1
-        self._rollout_start = None
+        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
+            self._rollout_start = None
         metrics = self._update_metrics(update, log)
         record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -370,6 +242,15 @@ class PvpPPO(MaskablePPO):
     ) -> tuple[int, BaseCallback]:
         """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
+        assert self.env is not None
+        if isinstance(self.env, ActorVecEnv) and self.env.is_collecting:  # the last call was interrupted
+            self.env.wait()
+            self._last_obs = None
+        num_actors = self._num_actors(total_timesteps)
+        if num_actors:
+            th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
+        if num_actors and not isinstance(self.env, ActorVecEnv):
+            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.actor_backend)
         if reset_num_timesteps:
             self.training_state = None
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
@@ -406,7 +287,8 @@ class PvpPPO(MaskablePPO):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        return [*super()._excluded_save_params(), "_rollout_start", "run_folder", "resumable_parts"]
+        own = ["_rollout_start", "_whole_buffer", "actor_backend", "run_folder", "resumable_parts"]
+        return [*super()._excluded_save_params(), *own]
 
     @classmethod
     def load(
@@ -438,10 +320,3 @@ class PvpPPO(MaskablePPO):
                 setattr(model, name, kwargs[name])
         model._apply_schedules()
         return model
-
-
-def _stack(observations: list[Any]) -> Any:
-    """Stacks arrays or Dict observations along a new first axis."""
-    if isinstance(observations[0], dict):
-        return {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
-    return np.stack(observations)

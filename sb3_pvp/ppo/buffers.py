@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -64,3 +65,16 @@ class ReusedDictRolloutBuffer(_ReusedMemory, MaskableDictRolloutBuffer):  # type
 
 #: By the class of SB3 that each one replaces.
 REUSED = {MaskableRolloutBuffer: ReusedRolloutBuffer, MaskableDictRolloutBuffer: ReusedDictRolloutBuffer}
+
+
+def narrowed(buffer: Any, rows: NDArray[np.int64]) -> Any:
+    """Returns a copy of a full buffer of this module with some of its environments only."""
+    part, shape = copy.copy(buffer), buffer.rewards.shape
+
+    def picked(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: picked(each) for key, each in value.items()}
+        return value[:, rows] if isinstance(value, np.ndarray) and value.shape[:2] == shape else value
+
+    vars(part).update({name: picked(value) for name, value in vars(buffer).items()}, n_envs=len(rows))
+    return part

@@ -26,8 +26,9 @@ from sb3_pvp.callbacks import (
     WinRateEvalCallback,
 )
 from sb3_pvp.callbacks.base import clean_name, player_of_opponent, unique_names
-from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Targets
+from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Source, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.opponents.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.selfplay import League, Player, match_maker
 
@@ -127,7 +128,7 @@ def test_every_row_fights_its_kind_and_all_is_logged(tmp_path: Path) -> None:
     model.learn(10 * ROLLOUT, callback=[LeagueCallback(pictures_every=5), callback, EloCallback()])
     fought = [Counter(opponents(env, row)) for row in range(8)]
     for row in range(4):
-        assert all(name.startswith("main@") for name in fought[row]) and len(fought[row]) > 4
+        assert all(name.startswith("main@") for name in fought[row]) and len(fought[row]) > 2
     assert set(fought[4]) == {"noop", "stayalive"}
     steps = [int(name.removeprefix("main@")) for name in opponents(env, 5)]
     assert steps == sorted(steps) and len(set(steps)) > 4  # the latest one grows
@@ -179,23 +180,40 @@ def test_running_fights_continue_when_shares_change(tmp_path: Path) -> None:
         assert switched == sorted(switched) and any(switched) and not all(switched)
 
 
+def test_rows_are_divided_in_proportion_and_by_chance_where_that_is_no_whole_number() -> None:
+    source, rng = Source([OpponentChoice(name) for name in ("a", "b", "c")]), np.random.default_rng(0)
+    source.probabilities = [0.5, 0.0, 1.0]  # they need not sum to 1
+    counts = Counter[tuple[str, ...]]()
+    for _ in range(3000):
+        counts[tuple(each.label for each in source.divide(4, rng))] += 1
+    assert set(map("".join, counts)) == {"accc", "aacc", "ccca", "ccaa"}
+    firsts = {True: 0, False: 0}
+    for labels, number in counts.items():
+        firsts[labels.count("c") == 3] += number
+    assert firsts[True] / 3000 == pytest.approx(2 / 3, abs=0.03)
+    source.probabilities = None
+    assert Counter(each.label for each in source.divide(6, rng)) == Counter("aabbcc")
+    one = Counter(source.divide(1, rng)[0].label for _ in range(3000))
+    assert {name: count / 3000 for name, count in one.items()} == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.03)
+
+
 def test_live_opponents_are_limited_and_follow_the_match_maker_on_average(tmp_path: Path) -> None:
     league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
     for step in range(30):
         league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
-    source, rng, drawn = PastPlayers(league, "", num_live=6, chances={}), np.random.default_rng(0), Counter[str]()
+    source, rng, drawn = PastPlayers(league, "", num_live=6), np.random.default_rng(0), Counter[str]()
     for _ in range(400):
         source.begin_rollout(Player("main", 29), 0, rng)
-        names = [source.sample(rng).name for _ in range(20)]
+        names = [choice.label for choice in source.divide(20, rng)]
         assert len(set(names)) <= 4
         drawn.update(names)
     assert drawn["main@29"] / drawn.total() == pytest.approx(0.625, abs=0.03)
     assert drawn["main@26"] / drawn.total() == pytest.approx(0.125, abs=0.03)
     uniform = League(tmp_path, None)
     uniform.match_maker = match_maker("uniform")
-    source = PastPlayers(uniform, "", num_live=3, chances={})
+    source = PastPlayers(uniform, "", num_live=3)
     source.begin_rollout(Player("main", 29), 0, rng)
-    assert len({source.sample(rng).name for _ in range(100)}) <= 3
+    assert len({choice.label for choice in source.divide(100, rng)}) <= 3
 
 
 def test_options_reach_the_opponents(tmp_path: Path) -> None:
@@ -316,18 +334,18 @@ def test_a_player_who_is_met_often_falls_by_the_probability_of_the_draw(tmp_path
     league = League(tmp_path, match_maker("prioritised", learning_rate=1.0))
     for step in range(20):
         league.add(Player("main", step), lambda path: path.write_bytes(b"weights"))
-    chances: dict[str, float] = {}
-    source, rng = PastPlayers(league, "", num_live=2, chances=chances), np.random.default_rng(0)
+    source, rng = PastPlayers(league, "", num_live=2), np.random.default_rng(0)
     source.begin_rollout(Player("main", 19), 0, rng)
-    name = source.sample(rng).name
-    assert chances[name] == pytest.approx(1 / 20)
+    name, before = source.divide(1, rng)[0].label, source.chances
+    assert before[name] == pytest.approx(1 / 20)
     for _ in range(30):
-        source.record(name, "won")
+        source.record(name, "won", before[name])
     quality = league.match_maker.qualities()[Player.parse(name)]  # type: ignore[union-attr]
     assert quality == pytest.approx(1 - 30 * 1.0 / (20 * (1 / 20)))
     # Its last episodes end in the next rollout, in which it is unlikely to take part.
     source.begin_rollout(Player("main", 19), 1, rng)
-    source.record(name, "won")
+    assert source.chances.get(name, 0) < 1e-9
+    source.record(name, "won", before[name])
     assert league.match_maker.qualities()[Player.parse(name)] == pytest.approx(quality - 1)  # type: ignore[union-attr]
 
 

@@ -1,0 +1,177 @@
+"""Actors in processes of this machine, which write rollouts into shared memory."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+import torch as th
+from numpy.typing import NDArray
+
+from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
+from sb3_pvp.game import WorldError
+from sb3_pvp.ppo.actors import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
+
+#: An actor hangs when it takes this many times as long as the slowest rollout so far, and at least so many seconds.
+PATIENCE, LEAST_PATIENCE = 10.0, 60.0
+#: Seconds before the first rollout is over: processes start, and Numba may compile.
+FIRST_PATIENCE = 600.0
+_ALIGNMENT = 64  # bytes
+_SHM = Path("/dev/shm")  # where Linux keeps shared memory
+#: The actor of this process, if it is a worker, the arrays that it writes, those that it reads, and their memory.
+_actor: tuple[Actor, Arrays, Arrays, SharedMemory] | None = None
+
+
+class LocalActors:
+    """A `sb3_pvp.ppo.actors.Backend`: one worker process per actor; one that dies or hangs is replaced.
+
+    Args:
+        specs: of the actors.
+        arrays: of a rollout in all rows.
+        inputs: the arrays of a `Request` in all rows.
+
+    Raises:
+        ValueError: if shared memory is too small for a rollout.
+        WorldError: if an actor is lost twice in a rollout; any other error in an actor is raised by `wait` or `call`.
+    """
+
+    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout) -> None:
+        self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
+        self._specs, self._layout, self._names = specs, arrays | inputs, [*inputs]
+        self._memory = _allocated(self._layout)
+        self._arrays = dict(_views(self._memory, self._layout))
+        self._inputs = {name: self._arrays.pop(name) for name in inputs}
+        self._pools = [_new_pool() for _ in specs]
+        self._requests: Sequence[Request] = ()
+        self._running: list[Future[Report]] = []
+        self._slowest = self._began = 0.0  # seconds
+        self._close = finalize(self, _close, self._pools, self._memory)
+
+    def start(self, requests: Sequence[Request]) -> None:
+        """See `Backend.start`."""
+        self._began = time.monotonic()
+        for request, spec in zip(requests, self._specs, strict=True):
+            self._inputs["weights"][:] = request.weights
+            self._inputs["is_greedy"][:] = request.is_greedy
+            self._inputs["uniforms"][:, spec.rows] = request.uniforms
+        nothing: Any = dict.fromkeys(self._names, np.zeros(0))  # they are in shared memory
+        self._requests = [replace(request, **nothing) for request in requests]
+        self._running = [self._ask(index, "collect", request) for index, request in enumerate(self._requests)]
+
+    def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
+        """See `Backend.wait`."""
+        reports = [self._report(index) for index in range(len(self._running))]
+        self._slowest = max(self._slowest, time.monotonic() - self._began)
+        return self._arrays, reports
+
+    def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """See `Backend.call`."""
+        futures = {index: self._ask(index, name, *given) for index, given in arguments.items()}
+        return {index: _result(future) for index, future in futures.items()}
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self._close()
+
+    def _report(self, index: int) -> Report:
+        patience = max(PATIENCE * self._slowest, LEAST_PATIENCE) if self._slowest else FIRST_PATIENCE
+        for _ in range(2):
+            try:
+                return _result(self._running[index], patience)  # type: ignore[no-any-return]
+            except TimeoutError:
+                self._pools[index].close()
+                self._pools[index] = _new_pool()
+                self._running[index] = self._ask(index, "collect", self._requests[index])
+        raise WorldError(f"actor {index} hangs: it has not played a rollout in {patience:.0f} seconds, twice")
+
+    def _ask(self, index: int, name: str, *arguments: Any) -> Future[Any]:
+        about = self._memory.name, self._layout, self._names, self._specs[index], self.settings(index)
+        return self._pools[index].submit(_answer, *about, name, arguments)
+
+
+def _new_pool() -> WorkerPool:
+    return WorkerPool(1, "actors")
+
+
+def _result(future: Future[Any], timeout: float | None = None) -> Any:
+    try:
+        return future.result(timeout)
+    except WorkerDied as error:
+        raise WorldError(f"an actor is lost: {error}; see above for its error, if there was one") from error
+
+
+def _answer(
+    memory: str,
+    layout: Layout,
+    inputs: Sequence[str],
+    spec: ActorSpec,
+    settings: Sequence[EnvCall],
+    name: str,
+    arguments: tuple[Any, ...],
+) -> Any:
+    """Calls a method of the actor in this worker process; makes it if this is a new process."""
+    global _actor  # there is one per process
+    if _actor is None:
+        th.set_num_threads(1)
+        block = _attached(memory)  # NumPy would not keep it open
+        arrays = dict(_views(block, layout))
+        given = {each: arrays.pop(each) for each in inputs}
+        given["uniforms"] = given["uniforms"][:, spec.rows]
+        _actor = Actor(spec), part_of(arrays, spec.rows), given, block
+        if name not in ("reset", "set_state"):  # the process before this one has died
+            _actor[0].begin(settings)
+    actor, out, given, _ = _actor
+    if name != "collect":
+        return getattr(actor, name)(*arguments)
+    request: Request = arguments[0]
+    return actor.collect(replace(request, **given), out)  # type: ignore[arg-type]
+
+
+def _close(pools: Sequence[WorkerPool], memory: SharedMemory) -> None:
+    for pool in pools:
+        pool.close()
+    memory.unlink()
+
+
+def _allocated(layout: Layout) -> SharedMemory:
+    """Returns a block of shared memory for arrays; raises `ValueError` if there is not enough."""
+    size = max(offset + nbytes for _, offset, nbytes in _places(layout))
+    free = shutil.disk_usage(_SHM).free if _SHM.is_dir() else size
+    if size > free:
+        raise ValueError(
+            f"a rollout of the actors needs {size >> 20} MB of shared memory, but {_SHM} has {free >> 20} MB left: "
+            "make it larger (docker run --shm-size), or use fewer n_steps or n_envs"
+        )
+    return SharedMemory(create=True, size=size)
+
+
+def _attached(name: str) -> SharedMemory:
+    """Returns the block of another process, which alone will remove it."""
+    memory = SharedMemory(name)
+    # Before Python 3.13, which has an argument for it, this process would remove the block as well when it ends.
+    resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]
+    return memory
+
+
+def _views(memory: SharedMemory, layout: Layout) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, offset, _ in _places(layout):
+        shape, dtype = layout[name]
+        yield name, np.ndarray(shape, dtype, memory.buf, offset)
+
+
+def _places(layout: Layout) -> Iterator[tuple[str, int, int]]:
+    """Yields name, offset and size in bytes of each array."""
+    offset = 0
+    for name, (shape, dtype) in layout.items():
+        size = int(np.prod(shape)) * dtype.itemsize
+        yield name, offset, size
+        offset += -(-size // _ALIGNMENT) * _ALIGNMENT
