@@ -7,6 +7,8 @@ from typing import NoReturn
 import typer
 
 from benchmarks.acting import bench_acting
+from benchmarks.actors import bench_actors, bench_actors_learning
+from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
@@ -26,9 +28,12 @@ app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("acting")(bench_acting)
+app.command("actors")(bench_actors)
+app.command("actors_learning")(bench_actors_learning)
 app.command("server")(bench_server)
 app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
+app.command("distributed")(bench_distributed)
 app.command("exploitability")(bench_exploitability)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
