@@ -26,14 +26,16 @@ from sb3_pvp.presets.presets import ALGO, find_preset
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: The least values of options that rl-zoo3 does not check.
 _LEAST = {
-    **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "max_total_trials", "n_evaluations"), 1),
+    **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "n_jobs", "max_total_trials", "n_evaluations"), 1),
     "n_startup_trials": 0,
     "reference_fights": 1,
+    **dict.fromkeys(("distribute", "num_cpus_per_actor"), 0),
 }
 #: Help texts of rl-zoo3's options that behave differently with our environments.
 _HELP = {
     "eval_episodes": "Fights per evaluation (64 in an embedded world, else 5)",
     "n_eval_envs": "Environments for evaluation (one per fight in an embedded world, else 1)",
+    "n_jobs": "Processes that run trials (one for each core)",
     "num_threads": "Threads for PyTorch; one is fastest as long as no layer is wider than 256",
 }
 _NAMED_VALUES = (
@@ -238,6 +240,7 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
+    from sb3_pvp.distributed.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.resume import NEWEST
     from sb3_pvp.zoo.sweeps.manager import add_options
 
@@ -246,6 +249,19 @@ def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     ours.add_argument(
         "--resume", nargs="?", const=NEWEST, help="Resume the run in this folder; by default the newest stopped run."
     )
+    ours.add_argument(
+        "--actors",
+        type=_num_actors,
+        help="Processes that play beside learning: a number, 0 for none, or auto for one per core (default in an "
+        "embedded world)",
+    )
+    ours.add_argument(
+        "--synchronous", action="store_true", help="With actors: play only between learning, for exact resume."
+    )
+    distribute = "Let actors of a Ray cluster play the rollouts (RAY_ADDRESS; default: as many as it has CPUs for)."
+    ours.add_argument("--distribute", nargs="?", const=0, type=int, metavar="N", help=distribute)
+    reserved = "CPUs that Ray reserves for each of them."
+    ours.add_argument("--num-cpus-per-actor", type=float, default=CPUS_PER_ACTOR, metavar="N", help=reserved)
     add_options(parser)
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
@@ -262,9 +278,16 @@ def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     for name, least in _LEAST.items():
         if (number := getattr(given, name)) is not None and number < least:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
+    if given.distribute is not None:
+        _require_packages("ray", "ray")
     # rl-zoo3 itself would open a W&B run before the manager knows which run is resumed.
     given.tracked, given.track = given.track, False
     return _check_options(given)
+
+
+def _num_actors(text: str) -> int | str:
+    """Reads --actors; `PvpPPO` refuses what is neither a number nor auto."""
+    return int(text) if text.isdigit() else text
 
 
 def _check_options(given: Namespace) -> Namespace:

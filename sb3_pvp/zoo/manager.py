@@ -26,9 +26,11 @@ from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, Wand
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.distributed import room_for_actors, use_ray
 from sb3_pvp.game import WorldError
 from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.presets.presets import hyperparams_path, is_ours
+from sb3_pvp.ppo.collection import AUTO_ACTORS
+from sb3_pvp.presets.presets import ALGO, hyperparams_path, is_ours
 from sb3_pvp.presets.validation import check_hyperparams
 from sb3_pvp.selfplay import file_name
 from sb3_pvp.selfplay.league import LEAGUE
@@ -71,6 +73,12 @@ class PvpExperimentManager(SweepingManager):
         self._stopped_run: StoppedRun | None = None
         self._was_stopped = False
         self._checked_envs: list[tuple[Any, Env[Any, Any] | None]] = []
+        self._num_actors = 0
+        if (num_actors := getattr(args, "distribute", None)) is not None:
+            if not issubclass(ALGOS[algo], PvpPPO):
+                raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
+            with refusals():  # before anything is written
+                self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
         args = argparse.Namespace(**{**vars(args), "track": track})
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
@@ -92,6 +100,11 @@ class PvpExperimentManager(SweepingManager):
         """
         with self._refusals():
             hyperparams, saved = super().read_hyperparameters()
+            given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
+            self._actors = {name: value for name, value in given.items() if value not in (None, False)}
+            if self._actors and ALGOS[self.algo] is not PvpPPO:
+                raise Refusal("--actors and --synchronous are for --algo maskable_ppo")
+            hyperparams.update(self._actors)
             is_cheap = False
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
@@ -104,6 +117,8 @@ class PvpExperimentManager(SweepingManager):
                 made = check_hyperparams(hyperparams, *game, environments, one_world, initial_model)
                 self._checked_envs = list(zip(environments, made, strict=True))
                 is_cheap = one_world and self._env_kwargs({"env_kwargs": environments[-1]}).get("world", "sim") == "sim"
+                if is_cheap and ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
+                    hyperparams.setdefault("actors", AUTO_ACTORS)
         pprint(hyperparams)
         sys.stderr.write(self._warning)
         fights, num_parallel = _EVALUATION if is_cheap else _COSTLY_EVALUATION
@@ -218,7 +233,7 @@ class PvpExperimentManager(SweepingManager):
             vars(model).pop("training_state", None)  # a new run starts new episodes
             return model
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
-        settings: dict[str, Any] = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose}
+        settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
         return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
@@ -243,6 +258,8 @@ class PvpExperimentManager(SweepingManager):
             if league is not None:
                 with self._refusals():
                     copy_league(league, run / LEAGUE, model)
+        if self._num_actors and isinstance(model, PvpPPO):
+            use_ray(model, self._num_actors, self.args.num_cpus_per_actor)
         n_timesteps = self.n_timesteps
         if stopped:  # learn() takes the number of additional steps
             n_timesteps = max(n_timesteps - (model.num_timesteps - stopped.initial_steps), 0)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from sb3_pvp import zoo
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.selfplay import League
@@ -115,6 +116,51 @@ def test_a_sweep_is_reproducible(swept: Path, tmp_path: Path) -> None:
     journal = tmp_path / "again.log"
     run_sweep(tmp_path, 3, "--storage", str(journal), "--seed", "5", "--pruner", "none")
     assert results(study_in(journal).trials) == results(study_in(swept / "sweep.log").trials[:3])
+
+
+def test_trials_in_several_processes(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--storage", str(tmp_path / "s.log"), "--seed", "5", "--pruner", "none", "--n-jobs", "2"]
+    stream = WorkerPool.stream
+
+    def interrupted(pool: WorkerPool, function: Any, parts: Any) -> Iterator[str]:
+        for number, text in enumerate(stream(pool, function, parts)):
+            if number == 1:
+                raise KeyboardInterrupt
+            yield text
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="130"):
+        patch.setattr(WorkerPool, "stream", interrupted)
+        run_sweep(tmp_path, 6, *given)
+    output = capsys.readouterr()
+    assert "Trials in 2 processes, see --n-jobs" in output.out
+    assert "stopped; the same command resumes the study" in output.err and "Traceback" not in output.err
+    stopped = study_in(tmp_path / "s.log").trials
+    assert not any(trial.state is TrialState.RUNNING for trial in stopped), "what was running has failed, and is queued"
+    run_sweep(tmp_path, 6, *given[:-1], "1")
+    trials = study_in(tmp_path / "s.log").trials
+    finished = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    assert len(finished) == 6 and len({str(trial.params) for trial in finished}) == 6
+    (first,) = (trial for trial in finished if trial.params == study_in(swept / "sweep.log").trials[0].params)
+    assert first.intermediate_values == study_in(swept / "sweep.log").trials[0].intermediate_values
+    assert (tmp_path / "logs/maskable_ppo/sweep_maskable_ppo-NhEnv/trials.csv").is_file()
+
+
+def test_a_sweep_ends_in_one_line_if_workers_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def die(*args: Any) -> Iterator[str]:
+        yield "Trial 0: 0.5"
+        raise WorkerDied("a worker process has died")
+
+    monkeypatch.setattr(WorkerPool, "stream", die)
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.num_cores", lambda: 3)
+    with pytest.raises(SystemExit, match="1"):
+        run_sweep(tmp_path, 2)
+    output = capsys.readouterr()
+    assert output.err == "train: error: a worker process has died\n"
+    assert "Trials in 2 processes" in output.out, "by default one for each core"
 
 
 def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path) -> None:
@@ -375,7 +421,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--pruner", "medan"], "invalid choice: 'medan' (choose from 'halving', 'median', 'hyperband', 'none')"),
         (["--search-space", "gone.yml"], "gone.yml"),
         (["--storage", "x.txt"], "--storage must be a journal"),
-        (["--n-jobs", "2"], "start this command several times"),
+        (["--n-jobs", "0"], "--n-jobs must be at least 1, got 0"),
         (["--n-trials", "0"], "--n-trials must be at least 1, got 0"),
         (["--max-total-trials", "0"], "--max-total-trials must be at least 1, got 0"),
         (["--n-evaluations", "0"], "--n-evaluations must be at least 1, got 0"),

@@ -12,7 +12,7 @@ import tempfile
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -35,13 +35,17 @@ from tqdm import tqdm
 
 from sb3_pvp.callbacks.evaluations import summarize
 from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
+from sb3_pvp.distributed import RayTasks, room_for_actors
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
 from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name
 from sb3_pvp.ppo.resumable import preserved_random_state
 from sb3_pvp.presets.presets import hyperparams_in, is_ours, with_current_names, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
+from sb3_pvp.zoo.sweeps.processes import run_trials
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import WIN_RATE, Block, Space, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, Settings, TrialQueue, find_study, read_settings
@@ -69,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--trial-cpu-seconds", type=float, metavar="S", help=limit)
     add("--sample", metavar="JSON", help="Train with these values of parameters of the search space.")
     parser.set_defaults(**_DEFAULTS)
+    parser.set_defaults(n_jobs=None)
     for action in parser._actions:
         if action.dest == "pruner":
             action.choices = ("halving", "median", "hyperband", "none")
@@ -168,6 +173,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         self._sweep = argparse.Namespace(**{**_DEFAULTS, **vars(args)})
+        self._arguments = args, algo, env_id, positional, keywords
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
         self._warning = ""  # printed once the hyperparameters are known to be valid
         super().__init__(args, algo, env_id, *positional, **keywords)
@@ -211,55 +217,101 @@ class SweepingManager(exp_manager.ExperimentManager):
     def hyperparameters_optimization(self) -> None:
         """Runs trials until all processes of the study together have completed ``n_trials``, then writes a report."""
         if not self._is_maskable:
+            self.n_jobs = self.n_jobs or 1
             super().hyperparameters_optimization()
             return
-        if self.n_jobs != 1:
-            raise Refusal("trials cannot run in threads: start this command several times with the same --storage")
         settings = self._settings()
         if self.continue_training:
             raise Refusal("a sweep cannot be combined with -i or --resume: it is resumed by its --storage")
+        with tempfile.TemporaryDirectory(prefix="sb3_pvp_sweep_") as folder:
+            self._sweep_in(Path(folder), settings, self._num_jobs(settings))
+
+    def _sweep_in(self, folder: Path, settings: Settings, n_jobs: int) -> None:
+        """Runs the trials in so many processes, which have their temporary files in ``folder``, and reports."""
+        if getattr(self.args, "distribute", None) is not None:
+            pool: WorkerPool | RayTasks | None = self._cluster()
+        else:
+            pool = WorkerPool(n_jobs, "sweeps") if n_jobs > 1 else None
+        storage, stopped = self.storage or (str(folder / "sweep.log") if pool else None), False
+        queue = self._queue(storage, settings)
+        # disable=None: a bar on terminals only
+        with tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar, contextlib.ExitStack() as stack:
+            if pool is None:
+                results = self._run_trials(queue, settings, bar)
+            else:  # which cannot share a storage in memory
+                print(f"Trials in {n_jobs} processes, see --n-jobs", flush=True)
+                stack.callback(queue.retry_abandoned)  # of workers that are ended by the next line
+                stack.callback(pool.close)
+                env_id = self.env_name.gym_id
+                given = type(self), self._arguments, ALGOS[self.algo], gymnasium.spec(env_id), storage, settings, folder
+                results = pool.stream(run_trials, [given] * n_jobs)
+            try:
+                for text in results:
+                    bar.update()
+                    if self.verbose:
+                        bar.clear()
+                        print(text, flush=True)
+            except KeyboardInterrupt:
+                stopped = hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
+            except WorkerDied as error:
+                resume = "; the same command resumes the study" if self.storage else ""
+                raise TrainingInterrupted(f"{error}{resume}") from error
+        if stopped and self.storage:
+            raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
+        report = Path(self.log_folder) / self.algo / f"sweep_{queue.study.study_name}"
+        _, missing = write_report(queue.study, report, with_pictures=not self.no_optim_plots)
+        states = counts(queue.study, queue.locks)
+        print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
+        print(f"Report in {report}", *(f"without {reason}" for reason in missing), sep="\n  ")
+        if stopped:
+            raise KeyboardInterrupt("stopped; only a study in a --storage can be resumed")
+
+    def _cluster(self) -> RayTasks:
+        """Returns what runs trials in a Ray cluster; raises `Refusal` if its machines cannot share the study."""
+        tasks = RayTasks(self.args.num_cpus_per_actor)
+        if tasks.num_machines() > 1 and not str(self.storage).startswith("postgresql"):
+            raise Refusal(
+                "trials on several machines need a study in a database: --storage postgresql://user@host/name"
+            )
+        return tasks
+
+    def _num_jobs(self, settings: Settings) -> int:
+        """Returns in how many processes to run trials: by default one per core, unless a trial needs more than that."""
+        if (tasks := getattr(self.args, "distribute", None)) is not None:
+            return min(tasks or room_for_actors(self.args.num_cpus_per_actor), self.n_trials)
+        if (given := cast("int | None", self.n_jobs)) is not None:
+            return given
+        is_costly = self._vec_env_type != "dummy" or self._env_kwargs(settings.block).get("world", "sim") != "sim"
+        return 1 if is_costly else min(num_cores(), self.n_trials)
+
+    def _queue(self, storage: str | None, settings: Settings) -> TrialQueue:
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
-        queue, stopped = TrialQueue(name, self.storage, settings, n_trials, self._make_sampler), False
+        queue = TrialQueue(name, storage, settings, n_trials, self._make_sampler)
         self.n_evaluations = settings.measure["n_evaluations"]
         if self.pruner == "hyperband":
             queue.study.pruner = HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         else:
             queue.study.pruner = self._create_pruner(self.pruner)
-        try:
-            self._run_trials(queue, settings)
-        except KeyboardInterrupt:
-            stopped = hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
-        if stopped and self.storage:
-            raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
-        folder = Path(self.log_folder) / self.algo / f"sweep_{name}"
-        _, missing = write_report(queue.study, folder, with_pictures=not self.no_optim_plots)
-        states = counts(queue.study, queue.locks)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
-        print(f"Report in {folder}", *(f"without {reason}" for reason in missing), sep="\n  ")
-        if stopped:
-            raise KeyboardInterrupt("stopped; only a study in a --storage can be resumed")
+        return queue
 
-    def _run_trials(self, queue: TrialQueue, settings: Settings) -> None:
-        """Runs trials, each of which is an ordinary training run, until there are none left.
+    def _run_trials(self, queue: TrialQueue, settings: Settings, bar: tqdm[Any]) -> Iterator[str]:
+        """Runs trials, each of which is an ordinary training run, until there are none left; yields their results.
 
         An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
         the cause is then probably not the sampled parameters. A model that diverges counts as a pruned trial.
         """
         failed = finished = 0
-        # disable=None: a bar on terminals only
-        with queue.process_lock(), tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar:
+        with queue.process_lock():
             while (trial := queue.next_trial()) is not None:
-                bar.update(trial.number - bar.n)  # counts the trials of other processes as well
+                if bar.total:
+                    bar.update(trial.number - bar.n)  # counts the trials of other processes as well
                 try:
                     value, result = self._train(trial, settings, bar)
                     queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
-                    bar.update()
                     finished += 1
-                    if self.verbose:
-                        bar.clear()
-                        again = " (again)" if ATTEMPTS in trial.user_attrs else ""
-                        print(f"Trial {trial.number}{again}: {result}, {trial.params}", flush=True)
+                    again = " (again)" if ATTEMPTS in trial.user_attrs else ""
+                    yield f"Trial {trial.number}{again}: {result}, {trial.params}"
                 except (KeyboardInterrupt, TrainingInterrupted):  # not caused by the parameters
                     queue.requeue(trial)
                     raise

@@ -228,6 +228,11 @@ class TrialQueue:
             if frozen.state is TrialState.RUNNING:  # else another process has done this already
                 self._retry(frozen)
 
+    def retry_abandoned(self) -> None:
+        """Fails trials of processes that are gone, and has their parameters tried again."""
+        with self.locks.acquire(EXCLUSIVE):
+            self._retry_abandoned()
+
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
