@@ -22,6 +22,7 @@ from sb3_pvp.distributed.cluster import CPUS_PER_ACTOR, connect, room_for_actors
 from sb3_pvp.distributed.remote_actor import Learner, ModelFiles, RemoteActor
 from sb3_pvp.game import WorldError
 from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.ppo.actor_env import ActorVecEnv
 from sb3_pvp.ppo.actors import ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
 
 #: An actor hangs when it takes this many times as long as the slowest rollout so far, and at least so many seconds.
@@ -213,6 +214,9 @@ def use_ray(model: PvpPPO, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR
         ValueError: if Ray is not installed, or the cluster has no room for an actor.
         ConnectionError: if there is no cluster at ``RAY_ADDRESS``.
     """
+    if isinstance(model.env, ActorVecEnv):  # it had other actors before
+        model.env.close()
+        model.env = model.env.venv
     model.actors = COUNT.read("num_actors", num_actors) or room_for_actors(AT_LEAST_0.read("num_cpus", num_cpus))
     model.actor_backend = partial(RayActors, num_cpus=num_cpus)
 

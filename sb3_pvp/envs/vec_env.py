@@ -149,8 +149,9 @@ class PvpVecEnv(VecEnv):
         """Returns a function, which can be pickled, that makes another environment like these rows.
 
         Without log files: pass the infos of finished episodes to `log_episode`."""
-        seed = self._seeds[first]  # the seeds of all rows come from that of the first one
-        return partial(PvpVecEnv, count, seed=seed, **vars(self.fights.settings))
+        following = self.fights.opponents.following[first : first + count]
+        chosen = {row: loaded.choice for row, loaded in enumerate(following) if loaded is not None}
+        return partial(_make_part, count, vars(self.fights.settings), chosen)
 
     def log_episode(self, row: int, info: dict[str, Any]) -> None:
         """Writes a finished episode to the log file of the row, if it has one, from its ``info``."""
@@ -227,6 +228,14 @@ class PvpVecEnv(VecEnv):
         fights.reset(finished, keep_final_scenes=True)
         for fight in finished.tolist():
             self.reset_infos[fight] = fights.reset_info(fight)
+
+
+def _make_part(count: int, settings: Mapping[str, Any], chosen: Mapping[int, OpponentChoice]) -> PvpVecEnv:
+    """Makes an environment with these opponents in its first episodes."""
+    env = PvpVecEnv(count, **settings)
+    for row, choice in chosen.items():
+        env.env_method("set_opponent", choice, indices=[row])
+    return env
 
 
 def _copies(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from sb3_pvp.ppo.actor_env import ActorVecEnv
 from sb3_pvp.ppo.buffers import REUSED
 from sb3_pvp.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
 from sb3_pvp.ppo.hyperparameters import RANGES, is_schedule, value_at
+from sb3_pvp.ppo.local_actors import LocalActors
 from sb3_pvp.ppo.metrics import record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer
 from sb3_pvp.ppo.update import PpoUpdate, UpdateLog, read_buffer
@@ -247,10 +248,11 @@ class PvpPPO(RolloutCollection):
             self.env.wait()
             self._last_obs = None
         num_actors = self._num_actors(total_timesteps)
-        if num_actors:
+        if num_actors and self.actor_backend is LocalActors:
             th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
         if num_actors and not isinstance(self.env, ActorVecEnv):
             self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.actor_backend)
+            self._last_obs = None  # the actors begin new episodes
         if reset_num_timesteps:
             self.training_state = None
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)

@@ -91,7 +91,7 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     model._start_actors(env, Episodes())
     processes[0].kill()
     rollout = env.wait()
-    assert rollout.begun.tolist() == [*range(6)]
+    assert rollout.begun.tolist() in ([*range(6)], [*range(6, 12)])
     assert rollout.rows.tolist() == [*range(12)]
     # Another one is killed while it waits for the next.
     processes[1].kill()
@@ -235,6 +235,19 @@ def test_results_of_methods_are_those_of_all_rows() -> None:
     assert actors[0].env.fights.opponents.expected()[0].name == "scripted"
     with pytest.raises(NotImplementedError, match="whole rollouts"):
         model.env.step(np.zeros((12, 12), np.int64))
+
+
+def test_what_was_set_before_the_actors_were_made_reaches_them() -> None:
+    model = new_model()
+    model.learn(ROLLOUT)  # in this process
+    assert model.env is not None
+    model.env.env_method("set_opponent", "noop", indices=[7])
+    model.actors = 3
+    model.learn(ROLLOUT, reset_num_timesteps=False)
+    actors: Any = model.env._backend.actors  # type: ignore[attr-defined]
+    playing = [loaded.name for actor in actors for loaded in actor.env.fights.opponents.current]
+    assert playing == ["scripted"] * 7 + ["noop"] + ["scripted"] * 4
+    assert model.num_timesteps == 2 * ROLLOUT
 
 
 def test_weights_arrive_as_they_were_sent() -> None:
