@@ -133,6 +133,8 @@ class RolloutCollection(MaskablePPO):
         self.rollout_buffer = self._whole_buffer = rollout_buffer
         if len(rows) < env.num_envs:  # actors were lost
             self.rollout_buffer = narrowed(rollout_buffer, rows)
+        if isinstance(env, ActorVecEnv) and not self.synchronous:
+            self._renew_log_probs()
         self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
         callback.update_locals(locals())
         callback.on_rollout_end()
@@ -195,6 +197,22 @@ class RolloutCollection(MaskablePPO):
         seen = (obs_as_tensor(map_parts(rows, itemgetter(part)), self.device) for part in parts)
         values = th.cat([*map(self.policy.predict_values, seen)])
         buffer.values[:] = values.reshape(buffer.values.shape).cpu().numpy()
+
+    @th.no_grad()
+    def _renew_log_probs(self) -> None:
+        """Replaces log-probabilities of older weights by those of the present ones.
+
+        PPO clips how far a policy moves from these. From the weights that acted, it has moved once already by the time
+        it learns: clipped against them, it learned visibly less from each step (`python -m benchmarks actors_learning`).
+        This is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
+        """
+        samples = read_buffer(self.rollout_buffer)
+        parts = th.split(th.arange(len(samples), device=self.device), ROWS_OF_VALUES)
+        picked = (samples[part] for part in parts)
+        evaluate: Any = self.policy.evaluate_actions
+        renewed = [evaluate(each.observations, each.actions, each.action_masks)[1] for each in picked]
+        log_probs = self.rollout_buffer.log_probs
+        log_probs[:] = th.cat(renewed).reshape(log_probs.shape).cpu().numpy()
 
     def _observe_rollout(self) -> None:
         """Collects the statistics of the rollout in the buffer, for a policy that keeps some."""
