@@ -203,7 +203,7 @@ class RolloutCollection(MaskablePPO):
         """Replaces log-probabilities of older weights by those of the present ones.
 
         PPO clips how far a policy moves from these. From the weights that acted, it has moved once already by the time
-        it learns: clipped against them, it learned visibly less from each step (`python -m benchmarks actors_learning`).
+        it learns: clipped against them, it learns visibly less from each step (`python -m benchmarks actors_learning`).
         This is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
         """
         samples = read_buffer(self.rollout_buffer)
