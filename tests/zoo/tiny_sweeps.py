@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import yaml
 
 from sb3_pvp import zoo
+from sb3_pvp.ppo import PvpPPO
 from sb3_pvp.zoo.sweeps.study import find_study
 
 STEPS = 96  # of a trial: three to six rollouts
@@ -45,3 +47,10 @@ def study_in(storage: str | Path) -> optuna.Study:
 
 def results(trials: Sequence[optuna.trial.FrozenTrial]) -> list[tuple[Any, ...]]:
     return [(each.state, each.params, each.user_attrs["seed"], each.intermediate_values) for each in trials]
+
+
+def retrain(folder: Path, *more: str) -> tuple[PvpPPO, dict[str, Any]]:
+    train = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "-f", str(folder), "--verbose", "0"]
+    zoo.train([*train, *more])
+    run = max((folder / "maskable_ppo").glob("NhEnv_*"))
+    return PvpPPO.load(run / "NhEnv.zip"), yaml.load((run / "NhEnv/config.yml").read_text(), Loader=yaml.UnsafeLoader)
