@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -364,10 +363,7 @@ class PastPlayers(LatestPlayer):
         maker.trained_rollouts = trained_rollouts
         for player in self._available(learner):
             maker.add(player)
-        for player in maker.players:
-            if player.step is not None and not self._league.path(player).is_file():
-                warnings.warn(f"{player} leaves the league: {self._league.path(player)} is gone", stacklevel=2)
-                maker.remove(player)
+        self._league.remove_gone(maker)
         if not maker.players:
             raise ValueError(
                 f"the league in {self._league.folder} has no players: list LeagueCallback before SelfPlayCallback, "

@@ -174,12 +174,15 @@ class League:
         maker = self.match_maker
         if maker is None:
             raise ValueError(f"the league in {self.folder} was opened without a match maker: pass one to League(...)")
-        while True:
-            player = maker.choose(rng)
-            if player.step is None or self.path(player).is_file():  # bots and plug-ins have neither step nor model
-                return player
-            warnings.warn(f"{player} leaves the league: {self.path(player)} is gone", stacklevel=2)
-            maker.remove(player)
+        self.remove_gone(maker)
+        return maker.choose(rng)
+
+    def remove_gone(self, maker: MatchMaker) -> None:
+        """Removes players whose models are gone from a match maker, with a warning for each."""
+        for player in maker.players:
+            if player.step is not None and not self.path(player).is_file():  # bots and plug-ins have no step and model
+                warnings.warn(f"{player} leaves the league: {self.path(player)} is gone", stacklevel=3)
+                maker.remove(player)
 
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
