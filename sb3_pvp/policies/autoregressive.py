@@ -245,6 +245,10 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             return values.detach() + zero, log_probs.detach() + zero, entropies.detach() + zero
         return values, log_probs, entropies
 
+    def log_prob(self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Returns the log-probabilities ``(batch,)`` of actions for normalised features, without values."""
+        return self.heads(features, masks, actions.long().reshape(len(features), -1), self._actor_latent)[0].sum(1)
+
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
         joint = actions.long().reshape(len(actions), -1)

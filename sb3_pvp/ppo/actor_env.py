@@ -148,8 +148,13 @@ class ActorVecEnv(VecEnvWrapper):
         self._settings: dict[tuple[str, int | None], EnvCall] = {}
         rows, settings = self.rows, self._settings  # not this object, which could never be finalized then
         self._backend.settings = lambda index: _calls_in(rows[index], settings.values())
-        self._last_state: Snapshot | None = None
+        self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
+
+    def flush(self) -> None:
+        """Lets the actors make the calls that they have not got yet, so that their state has the effects."""
+        if self._calls:
+            self._backend.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
 
     def start(self, draws: Draws) -> None:
         """Starts a rollout with the policy as it is now."""
@@ -217,17 +222,17 @@ class ActorVecEnv(VecEnvWrapper):
         }
         return [results[row] for row in rows]
 
-    def get_state(self) -> Snapshot:
-        """Returns the states of all actors between two rollouts, after `close` the last ones.
+    def get_state(self, at_start: bool = False) -> Snapshot:
+        """Returns the states of all actors between two rollouts, or ``at_start`` of the last rollout; also when closed.
 
-        Raises as the ``get_state`` of the environments; `NotImplementedError` if they were closed within a rollout.
+        Raises as the ``get_state`` of the environments; `NotImplementedError` if an actor has been replaced since then.
         """
         if not self._end.alive:
-            if self._last_state is None:
-                raise NotImplementedError("the actors were ended within a rollout: their fights cannot be saved")
-            return self._last_state
+            if (last := self._last_states[at_start]) is None:
+                raise NotImplementedError("the actors were ended: their fights cannot be saved")
+            return last
         calls = self._taken_calls()
-        states = self._backend.call("get_state", {index: (calls[index],) for index in range(len(self.rows))})
+        states = self._backend.call("get_state", {index: (each, at_start) for index, each in enumerate(calls)})
         return {**_IDENTITY, "rows": [(rows.start, rows.stop) for rows in self.rows], "states": states}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -247,9 +252,11 @@ class ActorVecEnv(VecEnvWrapper):
 
     def close(self) -> None:
         """Ends the actors."""
-        if self._end.alive and not self.is_collecting:
+        for at_start in (True, False) if self._end.alive else ():
             with suppress(NotImplementedError, ConnectionError, WorldError):
-                self._last_state = self.get_state()
+                if self.is_collecting:
+                    self.wait()
+                self._last_states[at_start] = self.get_state(at_start)
         self._end()
         self.venv.close()
 

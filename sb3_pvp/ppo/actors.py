@@ -6,7 +6,9 @@ for actions come from the learner, so that a rollout does not depend on how many
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -97,6 +99,7 @@ class Actor:
         self.policy: MaskableActorCriticPolicy = policy_class(**arguments)
         self.policy.set_training_mode(False)
         self._observation: Any = None
+        self._start: dict[str, Any] | None = None  # state of the last rollout
         self._is_new = False
 
     def begin(self, settings: Sequence[EnvCall]) -> None:
@@ -108,7 +111,7 @@ class Actor:
         self, calls: Sequence[EnvCall], seeds: Sequence[int | None], options: Sequence[dict[str, Any]]
     ) -> tuple[Any, list[dict[str, Any]]]:
         """Makes the calls, starts new episodes and returns the observation and ``reset_infos``."""
-        self._make(calls)
+        self.make(calls)
         self.env._seeds, self.env._options = [*seeds], [*options]
         self._observation = self.env.reset()
         return self._observation, self.env.reset_infos
@@ -117,13 +120,19 @@ class Actor:
         self, calls: Sequence[EnvCall], name: str, rows: Sequence[int], arguments: tuple[Any, ...], keywords: Any
     ) -> list[Any]:
         """Makes the calls, and then one whose results are returned."""
-        self._make(calls)
+        self.make(calls)
         return self.env.env_method(name, *arguments, indices=rows, **keywords)
 
-    def get_state(self, calls: Sequence[EnvCall]) -> dict[str, Any]:
-        """Makes the calls, and returns the state between two rollouts; raises as the ``get_state`` of the env."""
-        self._make(calls)
-        return {"env": self.env.get_state(), "observation": self._observation}  # type: ignore[attr-defined]
+    def get_state(self, calls: Sequence[EnvCall], at_start: bool = False) -> dict[str, Any]:
+        """Makes the calls, and returns the state between two rollouts, or ``at_start`` of the last rollout.
+
+        Raises as the ``get_state`` of the environment; `NotImplementedError` if this actor has not played a rollout."""
+        self.make(calls)
+        if not at_start:
+            return {"env": self.env.get_state(), "observation": copy.deepcopy(self._observation)}  # type: ignore[attr-defined]
+        if self._start is None:
+            raise NotImplementedError("the state at the start of the rollout was not kept")
+        return self._start
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a state."""
@@ -133,7 +142,9 @@ class Actor:
     def collect(self, request: Request, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`)."""
         is_new, self._is_new = self._is_new, False
-        self._make(request.calls)
+        with suppress(NotImplementedError):  # not all worlds have one
+            self._start = self.get_state(())
+        self.make(request.calls)
         load_weights(self.policy, request.weights)
         set_random_seed(request.seed)
         infos: list[tuple[int, int, dict[str, Any]]] = []
@@ -162,7 +173,8 @@ class Actor:
             actions, _, log_probs = self.policy(observation, is_greedy, action_masks=masks)
         return actions.numpy(), log_probs.numpy()
 
-    def _make(self, calls: Sequence[EnvCall]) -> None:
+    def make(self, calls: Sequence[EnvCall]) -> None:
+        """Makes the calls."""
         for name, row, arguments in calls:
             self.env.env_method(name, *arguments, indices=None if row is None else [row])
 

@@ -42,13 +42,7 @@ Self = TypeVar("Self", bound="PvpPPO")
 
 #: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
 _LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
-#: ``actors="auto"`` needs so many rows per actor, and so many steps: starting processes takes seconds.
-LEAST_ROWS, LEAST_TIMESTEPS = 16, 500_000
-AUTO_ACTORS = "auto"
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
-_ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
-#: Agent-steps whose values are computed at once.
-ROWS_OF_VALUES = 2048
 
 
 class PvpPPO(RolloutCollection):
@@ -192,7 +186,8 @@ class PvpPPO(RolloutCollection):
                 numbers[name] = numbers[name](self._current_progress_remaining)
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
-        log = update.run(read_buffer(self.rollout_buffer), n_epochs)
+        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
+        log = update.run(read_buffer(self.rollout_buffer), n_epochs, renew_log_probs=is_stale)
         # AutoregressivePolicy applies the statistics of the rollout here.
         self.policy.set_training_mode(False)
         self._n_updates += len(log.epoch_starts)
@@ -272,7 +267,7 @@ class PvpPPO(RolloutCollection):
             state = self._rollout_start
             if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
                 state = resumable.current_state(self, self.env)
-            self.training_state = None if state is None else resumable.pack(state)
+            self.training_state = None if state is None else resumable.pack(resumable.completed(state, self.env))
         self.description = None
         with suppress(ValueError):  # such a model cannot be loaded without unpickling
             self.description = describe(self).plain()

@@ -28,10 +28,8 @@ from sb3_pvp.ppo.buffers import narrowed
 from sb3_pvp.ppo.local_actors import LocalActors
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import map_parts, read_buffer
+from sb3_pvp.ppo.update import ROWS_AT_ONCE, map_parts, read_buffer
 
-#: Agent-steps whose values are computed at once.
-ROWS_OF_VALUES = 2048
 #: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
 #: takes seconds to start processes.
 LEAST_ROWS, LEAST_TIMESTEPS = 32, 500_000
@@ -133,8 +131,6 @@ class RolloutCollection(MaskablePPO):
         self.rollout_buffer = self._whole_buffer = rollout_buffer
         if len(rows) < env.num_envs:  # actors were lost
             self.rollout_buffer = narrowed(rollout_buffer, rows)
-        if isinstance(env, ActorVecEnv) and not self.synchronous:
-            self._renew_log_probs()
         self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
         callback.update_locals(locals())
         callback.on_rollout_end()
@@ -193,26 +189,10 @@ class RolloutCollection(MaskablePPO):
         if not np.isnan(buffer.values[0, 0]):
             return
         rows = map_parts(buffer.observations, lambda each: each.reshape(-1, *each.shape[2:]))
-        parts = [slice(start, start + ROWS_OF_VALUES) for start in range(0, buffer.values.size, ROWS_OF_VALUES)]
+        parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, buffer.values.size, ROWS_AT_ONCE)]
         seen = (obs_as_tensor(map_parts(rows, itemgetter(part)), self.device) for part in parts)
         values = th.cat([*map(self.policy.predict_values, seen)])
         buffer.values[:] = values.reshape(buffer.values.shape).cpu().numpy()
-
-    @th.no_grad()
-    def _renew_log_probs(self) -> None:
-        """Replaces log-probabilities of older weights by those of the present ones.
-
-        PPO clips how far a policy moves from these. From the weights that acted, it has moved once already by the time
-        it learns: clipped against them, it learns visibly less from each step (`python -m benchmarks actors_learning`).
-        This is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
-        """
-        samples = read_buffer(self.rollout_buffer)
-        parts = th.split(th.arange(len(samples), device=self.device), ROWS_OF_VALUES)
-        picked = (samples[part] for part in parts)
-        evaluate: Any = self.policy.evaluate_actions
-        renewed = [evaluate(each.observations, each.actions, each.action_masks)[1] for each in picked]
-        log_probs = self.rollout_buffer.log_probs
-        log_probs[:] = th.cat(renewed).reshape(log_probs.shape).cpu().numpy()
 
     def _observe_rollout(self) -> None:
         """Collects the statistics of the rollout in the buffer, for a policy that keeps some."""
@@ -226,7 +206,9 @@ class RolloutCollection(MaskablePPO):
             # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
             resumable.resume(self, resumable.unpack(self.training_state), env)
             self.training_state = None
-        self._rollout_start = resumable.current_state(self, env)
+        if keeps_start := isinstance(env, ActorVecEnv):
+            env.flush()
+        self._rollout_start = resumable.current_state(self, env, with_env=not keeps_start)
         self._apply_schedules()
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)

@@ -26,8 +26,8 @@ _ROLLOUT_ATTRIBUTES = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "
 _WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 
 
-def current_state(model: Any, env: VecEnv) -> State:
-    """Returns the state of a `PvpPPO` between two rollouts, as copies."""
+def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
+    """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `completed`."""
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
         "attributes": {name: copy.deepcopy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
@@ -35,10 +35,18 @@ def current_state(model: Any, env: VecEnv) -> State:
         "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
         "last_obs": copy.deepcopy(model._last_obs),
         "last_episode_starts": copy.deepcopy(model._last_episode_starts),
-        "env": _env_state(env),
+        "env": _env_state(env) if with_env else None,
         "random": random_state(),
         "parts": {name: part.get_state() for name, part in model.resumable_parts.items()},
     }
+
+
+def completed(state: State, env: VecEnv | None) -> State:
+    """Returns a state of `current_state` with that of the environments, which have kept it since the rollout's start.
+
+    To ask actors for it before every rollout would take several per cent of the training, and it is seldom saved.
+    """
+    return state if state["env"] is not None or env is None else state | {"env": _env_state(env, at_start=True)}
 
 
 def resume(model: Any, state: State, env: VecEnv) -> None:
@@ -106,13 +114,13 @@ def preserved_random_state() -> Iterator[None]:
         set_random_state(before)
 
 
-def _env_state(env: VecEnv) -> State:
+def _env_state(env: VecEnv, **when: bool) -> State:
     """Returns a snapshot of a vectorised environment and its wrappers; ``"inner"`` is ``None`` if not supported."""
     wrappers, inner = _unwrap(env)
     data = [*map(_wrapper_state, wrappers)]
     state = {"num_envs": env.num_envs, "name": type(inner).__name__, "wrappers": data, "inner": None}
     with suppress(NotImplementedError):  # PvpVecEnv has get_state(), but its world may not support it
-        state["inner"] = inner.get_state() if hasattr(inner, "get_state") else None
+        state["inner"] = inner.get_state(**when) if hasattr(inner, "get_state") else None
     return state
 
 

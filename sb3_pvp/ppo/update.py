@@ -19,6 +19,8 @@ from sb3_pvp.policies.precision import FP32, learning_in
 
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
+#: Agent-steps that are evaluated at once without learning from them.
+ROWS_AT_ONCE = 2048
 #: Columns of `UpdateLog.terms`; the entropy losses of the heads follow.
 TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "kl")
 KL = TERMS.index("kl")
@@ -121,16 +123,23 @@ class PpoUpdate:
     target_kl: float | None
     precision: str = FP32
 
-    def run(self, samples: Samples, n_epochs: int) -> UpdateLog:
+    def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
 
         Gradients accumulate across epochs; an incomplete accumulation at the end is dropped (training.md §7.3).
+
+        ``renew_log_probs`` is for samples of older weights. PPO clips how far a policy moves from the log-probabilities
+        in the samples. From the weights that acted, it has moved once already by the time it learns: clipped against
+        them, it learns visibly less from each step (`python -m benchmarks actors_learning`). With those of the present
+        weights this is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
         """
         log, size = UpdateLog(), len(samples)
         if hasattr(self.policy, "evaluate_features"):
             # Statistics do not change while learning, so all epochs share these features.
             with th.no_grad():
                 samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
+        if renew_log_probs:
+            samples = replace(samples, old_log_probs=self._log_probs(samples))
         self.policy.optimizer.zero_grad()
         for _ in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
@@ -147,6 +156,14 @@ class PpoUpdate:
                     self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log
+
+    @th.no_grad()
+    def _log_probs(self, samples: Samples) -> th.Tensor:
+        """Returns the log-probabilities of the actions with the present weights, ``(steps,)``."""
+        evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
+        parts = th.split(th.arange(len(samples), device=samples.returns.device), ROWS_AT_ONCE)
+        picked = (samples[part] for part in parts)
+        return th.cat([evaluate(each.observations, each.actions, each.action_masks) for each in picked])
 
     def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
         """Returns the loss of one mini-batch, a scalar (training.md §7.2), and logs its terms.

@@ -207,7 +207,7 @@ def test_learns_the_game() -> None:
 
 
 def test_values_of_a_rollout_are_those_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sb3_pvp.ppo.algorithm.ROWS_OF_VALUES", 24)  # 64 rows: two full parts and a rest
+    monkeypatch.setattr("sb3_pvp.ppo.collection.ROWS_AT_ONCE", 24)  # 64 rows: two full parts and a rest
     raw = {"normalize_observations": False}  # otherwise what was collected in the rollout has been applied since
     model = learned(policy=AutoregressivePolicy, n_epochs=0, policy_kwargs=raw)
     buffer: Any = model.rollout_buffer
