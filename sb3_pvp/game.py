@@ -236,6 +236,10 @@ class Game(Protocol):
         if where != "sim":
             raise ValueError(f"{self.name} is played in 'sim' only, not in {where!r}")
 
+    def check_sharing(self, where: str) -> None:
+        """Called before several processes each make a world at this place; warns if these may hold each other up."""
+        return
+
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
         """Returns a new world of F fights, fight ``i`` seeded with ``seed + i``.
 

@@ -31,6 +31,9 @@ PATIENCE, LEAST_PATIENCE = 5.0, 20.0
 MAX_LOSSES = 3
 #: Seconds between looks for actors that hang, and until the user is told what a start waits for.
 _LOOK, _SILENCE = 1.0, 30.0
+#: Ray would kill the child processes of an actor that ends, but these clean up after it: they stop its server and log
+#: its agents out.
+_SPARE_CHILDREN = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
 @dataclass
@@ -71,13 +74,14 @@ class RayActors:
         keeper = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(ModelFiles)
         self._files = keeper.options(scheduling_strategy=here).remote(os.getcwd())
         # SPREAD: by default Ray fills one node before it uses the next.
-        self._class = ray.remote(num_cpus=num_cpus, scheduling_strategy="SPREAD")(RemoteActor)
+        make = ray.remote(num_cpus=num_cpus, scheduling_strategy="SPREAD", runtime_env={"env_vars": _SPARE_CHILDREN})
+        self._class = make(RemoteActor)
         self._names = (f"{uuid4().hex[:8]}-{number}" for number in count())
         self._arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()}
         self._packed = [ray.put(cloudpickle.dumps(spec)) for spec in specs]
         self._requests: Sequence[Request] = ()
         self._playing: dict[Any, _Seat] = {}
-        self._slowest = self._began = 0.0
+        self._slowest = self._slowest_call = self._began = 0.0
         self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
         self._seats = [_Seat(index, *self._started(index)) for index in range(len(specs))]
         self._close = finalize(self, _end, ray, self._seats, self._files)
@@ -123,6 +127,7 @@ class RayActors:
             self._began = time.monotonic()
             asked = {seat.handle.call.remote(name, arguments[seat.index], self._due(seat)): seat for seat in missing}
             answers |= {seat.index: answer for seat, answer in self._answers(asked)}
+            self._slowest_call = max(self._slowest_call, time.monotonic() - self._began)
         return answers
 
     def close(self) -> None:
@@ -172,6 +177,8 @@ class RayActors:
     def _answers(self, asked: Mapping[Any, _Seat]) -> Iterator[tuple[_Seat, Any]]:
         """Yields answers as they come; lost actors are replaced, and do not answer."""
         waiting = dict(asked)
+        # Also the slowest call: an actor in place of a lost one begins like the first reset, which may take long.
+        patience = max(PATIENCE * max(self._slowest, self._slowest_call), LEAST_PATIENCE)
         while waiting:
             for reference in self._ready([*waiting], _LOOK):
                 seat = waiting.pop(reference)
@@ -182,7 +189,7 @@ class RayActors:
                 else:
                     seat.losses = 0
                     yield seat, answer
-            if self._slowest and time.monotonic() - self._began > max(PATIENCE * self._slowest, LEAST_PATIENCE):
+            if self._slowest and time.monotonic() - self._began > patience:
                 while waiting:
                     self._replace(waiting.popitem()[1], "hangs")
 

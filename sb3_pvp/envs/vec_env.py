@@ -151,7 +151,10 @@ class PvpVecEnv(VecEnv):
         Without log files: pass the infos of finished episodes to `log_episode`."""
         following = self.fights.opponents.following[first : first + count]
         chosen = {row: loaded.choice for row, loaded in enumerate(following) if loaded is not None}
-        return partial(_make_part, count, vars(self.fights.settings), chosen)
+        settings = self.fights.settings
+        if first and isinstance(settings.world, str):
+            settings.game.check_sharing(settings.world)
+        return partial(_make_part, count, vars(settings), chosen)
 
     def log_episode(self, row: int, info: dict[str, Any]) -> None:
         """Writes a finished episode to the log file of the row, if it has one, from its ``info``."""

@@ -53,7 +53,7 @@ class LocalActors:
         self._pools = [_new_pool() for _ in specs]
         self._requests: Sequence[Request] = ()
         self._running: list[Future[Report]] = []
-        self._slowest = self._began = 0.0  # seconds
+        self._slowest = self._slowest_call = self._began = 0.0  # seconds
         self._close = finalize(self, _close, self._pools, self._memory)
 
     def start(self, requests: Sequence[Request]) -> None:
@@ -75,15 +75,20 @@ class LocalActors:
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """See `Backend.call`."""
+        began = time.monotonic()
         futures = {index: self._ask(index, name, *given) for index, given in arguments.items()}
-        return {index: _result(future) for index, future in futures.items()}
+        answers = {index: _result(future) for index, future in futures.items()}
+        self._slowest_call = max(self._slowest_call, time.monotonic() - began)
+        return answers
 
     def close(self) -> None:
         """Ends the processes."""
         self._close()
 
     def _report(self, index: int) -> Report:
-        patience = max(PATIENCE * self._slowest, LEAST_PATIENCE) if self._slowest else FIRST_PATIENCE
+        # Also the slowest call: an actor in place of a lost one begins like the first reset, which may take long.
+        slowest = max(self._slowest, self._slowest_call)
+        patience = max(PATIENCE * slowest, LEAST_PATIENCE) if self._slowest else FIRST_PATIENCE
         for _ in range(2):
             try:
                 return _result(self._running[index], patience)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp.games.osrs.remote.address import RemoteSettings, is_address, parse_address
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
+from sb3_pvp.games.osrs.worlds import check_world_name
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,16 @@ def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> Non
         parse_address("rsps://localhost")
 
 
+@pytest.mark.parametrize("start", ["rsps://?", "rsps:?"])
+def test_an_address_that_starts_a_server(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTE_ENV_PORT", "many")  # it picks a port itself
+    address = f"{start}launch=sh -c 'run {{port}} 1%2B1'&launch_cwd=a%20b&step_timeout=4"
+    check_world_name(address)
+    settings = parse_address(address)
+    assert settings == RemoteSettings(launch="sh -c 'run {port} 1+1'", launch_cwd="a b", step_timeout=4.0)
+    assert settings.launch_command() == ["sh", "-c", "run {port} 1+1"]
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -57,6 +68,10 @@ def test_the_port_of_the_original_system(monkeypatch: pytest.MonkeyPatch) -> Non
         ("rsps://h:1?restart_timeout=-1", "restart_timeout .* 0 or more"),
         ("rsps://h:1?idle_logout=nan", "idle_logout .* 0 or more"),
         ("rsps://h:1?defer_resets=maybe", "cannot be 'maybe'"),
+        ("rsps://h:1?launch=run", "rsps://[?]launch=COMMAND, without a host and a port"),
+        ("rsps://?launch=", "rsps://[?]launch=COMMAND"),
+        ("rsps://?launch='run", "launch of a remote world is no command: .*quotation"),
+        ("rsps://?launch=run&launch_timeout=0", "launch_timeout .* more than 0"),
     ],
 )
 def test_wrong_addresses(address: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from benchmarks.fault_proxy import KINDS, Fault, FaultProxy, RandomFaults
 from sb3_pvp.contract import load_contract
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.remote import RemoteSettings, RemoteWorld
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
-from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
+from sb3_pvp.games.osrs.remote.client_errors import Lost, NoServer, Refused, Silent
 from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 from sb3_pvp.games.osrs.remote.guard import Guard
 from sb3_pvp.games.osrs.remote.remote_agent import RemoteAgent
@@ -253,3 +254,11 @@ def test_a_log_in_may_still_be_carried_out_after_an_unrelated_error(message: str
     agent = asyncio.run(scenario())
     assert agent.is_logged_in is not is_settled
     agent._shared.guard.close()
+
+
+@pytest.mark.parametrize("error", [NoServer("gone", is_gone=True), Refused("step", "why\nwhere", True), Silent("!")])
+def test_errors_reach_the_process_that_a_worker_plays_for(error: RemoteError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

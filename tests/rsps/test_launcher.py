@@ -175,7 +175,7 @@ def test_a_server_that_ends_too_early() -> None:
 
 def test_a_server_that_is_too_slow() -> None:
     server = RspsServer(listener(100), port=0, start_timeout=1.0)
-    with pytest.raises(RemoteError, match=r"(?s)did not listen within 1 s before .*TRAIN=true"):
+    with pytest.raises(RemoteError, match=r"(?s)did not listen within 1 s .*TRAIN=true"):
         server.start()
     assert not is_alive(logged_pids(server.log_file)["listener"])
 
@@ -261,3 +261,8 @@ def test_our_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(logged_in(server.port)) == 1
         world.close()
         assert logged_in(server.port) == []
+
+
+def test_ports_in_a_command() -> None:
+    server = RspsServer(["sh", "-c", "run {port} {game_port} ${HOME} {}"], port=5, game_port=6)
+    assert server._command == ["sh", "-c", "run 5 6 ${HOME} {}"]

@@ -86,8 +86,14 @@ class OsrsGame(Game):
 
         check_world_name(where)
 
+    def check_sharing(self, where: str) -> None:
+        """Warns of a server that is not started by each world itself."""
+        from sb3_pvp.games.osrs.worlds import warn_of_sharing
+
+        warn_of_sharing(where)
+
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
-        """Returns the embedded world for ``"sim"``, a `RemoteWorld` for ``"rsps://host:port"``.
+        """Returns the embedded world for ``"sim"``, a `RemoteWorld` for the address of a server.
 
         ``params`` say how fights start, by their names on the wire (protocol.md §3).
         """

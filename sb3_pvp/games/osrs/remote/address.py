@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,7 +21,7 @@ DEFAULT_PORT = 7070
 PORT_VARIABLE = "REMOTE_ENV_PORT"
 HOST_VARIABLE = "REMOTE_ENV_HOST"
 
-_POSITIVE = ("connect_timeout", "reset_timeout", "step_timeout", "attempts")
+_POSITIVE = ("connect_timeout", "reset_timeout", "step_timeout", "attempts", "launch_timeout")
 _NOT_NEGATIVE = ("restart_timeout", "backoff", "desync_tick_threshold", "desync_tolerance_seconds")
 
 
@@ -54,6 +55,10 @@ class RemoteSettings:
         desync_tolerance_seconds: time between two steps from which on a fight breaks off; 0: never.
         truncate_on_desync: whether a fight that breaks off is a truncated episode; else it is a `RemoteError`.
         first_id: id of the first agent, for a single process; random by default.
+        launch: the command of a server that each world starts for itself, instead of ``host`` and ``port``, at its
+            first reset, and stops at its end (`sb3_pvp.games.osrs.remote.RspsServer`).
+        launch_cwd: working directory of that command; default: that of the process.
+        launch_timeout: for its start.
     """
 
     host: str = DEFAULT_HOST
@@ -71,6 +76,9 @@ class RemoteSettings:
     desync_tolerance_seconds: float = 0.0
     truncate_on_desync: bool = True
     first_id: int | None = None
+    launch: str = ""
+    launch_cwd: str = ""
+    launch_timeout: float = 300.0
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 2**16:
@@ -83,6 +91,14 @@ class RemoteSettings:
                 raise ValueError(f"{name} of a remote world must be 0 or more, got {getattr(self, name)}")
         if self.idle_logout is not None and not 0 <= self.idle_logout < math.inf:
             raise ValueError(f"idle_logout of a remote world must be 0 or more, got {self.idle_logout}")
+        self.launch_command()
+
+    def launch_command(self) -> list[str]:
+        """Returns the words of `launch`; raises `ValueError` for an open quote."""
+        try:
+            return shlex.split(self.launch)
+        except ValueError as error:
+            raise ValueError(f"launch of a remote world is no command: {self.launch!r} ({error})") from None
 
     @property
     def host_port(self) -> str:
@@ -104,9 +120,13 @@ def parse_address(address: str) -> RemoteSettings:
         raise _bad_address(address, str(error)) from error
     if parts.scheme != SCHEME or parts.path not in ("", "/") or parts.fragment or parts.username is not None:
         raise _bad_address(address, "only host, port and options are allowed")
+    options = dict(_option(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
+    if "launch" in options:
+        if not options["launch"].strip() or host or port:
+            raise _bad_address(address, f"to start a server: {SCHEME}://?launch=COMMAND, without a host and a port")
+        return RemoteSettings(**options)
     if port is None:
         port = _port_from_environment()
-    options = dict(_option(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
     host = host or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST
     return RemoteSettings(**{"host": host, "port": port, **options})
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 from sb3_pvp.game import WorldError
 
 
 class RemoteError(WorldError):
     """The remote world cannot continue; the message says what to do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Worker processes pickle it; by default that needs an `__init__` that takes only the message.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class Lost(RemoteError):

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from sb3_pvp.games.osrs.remote.guard_process import agents_in
 
-_SUFFIX = ".agents"
+_FOLDER, _SUFFIX = "agents", ".agents"
 
 
 class Journal:
@@ -29,7 +29,7 @@ class Journal:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        folder = _folder() or Path(tempfile.gettempdir())
+        folder = cache_folder(_FOLDER) or Path(tempfile.gettempdir())
         self.path = folder / f"{_prefix(host, port)}{secrets.token_hex(8)}{_SUFFIX}"
         # Renamed when it is locked: another run would take an unlocked journal for a stale one.
         unlocked = self.path.with_suffix(".new")
@@ -61,7 +61,7 @@ def stale_journals(host: str, port: int) -> Iterator[dict[Path, list[str]]]:
     """Yields the stale journals of a server and the agents in them, locked against other runs for that time."""
     left: dict[Path, list[str]] = {}
     with contextlib.ExitStack() as locks:
-        folder = _folder()
+        folder = cache_folder(_FOLDER)
         for path in sorted(folder.glob(f"{_prefix(host, port)}*{_SUFFIX}")) if folder else []:
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR)
@@ -82,10 +82,10 @@ def _prefix(host: str, port: int) -> str:
     return f"{quote(host, safe='')}_{port}-"
 
 
-def _folder() -> Path | None:
-    """Returns the folder of this user's journals, or ``None`` if there can be none."""
+def cache_folder(name: str) -> Path | None:
+    """Returns a folder for files of this user, or ``None`` if there can be none."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder.
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sb3_pvp" / "agents"
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sb3_pvp" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder

@@ -31,7 +31,8 @@ class RspsServer:
     Needs a POSIX system.
 
     Args:
-        command: the program and its arguments; a relative path is resolved from ``cwd``.
+        command: the program and its arguments; a relative path is resolved from ``cwd``. In them, ``{port}`` and
+            ``{game_port}`` stand for these ports.
         port: for agents (``REMOTE_ENV_PORT``); 0 picks a free one.
         game_port: for players (``GAME_PORT``); 0 picks a free one.
         sync: whether each tick waits for all agents (``SYNC_TRAINING``); else the world has a clock.
@@ -83,7 +84,8 @@ class RspsServer:
             self.environment.setdefault("TICK_RATE", str(tick_rate))
         self.port = _resolved_port(self.environment[PORT_VARIABLE])  # Not `port`, which may be overridden.
         self.log_file = Path(log_file or f"rsps-{self.port}.log").absolute()
-        self._command = _validated_command(command, self.environment, cwd)
+        ports = {"{port}": str(self.port), "{game_port}": self.environment["GAME_PORT"]}
+        self._command = [_filled_in(each, ports) for each in _validated_command(command, self.environment, cwd)]
         self._cwd = cwd
         self._start_timeout = start_timeout
         self._process: WatchedProcess | None = None
@@ -108,6 +110,10 @@ class RspsServer:
             self.close()
             raise
 
+    def poll(self) -> int | None:
+        """Returns the exit code of a server that has ended on its own, ``None`` while it runs or after `close`."""
+        return None if self._process is None else self._process.poll()
+
     def wait(self) -> int:
         """Waits until the server ends on its own, and returns its exit code."""
         if self._process is None:
@@ -131,17 +137,24 @@ class RspsServer:
 
     def _wait_until_it_listens(self, process: WatchedProcess) -> None:
         deadline = time.monotonic() + self._start_timeout
-        while not _accepts_connections(self.port):
-            if (code := process.poll()) is not None:
-                raise RemoteError(self._startup_error(f"the server ended with exit code {code}"))
-            if time.monotonic() > deadline:
-                raise RemoteError(self._startup_error(f"the server did not listen within {self._start_timeout:g} s"))
-            time.sleep(POLL_SECONDS)
+        while True:
+            listens, code = _accepts_connections(self.port), process.poll()
+            if code is not None:  # also if another server listens there
+                reason = f"it ended with exit code {code}"
+            elif time.monotonic() > deadline:
+                reason = f"it did not listen within {self._start_timeout:g} s"
+            elif listens:
+                return
+            else:
+                time.sleep(POLL_SECONDS)
+                continue
+            raise RemoteError(self.with_log(f"the server did not come up on port {self.port}: {reason}"))
 
-    def _startup_error(self, what: str) -> str:
+    def with_log(self, what: str) -> str:
+        """Returns an error message with the last lines of the log."""
         lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
         log = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
-        return f"{what} before it listened on port {self.port} ({self.log_file}){log}"
+        return f"{what} ({self.log_file}){log}"
 
 
 def _resolved_port(port: object) -> int:
@@ -157,6 +170,12 @@ def _resolved_port(port: object) -> int:
     with socket.socket() as probe:  # The port is free again afterwards; `start` notices if it is taken meanwhile.
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def _filled_in(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():  # not `str.format`: a command may have braces of its own
+        text = text.replace(name, value)
+    return text
 
 
 def _validated_command(

@@ -250,7 +250,8 @@ class RemoteRunner:
         # By default that is a world of one fight in a worker process, as of a `SubprocVecEnv`.
         if self._settings.defer_resets is not None:
             return self._settings.defer_resets
-        return len(self.fights) == 1 and multiprocessing.parent_process() is not None
+        is_in_worker = multiprocessing.parent_process() is not None and not self._settings.launch
+        return len(self.fights) == 1 and is_in_worker
 
     async def _wait_for_first_starts(self, starts: set[asyncio.Task[None]]) -> None:
         """Waits for the first fights to start, and briefly for others that start in the same tick."""

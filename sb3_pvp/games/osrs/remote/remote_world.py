@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 from sb3_pvp.games.osrs.remote.client_replies import meta_record
 from sb3_pvp.games.osrs.remote.errors import RequestError
 from sb3_pvp.games.osrs.remote.fight_setup import FightOptions
+from sb3_pvp.games.osrs.remote.own_server import OwnServer
 from sb3_pvp.games.osrs.remote.remote_runner import RemoteRunner
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE, validated_reset_params
 from sb3_pvp.games.osrs.remote.step_actions import attack_details, drop_untyped_attacks
@@ -44,8 +46,12 @@ class RemoteWorld:
     Connections are opened by the first reset. `close` logs all agents out; so does the end of the process, however it
     ends (`sb3_pvp.games.osrs.remote.guard`). An error in `reset` or `step` closes the world; a reset opens it again.
 
+    With ``launch`` the world has a server of its own for as long as it is open, or until the process ends, however that
+    ends. A server that has ended is started again, unless it ends at once.
+
     Args:
-        address: ``rsps://host:port``, with options after a question mark (see `RemoteSettings`), or these settings.
+        address: ``rsps://host:port`` or ``rsps://?launch=COMMAND``, with options after a question mark (see
+            `RemoteSettings`), or these settings.
         num_fights: number of fights F.
         seed: fight ``i`` is seeded with ``seed + i``.
         reset_params: reset parameters of both seats, by their names on the wire (protocol.md §3).
@@ -73,6 +79,7 @@ class RemoteWorld:
         self._reset_params = _validated_params(reset_params or {}, self.contract)
         self._seeds = {fight: _read_seed(seed) + fight for fight in range(num_fights)}
         self._details = attack_details(self.contract)
+        self._server: OwnServer | None = None
         self._runner: RemoteRunner | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         shape = (num_fights, NUM_SEATS)
@@ -107,14 +114,11 @@ class RemoteWorld:
         given = self._option_list(options, len(which))
         starts = {fight: self._fight_options(each) for fight, each in zip(which, given, strict=True)}
         seeds = {fight: _read_seed(each["seed"]) for fight, each in zip(which, given, strict=True) if "seed" in each}
-        runner = self._open()
-        # The world's own seeds are for the first reset only; later fights continue their random numbers.
-        first_seeds, self._seeds = self._seeds, {}
-        try:
+        with self._closed_by_errors():
+            runner = self._open()
+            # The world's own seeds are for the first reset only; later fights continue their random numbers.
+            first_seeds, self._seeds = self._seeds, {}
             runner.reset(starts, {**first_seeds, **seeds})
-        except BaseException:  # Also after Ctrl-C, which leaves the fights in an unknown state.
-            self.close()
-            raise
         self._update_arrays(which)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
@@ -132,11 +136,8 @@ class RemoteWorld:
         choices = drop_untyped_attacks(joint_actions(actions, len(which), self.contract), self._details)
         if self._runner is None:
             raise RemoteError("no fights are running: reset the world first")
-        try:
-            changed = self._runner.step(dict(zip(which, choices, strict=True)))
-        except BaseException:
-            self.close()
-            raise
+        with self._closed_by_errors():
+            changed = self._open().step(dict(zip(which, choices, strict=True)))
         self._update_arrays(changed)
 
     def leave(self, fights: ArrayLike) -> None:
@@ -145,17 +146,32 @@ class RemoteWorld:
             self._runner.leave(fight_numbers(fights, self.num_fights).tolist())
 
     def close(self) -> None:
-        """Logs all agents out."""
+        """Logs all agents out, and stops a server that this world has started."""
         if self._finalizer is not None:
             self._finalizer()
-        self._runner = self._finalizer = None
+        self._runner = self._server = self._finalizer = None
 
     def _open(self) -> RemoteRunner:
         if self._runner is None:
-            self._runner = RemoteRunner(self.settings, self.contract, self.num_fights)
+            self._server = OwnServer(self.settings) if self.settings.launch else None
+            settings = self._server.settings if self._server else self.settings
+            self._runner = RemoteRunner(settings, self.contract, self.num_fights)
             # Holds no reference to this world, and also runs when the interpreter exits, unlike `__del__`.
-            self._finalizer = weakref.finalize(self, self._runner.shut_down)
+            self._finalizer = weakref.finalize(self, _shut_down, self._runner, self._server)
+        elif self._server is not None:
+            self._server.keep_running()
         return self._runner
+
+    @contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # Also after Ctrl-C, which leaves the fights in an unknown state.
+            fault = self._server.fault() if self._server else None
+            self.close()
+            if fault and isinstance(error, RemoteError):
+                raise RemoteError(fault) from error
+            raise
 
     def _update_arrays(self, which: Any) -> None:
         assert self._runner is not None
@@ -190,6 +206,14 @@ class RemoteWorld:
         first, second = (_validated_params(params, self.contract) for params in seats)
         flags = {name: _flag(name, options[name]) for name in _FLAGS if name in options}
         return FightOptions((first, second), bots[1] is not None, **flags)
+
+
+def _shut_down(runner: RemoteRunner, server: OwnServer | None) -> None:
+    try:
+        runner.shut_down()
+    finally:
+        if server is not None:
+            server.close()
 
 
 def _flag(name: str, value: Any) -> bool:
