@@ -247,7 +247,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def log_prob(self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> th.Tensor:
         """Returns the log-probabilities ``(batch,)`` of actions for normalised features, without values."""
-        return self.heads(features, masks, actions.long().reshape(len(features), -1), self._actor_latent)[0].sum(1)
+        joint = actions.long().reshape(len(features), -1)
+        log_probs: th.Tensor = self.heads(features, masks, joint, self._actor_latent)[0]
+        return log_probs.sum(1)
 
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
