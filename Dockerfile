@@ -15,6 +15,7 @@ RUN grep '^torch==' constraints.txt > torch.txt \
     && pip install --no-deps --index-url "$TORCH_INDEX" --requirement torch.txt
 COPY pyproject.toml setup.cfg setup.py README.md LICENSE ./
 COPY hyperparams hyperparams
+COPY models models
 COPY sb3_pvp sb3_pvp
 RUN pip install --constraint constraints.txt '.[metrics,onnx]'
 

@@ -6,7 +6,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 
 .PHONY: train test test-slow lint type format bench docs site
 
-train: $(READY)  ## Train a first fighter, and show how often it won before and wins now.
+train: $(READY)  ## Train a first fighter, and show how often it wins, also against the one that ships.
 	$(BIN)/sb3-pvp quickstart
 
 test: $(READY)  ## All tests but the slow ones.
@@ -38,6 +38,7 @@ docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m docs.commands_page > docs/commands.md
 	$(BIN)/python -m docs.presets_page > docs/presets.md
 	$(BIN)/python -m docs.examples_page > docs/examples.md
+	$(BIN)/python -m docs.fighters_page > docs/fighters.md
 
 site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere. Python 3.11 or newer.
 	@test -x $(BIN)/zensical || { echo "make site needs Python 3.11 or newer: remove .venv, then make site PYTHON=python3.11" >&2; exit 2; }

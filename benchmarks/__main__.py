@@ -12,6 +12,7 @@ from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
@@ -35,6 +36,7 @@ app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("distributed")(bench_distributed)
 app.command("exploitability")(bench_exploitability)
+app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")

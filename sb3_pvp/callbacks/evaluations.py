@@ -31,7 +31,7 @@ from sb3_pvp.matches.evaluation import (
     play_elsewhere,
     wilson_interval,
 )
-from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, known_opponents, make_opponent, opponent_name
+from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name, opponent_names
 from sb3_pvp.policies.model_files import save_weights
 from sb3_pvp.selfplay import LEARNER, Elo, League, Player
 
@@ -185,8 +185,9 @@ class WinRateEvalCallback(EvaluationCallback):
     in the run folder. If a resumed run repeats an evaluation, it replaces the earlier result.
 
     Args:
-        opponents: names of bots, paths of models, players of the run's league such as ``"main@0"``, and ``"best"``: the
-            player whose rating interval has the highest lower end. Players that do not exist yet are skipped.
+        opponents: names of bots and fighters, paths of models, players of the run's league such as ``"main@0"``, and
+            ``"best"``: the player whose rating interval has the highest lower end. Players that do not exist yet are
+            skipped.
         eval_freq: rollouts between evaluations; the first is at the start of training, the last at its end.
         n_eval_episodes: fights against each opponent.
         deterministic: whether the learner acts deterministically; opponents never do.
@@ -390,7 +391,7 @@ def read_references(folder: Path) -> list[Reference]:
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
         raise ValueError(f"{path} must be a JSON object that maps names of references to numbers")
     models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    if unknown := ratings.keys() - models.keys() - set(known_opponents()):
+    if unknown := ratings.keys() - models.keys() - set(opponent_names()):
         raise ValueError(f"{path} rates {', '.join(sorted(unknown))}: no such bot, and no such model in {folder}")
     references = []
     for name in sorted(models.keys() | ratings.keys()):

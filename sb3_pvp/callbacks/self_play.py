@@ -19,7 +19,7 @@ from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
+from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, find_file, is_path, opponent_name
 from sb3_pvp.schedules import sampling_from
 from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, Prioritised
 from sb3_pvp.selfplay import match_maker as make_match_maker
@@ -73,7 +73,7 @@ class SelfPlayCallback(base.PvpCallback):
 
     Args:
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
-        targets: paths of models and names of plug-ins, all equally likely.
+        targets: paths of models, and names of fighters and plug-ins, all equally likely.
         match_maker: for past players: a name of `sb3_pvp.selfplay.match_maker`, or ``{"name": ...}`` with its settings.
         num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
         opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
@@ -396,8 +396,8 @@ class Targets(Source):
         names = []
         for target in targets:
             player, is_file = base.player_of_opponent(opponent_name(target)), is_path(target)
-            if is_file and not Path(target).is_file():
-                raise FileNotFoundError(f"there is no model {target} to train against")
+            if is_file:
+                find_file(target)  # raises if there is none
             # Snapshots have the same name in every run: without a label this one would pass for this run's learner.
             label = base.run_name(Path(target).parent) if is_file and player.name == LEARNER else ""
             names.append(base.labelled_name(player, label))

@@ -15,6 +15,7 @@ from sb3_pvp.cli.hub import pull, push
 from sb3_pvp.cli.import_upstream import import_upstream
 from sb3_pvp.cli.jobs import jobs, tensorboard
 from sb3_pvp.cli.league import league
+from sb3_pvp.cli.models import models
 from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
@@ -68,6 +69,7 @@ for _name, _verb in (("train", "Train"), ("enjoy", "Watch")):
     app.command(_name, help=f"{_verb} a fighter, with the options of rl-zoo3.", context_settings=_PASS_THROUGH)(_zoo)
 app.command()(presets)
 app.command()(runs)
+app.command()(models)
 app.command(context_settings=OLDER_NAMES)(evaluate)
 app.command(context_settings=OLDER_NAMES)(exploit)
 app.command()(import_upstream)

@@ -11,7 +11,7 @@ from sb3_pvp.cli.usage import AsJson, print_result
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model's zip file, which must be trusted.")],
+    model: Annotated[Path, typer.Argument(help="The model's zip, which must be trusted, or a name.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Output file; default: MODEL with the ending .fighter.", dir_okay=False),

@@ -46,7 +46,7 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 def evaluate(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The model's file, a zip or .fighter.")],
+    model: Annotated[Path, typer.Argument(help="The model's file, or the name of a fighter that ships.")],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
     world: World = "sim",
@@ -98,7 +98,7 @@ def evaluate(
 
 def record(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="The model's file, or the name of a script.")],
+    model: Annotated[str, typer.Argument(help="The model's file, or the name of a fighter or script.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
     ),
@@ -121,10 +121,11 @@ def record(
     from sb3_pvp.replay import record_fight, save_fight
 
     params, note = json_object(reset_params, "--reset-params"), ""
-    if reset_params is None and is_path(model):
+    played = None if game is None else find_game(game)
+    if reset_params is None and is_path(model, played):
         path = find_model(model)
         fighter = load(path)
-        params, note = _trained_start(fighter, path, game_of(fighter) if game is None else find_game(game))
+        params, note = trained_start(fighter, path, played or game_of(fighter))
     with progress("fighting"):
         fight = record_fight(
             model, opponent, seed=seed, deterministic=deterministic, world=world, game=game, reset_params=params
@@ -186,7 +187,7 @@ def score_model(
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`.
 
     Returns:
-        The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `_trained_start`.
+        The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `trained_start`.
     """
     use_one_thread()  # before anything computes with torch
     from stable_baselines3.common.utils import check_for_correct_spaces
@@ -210,7 +211,7 @@ def score_model(
         env_kwargs["reset_params"] = {**env_kwargs.get("reset_params", {}), played.build_param: build}
     note = ""
     if "reset_params" not in env_kwargs:
-        env_kwargs["reset_params"], note = _trained_start(model, path, played)
+        env_kwargs["reset_params"], note = trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
         env_kwargs["frame_ages"] = getattr(model, "frame_ages", None)
     if env_kwargs["frame_ages"] is None:  # plain MaskablePPO does not record them: its space only has their number
@@ -240,7 +241,7 @@ def _read_safely(opponent: str, game: Game) -> Any:
     """Returns what environments take as this opponent, so that they do not unpickle its file."""
     from sb3_pvp.opponents.opponents import OpponentChoice, kind_of, load_opponent, opponent_name
 
-    kind = kind_of(opponent)
+    kind = kind_of(opponent, game.scripts)
     if kind == "league":
         raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
     if kind != "file":
@@ -250,7 +251,7 @@ def _read_safely(opponent: str, game: Game) -> Any:
     return OpponentChoice(loaded, opponent_name(opponent))
 
 
-def _trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:
+def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:
     """Returns the reset parameters of a model's training, as the model or its league records them, and ``""``.
 
     If neither of them does for this game, returns ``{}`` and a note that says so.

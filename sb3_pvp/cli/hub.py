@@ -81,7 +81,9 @@ class Result(BaseModel):
 
 
 def push(
-    model: Annotated[Path, typer.Argument(help="The model's file; a zip must be trusted.")],
+    model: Annotated[
+        Path, typer.Argument(help="The model's file, or the name of a fighter that ships; a zip must be trusted.")
+    ],
     repo_id: RepoId,
     private: Annotated[bool, typer.Option("--private", help="Only you and those you name can see it.")] = False,
     revision: Revision = None,

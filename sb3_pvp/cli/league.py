@@ -91,8 +91,8 @@ def play(
 ) -> None:
     """Let two players fight, and add the matches to the league's log.
 
-    Players are models in the league, scripts and the baseline. Game and reset parameters default to those of the
-    league's training.
+    Players are models in the league, fighters that ship, scripts and the baseline. Game and reset parameters default to
+    those of the league's training.
     """
     opened = _open(folder)
     settings = _settings(opened, world, game, reset_params)
@@ -116,7 +116,7 @@ def rate(
     folder: Folder,
     until: Annotated[float, typer.Option(min=1, help="Target half-width of the 95 % intervals, in Elo points.")],
     anchor: Annotated[list[str] | None, typer.Option(help="Fixed rating, as baseline=1500; may be repeated.")] = None,
-    player: Annotated[list[str] | None, typer.Option(help="Bot or script to rate too; may be repeated.")] = None,
+    player: Annotated[list[str] | None, typer.Option(help="Bot, script or fighter to rate too; repeatable.")] = None,
     max_players: Annotated[int | None, typer.Option(min=1, help="Maximum number of models, evenly spread.")] = None,
     fights_per_round: Annotated[int, typer.Option(min=1, help="Number of fights before ratings are updated.")] = 256,
     max_fights: Annotated[int, typer.Option(min=1, help="Maximum number of fights.")] = 20_000,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.fights import score_model
+from sb3_pvp.cli.models import fight_the_shipped
 from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
@@ -37,7 +38,8 @@ def quickstart(
 ) -> None:
     """Train a first fighter in a few minutes.
 
-    Prints its win rate before and after training, plots its learning curve and shows what to try next.
+    Prints its win rate before and after training, plots its learning curve and shows what to try next. At last it
+    fights the fighter that ships with the package, and one of these fights becomes a replay page.
     """
     import numpy as np
     from rl_zoo3 import get_latest_run_id
@@ -65,6 +67,7 @@ def quickstart(
         typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
         before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
+        shipped, lines_about_it = fight_the_shipped(model, HOME_GAME, run / "fight.html", seed)
     # The evaluations during training begin after the first rollouts: put the untrained model in front as step 0.
     curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
     first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
@@ -72,9 +75,11 @@ def quickstart(
     band = Band(*np.insert(columns, 0, first, axis=1))
     plot_curves(picture, {run.name: band}, "win rate against the baseline bot", share=True)
     files = {"model": str(model), "learning_curve": str(picture)}
-    figures = {**files, "before": before.as_dict(), "after": after.as_dict()}
+    figures = {**files, "before": before.as_dict(), "after": after.as_dict(), **shipped}
     lines = (
-        f"\nBefore training: {before}\nAfter training:  {after}\n",
+        f"\nBefore training: {before}\nAfter training:  {after}",
+        *lines_about_it,
+        "",
         f"Learning curve: {picture}\nModel:          {model}",
         f"Fight again:    sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}",
     )

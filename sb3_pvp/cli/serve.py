@@ -11,6 +11,7 @@ import typer
 from sb3_pvp.cli.usage import use_one_thread
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.shipped import shipped_file, shipped_folder
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ NAMES_OF_THE_ORIGINAL = {
         "remote-processor-type": "worker-type",
     }.get(option, option)
 }
+_MODELS = (
+    "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
+    "folder models, or without one all fighters that ship."
+)
 _BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: the fastest, measured for each model."
 
 
 def serve(
-    models: Annotated[
-        Path, typer.Option(help="Folder of zip and fighter files; changes in it are noticed.", file_okay=False)
-    ] = Path("models"),
+    models: Annotated[Path | None, typer.Option(help=_MODELS)] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Every client that can reach it may use the server.")
     ] = "127.0.0.1",
@@ -80,7 +83,7 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     limits = Limits(max_line, max_connections, max_rate, idle_timeout)
     settings = Settings(
-        models=models,
+        models=_place(models),
         host=host,
         port=port,
         game=game,
@@ -101,6 +104,13 @@ def serve(
         print(f"sb3-pvp serve listens on {host}:{server.port}", flush=True)
 
     run_server(settings, announce)
+
+
+def _place(models: Path | None) -> Path:
+    """Returns the folder or file to serve, see `_MODELS`."""
+    given = Path("models") if models is None else models
+    shipped = shipped_folder() if models is None else shipped_file(models)
+    return shipped if shipped is not None and not given.exists() else given
 
 
 def _check_device(device: str, backend: str) -> None:

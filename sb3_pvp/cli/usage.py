@@ -26,7 +26,7 @@ GameName = Annotated[str | None, typer.Option("--game", help="Game: a name or mo
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]
 NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; default: the preset's.")]
-Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a script, a model's file or league:DIR.")]
+Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a fighter or script, a model's file or league:DIR.")]
 ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
 OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="Output file; default: stdout.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same fights.")]

@@ -75,7 +75,7 @@ class ModelFiles:
         """
         import ray
 
-        file = find_model(Path(self._folder, path))
+        file = find_model(path, self._folder)
         status = file.stat()
         version = status.st_ino, status.st_mtime_ns, status.st_size
         if self._kept.get(path, (None,))[0] != version:

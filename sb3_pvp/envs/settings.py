@@ -25,10 +25,10 @@ class FightSettings:
     """How the fights of an environment are set up. Raises `ValueError` for anything unknown or out of range.
 
     Attributes:
-        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the path of a model's
-            zip file, or a MaskablePPO model, which then plays as it currently is; ``"league:FOLDER"``: a player of that
-            league, sampled anew for each episode; ``"self"`` (`PvpVecEnv` only); an `Opponent`; or an `OpponentChoice`,
-            which also sets how it plays.
+        opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the name of a fighter
+            that ships; the path of a model's zip file, or a MaskablePPO model, which then plays as it currently is;
+            ``"league:FOLDER"``: a player of that league, sampled anew for each episode; ``"self"`` (`PvpVecEnv` only);
+            an `Opponent`; or an `OpponentChoice`, which also sets how it plays.
         world: ``"sim"``; another place that the game supports, such as a server's address; or a factory
             (`sb3_pvp.game.make_world`).
         reset_params: how fights start; the keys are the game's.

@@ -17,7 +17,7 @@ from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
 from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
-from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, known_opponents
+from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, opponent_names
 from sb3_pvp.opponents.pool import OpponentPool
 from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
 
@@ -30,13 +30,13 @@ Pair = tuple[Player, Player]
 
 
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
-    """Raises `ValueError` unless each player has a model in the league, or is the name of a bot or script."""
+    """Raises `ValueError` unless each player has a model in the league, or is a bot, script or fighter that ships."""
     for player in players:
         if league.path(player).is_file():
             continue
         if player.step is not None:
             raise ValueError(f"{player} has no model in {league.folder}: there is no file {league.path(player)}")
-        require_known("player", player.name, [*map(str, league.players()), *known_opponents(game=game)])
+        require_known("player", player.name, [*map(str, league.players()), *opponent_names(game=game)])
 
 
 def play_matches(

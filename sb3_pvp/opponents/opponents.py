@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path, PurePath
@@ -17,6 +17,7 @@ from pydantic import Field
 from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.random_words import uniform, uniforms, words_from_seeds
+from sb3_pvp.common.shipped import shipped_file, shipped_names
 from sb3_pvp.contract import Contract
 from sb3_pvp.contract.actions import ContractError, Turn
 from sb3_pvp.contract.model import loadable_contracts
@@ -64,7 +65,7 @@ class Opponent(Protocol):
         """
 
 
-#: Values of ``opponent=``: one of `known_opponents`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
+#: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
 #: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
 OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
@@ -129,16 +130,23 @@ def known_opponents(contract: Contract | None = None, game: Game | None = None) 
     return (WORLD_BOT, *_scripts_of(contract, game))
 
 
+def opponent_names(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+    """Returns `known_opponents` and the fighters that ship for the game: all names that ``opponent=`` accepts."""
+    if game is None:
+        game, _ = game_and_contract(None, None if contract is None else contract.name)
+    return tuple(dict.fromkeys((*known_opponents(contract, game), *shipped_names(game.name))))
+
+
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
 
     Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
     """
-    kind = kind_of(opponent)
+    kind = kind_of(opponent, _scripts_of(contract, game))
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "script":
-        require_known("opponent", opponent, (*known_opponents(contract, game), SELF_PLAY))
+        require_known("opponent", opponent, (*opponent_names(contract, game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
@@ -149,20 +157,28 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     return made
 
 
-def kind_of(opponent: OpponentLike) -> OpponentKind:
-    """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts."""
+def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKind:
+    """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts.
+
+    The names of fighters that ship are files, unless they are among the ``scripts`` of a game.
+    """
     if not isinstance(opponent, str):
         return "file" if isinstance(opponent, PurePath) else "object"
     if opponent in (WORLD_BOT, SELF_PLAY):
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
-    return "file" if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent else "script"
+    if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
+        return "file"
+    return "file" if opponent not in scripts and shipped_file(opponent) is not None else "script"
 
 
-def is_path(opponent: OpponentLike) -> bool:
-    """Whether an opponent is given as the path of a model file."""
-    return kind_of(opponent) == "file"
+def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
+    """Whether an opponent is given as a model file: by its path, or by the name of a fighter that ships.
+
+    The names of the game's scripts are not; without ``game`` there are none.
+    """
+    return kind_of(opponent, game.scripts if game else ()) == "file"
 
 
 def opponent_name(opponent: OpponentLike) -> str:

@@ -20,6 +20,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import did_you_mean
+from sb3_pvp.common.shipped import shipped_file, shipped_names
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.actors import Actor, AutoregressiveActor, PlainActor
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
@@ -65,7 +67,7 @@ class PolicyFile:
     """The policy in a model file. Reading a zip unpickles, unless ``safe``: only read files that you trust.
 
     Args:
-        source: path of the file, with or without ``.zip``; or a model, to get what its file would contain now.
+        source: what `find_model` takes; or a model, to get what its file would contain now.
         safe: unpickle nothing, see `load`; always so for ``.fighter`` files.
 
     Raises:
@@ -143,13 +145,17 @@ class PolicyFile:
         return PlainActor(policy, frame_shape, head_sizes)
 
 
-def find_model(path: str | Path) -> Path:
-    """Returns the model file, adding ``.zip`` if needed; raises `FileNotFoundError` if there is none."""
-    given = Path(path)
-    for candidate in (given, given.with_name(f"{given.name}.zip")):
-        if candidate.is_file():
+def find_model(path: str | Path, folder: str | Path = "") -> Path:
+    """Returns the model file, adding ``.zip`` if needed, or else the fighter that ships under this name.
+
+    Relative paths are relative to ``folder``. Raises `FileNotFoundError` if there is no such file.
+    """
+    given = Path(folder, path)
+    for candidate in (given, given.with_name(f"{given.name}.zip"), shipped_file(path)):
+        if candidate is not None and candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"There is no model file {path}{', which is a folder' if given.is_dir() else ''}")
+    why = ", which is a folder" if given.is_dir() else did_you_mean(path, shipped_names())
+    raise FileNotFoundError(f"There is no model file {path}{why}")
 
 
 def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:
@@ -229,7 +235,8 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
     masks from observations: pass them to ``predict``.
 
     Args:
-        path: the model file, with or without ``.zip``, or a ``.fighter`` file; or the content of a zip.
+        path: the model file, with or without ``.zip``, or a ``.fighter`` file; the name of a fighter that ships with
+            this package; or the content of a zip.
         device: PyTorch device of the policy.
         safe: unpickle nothing, so that the file need not be trusted. This works for ``.fighter`` files, which are
             always loaded so, and for zips of `PvpPPO.save`, whose outcome predictor is left out then. Loading other

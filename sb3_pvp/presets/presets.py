@@ -25,6 +25,7 @@ import gymnasium
 import yaml
 
 from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.shipped import data_folders
 from sb3_pvp.game import HOME_GAME
 
 #: The algorithm of all presets; each environment in its file is a preset with the environment's name.
@@ -35,8 +36,7 @@ IMPORT, DEFAULT = "import", "default"
 RENAMED = {"sb3_pvp.callbacks.ExploiterCallback": "sb3_pvp.exploiters.ExploiterCallback"}
 
 _SUFFIXES = (".yml", ".yaml")
-_PACKAGE = Path(__file__).resolve().parent.parent
-_FOLDERS = (_PACKAGE / "hyperparams", _PACKAGE.parent / "hyperparams")  #: In a wheel, and in a checkout.
+_FOLDERS = data_folders("hyperparams")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sb3_pvp.common.checks import check_seed
 from sb3_pvp.contract import Contract
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, Game, WorldFactory, game_reference
+from sb3_pvp.game import HOME_GAME, Game, WorldFactory, find_game, game_reference
 from sb3_pvp.opponents import opponents
 from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.opponents.seat_views import Observation
@@ -43,7 +43,7 @@ def record_fight(
     """Plays one fight and returns its recording. In the embedded world the same arguments give the same recording.
 
     Args:
-        first: a model, the path of one, or the name of a scripted opponent; not the world's bot.
+        first: a model, the path or name of one, or the name of a scripted opponent; not the world's bot.
         second: the same, or ``"self"``: the first again, or ``"baseline"``: the world's bot, whose choices are unknown.
         seed: of the fight and of the players' random numbers.
         deterministic: whether models take the most likely actions instead of sampling.
@@ -56,7 +56,8 @@ def record_fight(
     """
     seed = check_seed(seed) or 0
     players = first, first if isinstance(second, str) and second == SELF_PLAY else second
-    models = [_model_of(player) for player in players]
+    named = None if game is None else find_game(game)
+    models = [_model_of(player, named) for player in players]
     if game is None and settings.get("contract") is None and isinstance(world, str):
         game = next((game_of(model) for model in models if model is not None), HOME_GAME)
     match = FightSettings(world=world, game=game, **settings)
@@ -159,10 +160,10 @@ class RecordedFighter:
         return [None, *decisions], outlooks, [None, *self.rewards]
 
 
-def _model_of(player: OpponentLike) -> MaskablePPO | None:
+def _model_of(player: OpponentLike, game: Game | None) -> MaskablePPO | None:
     if isinstance(player, BaseAlgorithm):
         return player  # type: ignore[return-value]
-    return load(find_model(player)) if is_path(player) else None
+    return load(find_model(player)) if is_path(player, game) else None
 
 
 def _make_fighters(

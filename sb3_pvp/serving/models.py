@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sb3_pvp.common.names import did_you_mean
+from sb3_pvp.common.shipped import shipped_names
 from sb3_pvp.opponents.opponents import MODEL_SUFFIXES
 from sb3_pvp.serving.fighters import Fighter, ModelFighter, ModelSource, Source, script_sources
 from sb3_pvp.serving.metrics import Figures
@@ -33,9 +35,9 @@ class ServedFighter:
 
 
 class ModelFolder:
-    """The model files of a folder and the scripts of a game by name; see `refresh`.
+    """The model files of a folder, or a single one, and the scripts of a game by name; see `refresh`.
 
-    Raises `FileNotFoundError` if there is no such folder, and `ValueError` for an unknown game.
+    Raises `FileNotFoundError` if there is no such folder or file, and `ValueError` for an unknown game.
 
     Attributes:
         scripts: the scripted fighters by name; a model hides a script of the same name.
@@ -43,9 +45,10 @@ class ModelFolder:
     """
 
     def __init__(self, folder: Path, game: str, backend: str, device: str) -> None:
-        if not folder.is_dir():
+        if not folder.exists():
+            hint = did_you_mean(folder, shipped_names())
             raise FileNotFoundError(
-                f"there is no folder {folder}: pass --models FOLDER, with zip or fighter files in it"
+                f"there is no folder {folder}{hint}: pass --models FOLDER, with zip or fighter files in it"
             )
         self._folder, self._template = folder, ModelSource(folder, backend, device)
         self._figures: dict[str, Figures] = {}
@@ -73,7 +76,7 @@ class ModelFolder:
         for name in gone:
             logger.info("%s: removed", name)
             self._retire(self._models.pop(name))
-        self.errors = {name: text for name, text in self.errors.items() if self._folder / name in found}
+        self.errors = {name: text for name, text in self.errors.items() if name in {path.name for path in found}}
         has_new = [self._load(path) for path in changed]
         return self.scripts | self._models if gone or any(has_new) else None
 
@@ -86,7 +89,8 @@ class ModelFolder:
         found: dict[str, tuple[Path, _Version]] = {}
         try:
             # Of two files with the same name, the fighter file is served.
-            paths = sorted(self._folder.iterdir(), key=lambda path: (path.suffix, path.name))
+            listed = [self._folder] if self._folder.is_file() else self._folder.iterdir()
+            paths = sorted(listed, key=lambda path: (path.suffix, path.name))
         except OSError as error:  # such as a network drive that is away for a moment
             logger.warning("%s cannot be read, so all models stay: %s", self._folder, error)
             return self._versions

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, cast
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
+from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.game import HOME_GAME
@@ -92,7 +93,8 @@ def train(arguments: list[str] | None = None) -> None:
     * ``--resume [DIR]`` resumes a run exactly, by default the newest one with the same settings that has a checkpoint
       and is not finished. Only if this environment has no runs at all does it start a new one; otherwise a typo would
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
-    * ``-i MODEL`` starts a new run with a trained model and ``-n`` more steps, see `sb3_pvp.zoo.resume`.
+    * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
+      `sb3_pvp.zoo.resume`.
     * For ``--track`` see `sb3_pvp.zoo.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
     Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
@@ -303,13 +305,28 @@ def _check_options(given: Namespace) -> Namespace:
         torch.zeros(1, device=get_device() if device == "auto" else device).item()
     except (RuntimeError, AssertionError) as error:  # depending on the build, torch raises either without CUDA
         raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
-    trained_agent = getattr(given, "trained_agent", "")
-    if trained_agent and not (trained_agent.endswith(".zip") and Path(trained_agent).is_file()):
-        raise Refusal(f"there is no model {trained_agent}: -i takes the path of a model's zip file")
     env = getattr(given.env, "gym_id", given.env)
     if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
+    if getattr(given, "trained_agent", ""):
+        given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
     return given
+
+
+def _initial_model(wanted: str, log_folder: Path) -> str:
+    """Returns the path of the zip to begin with; that of a fighter file, or a name, is written to the log folder."""
+    from sb3_pvp.policies.model_files import find_model, is_fighter, load, save_weights
+
+    with refusals():
+        file = find_model(wanted)
+    if is_fighter(file):
+        made = log_folder / f"{file.stem}.zip"
+        with refusals(), replacing(made) as partial:
+            save_weights(load(file), partial)
+        return str(made)
+    if file.suffix != ".zip":
+        raise Refusal(f"{file} is no model: -i takes a model's zip, a fighter file or the name of a fighter that ships")
+    return str(file)
 
 
 def _require_packages(extra: str, *packages: str) -> None:

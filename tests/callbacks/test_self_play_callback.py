@@ -389,7 +389,7 @@ def test_fixed_opponents_of_one_name_get_unique_names(tmp_path: Path) -> None:
         "a.best_model",
         "b.best_model",
     ]
-    with pytest.raises(FileNotFoundError, match="there is no model"):
+    with pytest.raises(FileNotFoundError, match="There is no model file"):
         target_names([tmp_path / "nobody.zip"])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sb3_pvp.cli import main
+from sb3_pvp.common.shipped import default_fighter
 
 
 def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +20,8 @@ def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixt
     run = tmp_path / "maskable_ppo" / "NhEnv_1"
     assert (run / "NhEnv.zip").is_file()
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    shipped = default_fighter("NhEnv")
+    assert (shipped is not None) == (run / "fight.html").is_file() == (f"\nAgainst {shipped}: win rate" in output)
     assert f"sb3-pvp evaluate {run / 'NhEnv.zip'} --episodes 5 --seed 1" in output
 
 

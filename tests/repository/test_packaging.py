@@ -11,16 +11,18 @@ import pytest
 import setuptools
 
 ROOT = Path(__file__).parents[2]
+DATA_FOLDERS = ("hyperparams", "models")  #: At the top of the checkout, but inside the package in a wheel.
 OPTIONS = configparser.ConfigParser()
 OPTIONS.read(ROOT / "setup.cfg")
 
 
 def folder_of(package: str) -> Path:
-    return ROOT / "hyperparams" if package == "sb3_pvp.hyperparams" else ROOT / package.replace(".", "/")
+    name = package.removeprefix("sb3_pvp.")
+    return ROOT / name if name in DATA_FOLDERS else ROOT / package.replace(".", "/")
 
 
 def shipped_files() -> list[Path]:
-    files = [*(ROOT / "sb3_pvp").rglob("*"), *(ROOT / "hyperparams").rglob("*")]
+    files = [file for folder in ("sb3_pvp", *DATA_FOLDERS) for file in (ROOT / folder).rglob("*")]
     return [file for file in files if file.is_file() and "__pycache__" not in file.parts]
 
 

@@ -19,7 +19,7 @@ import torch as th
 import yaml
 from stable_baselines3.common.logger import configure
 
-from docs import commands_page, examples_page, presets_page
+from docs import commands_page, examples_page, fighters_page, presets_page
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.games.osrs.remote import serve
@@ -231,6 +231,6 @@ def test_citations_in_docstrings_become_links_between_sources() -> None:
 
 
 def test_pages_that_are_made_from_data_are_up_to_date() -> None:
-    for made in (commands_page, examples_page, presets_page):
+    for made in (commands_page, examples_page, fighters_page, presets_page):
         page = DOCS / f"{made.__name__.partition('.')[2].removesuffix('_page')}.md"
         assert page.read_text(encoding="utf-8") == made.render_page() + "\n", "run `make docs`"

@@ -41,7 +41,7 @@ from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.distributed import RayTasks, room_for_actors
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
-from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name
+from sb3_pvp.opponents.opponents import OpponentChoice, find_file, is_path, make_opponent, opponent_name
 from sb3_pvp.ppo.resumable import preserved_random_state
 from sb3_pvp.presets.presets import hyperparams_in, is_ours, with_current_names, with_nested
 from sb3_pvp.presets.validation import policy_kwargs_in
@@ -393,8 +393,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                 for name, opponent in zip(names, self._sweep.reference_pool, strict=True):
                     make_opponent(opponent, contract)  # raises if the opponent does not fit the environment
                     # Processes of a study must not evaluate against different models of the same name.
-                    is_file = opponent.endswith(MODEL_SUFFIXES)
-                    pool[name] = sha256(Path(opponent).read_bytes()).hexdigest() if is_file else ""
+                    pool[name] = sha256(find_file(opponent).read_bytes()).hexdigest() if is_path(opponent) else ""
                 measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
             else:
                 measure |= {"episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}

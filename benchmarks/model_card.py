@@ -1,0 +1,161 @@
+"""``python -m benchmarks model_card``: measures a fighter that ships, and writes its card."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+
+from benchmarks.card_text import card_text
+from sb3_pvp.cli.fights import score_model
+from sb3_pvp.cli.usage import Jobs, Seed, use_one_thread
+from sb3_pvp.common.arguments import read_model
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.shipped import Card, shipped_folder, shipped_names
+from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.game import Game
+from sb3_pvp.matches.evaluation import finished_episodes
+from sb3_pvp.opponents.opponents import make_opponent
+from sb3_pvp.policies.fighter_files import SUFFIX, export_fighter
+from sb3_pvp.policies.model_files import find_model, game_of, load
+
+_NUM_ENVS = 64
+_MAX_POINTS = 20  #: Of a learning curve.
+#: Numbers of a card by the metric's tag; for what is counted in a fight also the way to a number per fight.
+_SHARES = {
+    "combat/prayer/protected_prayer_correct": "hits received that met the right prayer",
+    "combat/prayer/hit_off_prayer": "own hits that the opponent's prayer did not protect against",
+    "combat/prayer/protected_prior_prayer_correct": "prayers that suited what the opponent wielded one tick earlier",
+    "combat/eating/eat_from_average": "health at which it eats",
+    "combat/eating/mean_player_food_on_death_scale": "food left at its death, in health bars",
+}
+_PER_FIGHT = {
+    "combat/eating/count_food_eaten": "ticks of eating, per fight",
+    "combat/eating/count_wasted_food": "ticks of eating that wasted food, per fight",
+    "combat/eating/total_wasted_food_scale": "food wasted, in health bars per fight",
+}
+_SPECIALS = "special attacks chosen, per fight"
+
+
+def model_card(
+    name: Annotated[str, typer.Argument(help="The fighter's name.")],
+    train: Annotated[Path, typer.Option(help="JSON of what only its trainer knows: see `Card`.", dir_okay=False)],
+    model: Annotated[Path | None, typer.Option(help="Model to export to this name first.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder, for the learning curve.", file_okay=False)] = None,
+    exploit: Annotated[list[Path] | None, typer.Option(help="Folder of sb3-pvp exploit; may be repeated.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Fights against each opponent, all builds together.")] = 7000,
+    behaviour: Annotated[int, typer.Option(min=1, help="Fights for the numbers of its behaviour.")] = 512,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+) -> None:
+    """Measure a fighter that ships, and write its card into models/.
+
+    The JSON of --train has at least: description, command, steps, cpu_hours. Fights start as in its training, and
+    actions are sampled.
+    """
+    use_one_thread()
+    folder = shipped_folder()
+    assert folder is not None, "a checkout has the folder models"
+    file = folder / f"{name}{SUFFIX}"
+    if model is not None:
+        export_fighter(load(find_model(model)), file, onnx=False)
+    fighter = load(find_model(file), safe=True)
+    game = game_of(fighter)
+    facts: dict[str, Any] = json.loads(train.read_text(encoding="utf-8"))
+    facts |= {"game": game.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    if run is not None:
+        facts["curve"] = _curve(run)
+    facts["exploitability"] = [_exploitability(each) for each in exploit or ()]
+    read_model(Card, facts, "fact")  # refuses what is wrong before the fights
+    facts["fights"] = {each: _fights(file, each, episodes, seed, jobs) for each in _rivals(game) if each != name}
+    facts["behaviour"] = {
+        "baseline": _behaviour(fighter, game, "baseline", behaviour, seed),
+        "itself": _behaviour(fighter, game, str(file), behaviour, seed),
+    }
+    card = Card.model_validate(facts)
+    write_atomically(file.with_suffix(".json"), card.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    write_atomically(file.with_suffix(".md"), card_text(name, card) + "\n")
+    typer.echo(f"{file.with_suffix('.md')}: {card.headline}")
+
+
+def _rivals(game: Game) -> Iterator[str]:
+    """Yields whom a fighter meets: all that can play this game; other fighters that ship need a card by now."""
+    yield "baseline"
+    for name in game.scripts:
+        with suppress(ValueError):  # that of another game of the same family
+            make_opponent(name, game.contract, game)
+            yield name
+    yield from shipped_names(game.name)
+
+
+def _fights(file: Path, opponent: str, episodes: int, seed: int, jobs: int | None) -> dict[str, Any]:
+    """Plays against one opponent; returns its part of the card."""
+    score, _, _ = score_model(file, episodes, seed, False, jobs=jobs, opponent=opponent)
+    typer.echo(f"against {opponent}: {score}")
+    groups = {name: group.as_dict() for name, group in sorted(score.groups.items())}
+    return {**score.as_dict(), "groups": groups if len(groups) > 1 else {}}
+
+
+def _behaviour(model: MaskablePPO, game: Game, opponent: str, episodes: int, seed: int) -> dict[str, float]:
+    """Plays against one opponent; returns the numbers of `_SHARES` and `_PER_FIGHT`, and `_SPECIALS`."""
+    own = {name: getattr(model, name, None) for name in ("frame_ages", "reset_params")}
+    settings = {name: value for name, value in own.items() if value is not None}
+    ids = [entry.id for head in game.contract.heads for entry in head.actions]
+    special = np.array(["_spec" in each for each in ids])
+    offsets, chosen, ticks = np.asarray(game.contract.head_offsets[:-1]), 0, 0
+
+    def act(observations: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
+        nonlocal chosen, ticks
+        actions = model.predict(observations, deterministic=False, action_masks=masks)[0]
+        chosen, ticks = chosen + int(special[actions + offsets].sum()), ticks + len(actions)
+        return actions
+
+    with closing(PvpVecEnv(_NUM_ENVS, game=game, opponent=opponent, seed=seed, **settings)) as env:
+        env.env_method("enable_metrics")
+        ended = finished_episodes(act, env, env.reset())
+        lengths = [next(ended)[1]["episode"]["l"] for _ in range(episodes)]
+        measures = env.env_method("measures", indices=[0])[0]
+        found = summarize(np.sum(env.env_method("pop_metrics"), axis=0), measures)
+    fights = ticks / float(np.mean(lengths))  # of which some are not over
+    unused = () if any("prayer" in each for each in ids) else ("combat/prayer/",)  # in a game without prayers
+    numbers = {text: found[tag] for tag, text in _SHARES.items() if tag in found and not tag.startswith(unused)}
+    numbers |= {text: found.get(tag, 0.0) / fights for tag, text in _PER_FIGHT.items() if game.metrics}
+    numbers |= {_SPECIALS: chosen / fights} if special.any() else {}
+    return {text: round(value, 4) for text, value in numbers.items()}
+
+
+def _curve(run: Path) -> list[tuple[int, float, float, float]]:
+    """Returns some points of the win rate against the bot while a run was trained."""
+    from sb3_pvp.callbacks.plots import find_runs, read_curve
+
+    band = read_curve(find_runs([str(run)])[0], "eval_win_rate")
+    rows = np.unique(np.linspace(0, len(band.steps) - 1, _MAX_POINTS).round().astype(int)).tolist()
+    columns = band.steps, band.center, band.low, band.high
+    points = [[float(column[row]) for column in columns] for row in rows]
+    return [(int(steps), round(center, 4), round(low, 4), round(high, 4)) for steps, center, low, high in points]
+
+
+def _exploitability(folder: Path) -> dict[str, Any]:
+    """Returns the results in a folder of ``sb3-pvp exploit``."""
+    found = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+    responses = [
+        {
+            "start": each["start"],
+            "seed": each["seed"],
+            "steps": each["curve"][-1]["steps"],
+            "win_rate": each["result"]["value"],
+            "ci95": [each["result"]["low"], each["result"]["high"]],
+        }
+        for each in found["responses"]
+    ]
+    return {"lower_bound": found["lower_bound"], "responses": responses}

@@ -1,0 +1,75 @@
+"""``sb3-pvp models``, and the fight of a new fighter against the one that ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sb3_pvp.cli.fights import score_model
+from sb3_pvp.cli.usage import AsJson, print_result, table
+from sb3_pvp.common.names import require_known
+from sb3_pvp.common.shipped import default_fighter, shipped_card, shipped_file, shipped_names
+
+#: Fights of a new fighter against the one that ships.
+_NUM_FIGHTS = 64
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="Fighter whose card to print.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the fighters that ship with the package, or print the card of one of them.
+
+    Every command takes their names, as a model and as an opponent. Win rates and exploitability are those of the cards.
+    """
+    if name is not None:
+        require_known("fighter", name, shipped_names())
+        file = shipped_file(name)
+        assert file is not None
+        figures = {"name": name, **shipped_card(name).model_dump(), "file": str(file), "bytes": file.stat().st_size}
+        print_result(figures, file.with_suffix(".md").read_text(encoding="utf-8").rstrip(), as_json)
+        return
+    found = [_summary(each) for each in shipped_names()]
+    rows: list[list[object]] = [["name", "game", "steps", "win rate", "exploitability", "size", "description"]]
+    for each in found:
+        shares = [None if each[key] is None else f"{each[key]:.1%}" for key in ("win_rate", "exploitability")]
+        size = f"{each['bytes'] / 1e6:.1f} MB"
+        rows.append([each["name"], each["game"], f"{each['steps']:,}", *shares, size, each["description"]])
+    text = table(rows) if found else "no fighters ship with this installation"
+    print_result({"models": found}, text, as_json)
+
+
+def _summary(name: str) -> dict[str, Any]:
+    """Returns what the list shows; ``win_rate`` is that against the bot."""
+    card, file = shipped_card(name), shipped_file(name)
+    assert file is not None
+    bot = card.fights.get("baseline")
+    return {
+        "name": name,
+        "game": card.game,
+        "default": card.default,
+        "steps": card.steps,
+        "win_rate": None if bot is None else bot.win_rate,
+        "exploitability": card.lower_bound,
+        "bytes": file.stat().st_size,
+        "description": card.headline,
+    }
+
+
+def fight_the_shipped(model: Path, game: str, page: Path, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Lets a model fight the fighter that ships for its game, and writes one of the fights as a replay page.
+
+    Returns figures and lines of text; nothing if no fighter ships for this game.
+    """
+    from sb3_pvp.replay import record_fight, write_replay_page
+
+    name = default_fighter(game)
+    if name is None:
+        return {}, []
+    opponent = str(shipped_file(name))  # a file of the same name may lie here
+    score, fights, _ = score_model(model, _NUM_FIGHTS, seed, opponent=opponent)
+    write_replay_page(record_fight(model, opponent, seed=seed, reset_params=fights["start"]), page)
+    figures = {"opponent": name, **score.as_dict(), "replay": str(page)}
+    return {"shipped": figures}, [f"Against {name}: {score}", f"One such fight: {page}"]

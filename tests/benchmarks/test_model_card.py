@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import model_card
+from benchmarks.__main__ import main
+from benchmarks.card_text import card_text
+from sb3_pvp import PvpPPO
+from sb3_pvp.common import shipped
+from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.policies import AutoregressivePolicy
+
+FACTS = {"description": "Small", "command": "sb3-pvp train", "steps": 2, "cpu_hours": 0.5}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for the fighters that ship, with nothing in it yet; beside it a model, and what is known of it."""
+    model = PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, policy_kwargs={"net_arch": [8]})
+    model.learn(2).save(tmp_path / "model.zip")
+    (tmp_path / "train.json").write_text(json.dumps(FACTS))
+    for module in (shipped, model_card):
+        monkeypatch.setattr(module, "shipped_folder", lambda: tmp_path / "models")
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> int | str | None:
+    train = ["--train", str(folder / "train.json"), "--model", str(folder / "model.zip")]
+    with pytest.raises(SystemExit) as exit_info:
+        main(["model_card", "small", *train, "--episodes", "4", "--behaviour", "2", *options])
+    return exit_info.value.code
+
+
+def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
+    responses = folder / "exploit"
+    responses.mkdir()
+    result = {"value": 0.5, "low": 0.4, "high": 0.6}
+    found = {"start": "warm", "seed": 1, "result": result, "curve": [{"steps": 64}]}
+    (responses / "exploitability.json").write_text(json.dumps({"lower_bound": 0.4, "responses": [found]}))
+    assert run(folder, "--exploit", str(responses)) == 0
+    card = shipped.shipped_card("small")
+    assert (card.description, card.game, card.lower_bound) == ("Small", "NhEnv", 0.4)
+    assert {name: fights.episodes for name, fights in card.fights.items()} == dict.fromkeys(
+        ("baseline", "stayalive", "scripted"), 4
+    )
+    assert {*card.behaviour} == {"baseline", "itself"}
+    assert "special attacks chosen, per fight" in card.behaviour["itself"]
+    text = (folder / "models" / "small.md").read_text()
+    assert text == card_text("small", card) + "\n" and "| warm | 1 | 64 | 50.0% (40.0 to 60.0) |" in text
+
+
+def test_wrong_facts_are_refused_before_any_fight(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "train.json").write_text(json.dumps({**FACTS, "descripton": "Small"}))
+    assert run(folder) == 2
+    assert "unknown fact 'descripton' (did you mean 'description'?)" in capsys.readouterr().err
