@@ -14,6 +14,7 @@ from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
+from benchmarks.recipes.commands import recipes
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.serve import bench_serve
@@ -40,6 +41,7 @@ app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
+app.add_typer(recipes, name="recipes")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

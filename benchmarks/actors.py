@@ -9,10 +9,9 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Annotated, Any
 
-import psutil
 import typer
 
-from benchmarks.report import Row, Turn, make_row, print_report
+from benchmarks.report import Row, Turn, cpu_seconds, make_row, print_report
 from sb3_pvp.cli.usage import use_one_thread
 
 SNAPSHOTS = 8
@@ -90,15 +89,10 @@ def _model(arguments: dict[str, Any], n_envs: int, seed: int = 0, **more: Any) -
 
 def _turn(train: Callable[[], int], seconds: float) -> Turn:
     """Trains for about so many seconds; the CPU time is that of all processes."""
-    steps, cpu, began = 0, -_cpu_seconds(), time.perf_counter()
+    steps, cpu, began = 0, -cpu_seconds(), time.perf_counter()
     while time.perf_counter() - began < seconds:
         steps += train()
-    return Turn(steps, cpu + _cpu_seconds(), time.perf_counter() - began)
-
-
-def _cpu_seconds() -> float:
-    me = psutil.Process()
-    return float(sum(sum(each.cpu_times()[:2]) for each in (me, *me.children(recursive=True))))
+    return Turn(steps, cpu + cpu_seconds(), time.perf_counter() - began)
 
 
 def _row(case: str, way: str, n_envs: int, turns: list[dict[str, Turn]]) -> Row:
@@ -139,9 +133,9 @@ def bench_actors_learning(
         for way, own in rates.items():
             env = NhVecEnv(n_envs, seed=seed, **fights)
             model = PvpPPO(AutoregressivePolicy, env, seed=seed, device="cpu", **arguments, **WAYS[way])
-            cpu, began = -_cpu_seconds(), time.perf_counter()
+            cpu, began = -cpu_seconds(), time.perf_counter()
             model.learn(n_timesteps)
-            turn = Turn(model.num_timesteps, cpu + _cpu_seconds(), time.perf_counter() - began)
+            turn = Turn(model.num_timesteps, cpu + cpu_seconds(), time.perf_counter() - began)
             assert model.env is not None
             model.env.close()
             score = evaluate_model(model, NhVecEnv(128, seed=EVALUATION_SEED, **fights), episodes)

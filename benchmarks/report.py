@@ -6,11 +6,13 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import median
 from typing import Any
 
+import psutil
 import typer
 
 from sb3_pvp import __version__
@@ -53,6 +55,16 @@ class Turn:
     def rate(self) -> float:
         """Agent steps per second of one core."""
         return self.agent_steps / self.cpu
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of this process and of all that it has started, also of those that have ended."""
+    me = psutil.Process()
+    total = 0.0
+    for each in (me, *me.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(each.cpu_times()[:4])  # its own, and those of its children that have ended
+    return total
 
 
 def measure(cases: Sequence[Case], seconds: float, rounds: int = ROUNDS) -> list[Row]:

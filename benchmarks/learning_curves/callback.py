@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from benchmarks.learning_curves.records import Evaluation, append_evaluation
+from benchmarks.report import cpu_seconds
 from sb3_pvp.matches.evaluation import evaluate_model
 
 #: Fight i of an evaluation has this seed plus i, far from the seeds of training.
@@ -44,7 +45,7 @@ class Progress:
     """State that resumes after an interruption; it is saved inside the checkpoint.
 
     Attributes:
-        cpu_s, wall_s: seconds of training, without evaluations and checkpoints.
+        cpu_s, wall_s: seconds of training, exploiters included, without evaluations and checkpoints.
         evaluate_at, checkpoint_at: CPU seconds at which the next one is due.
         evaluated_steps: agent steps at the last evaluation.
         reached: number of evaluations in a row that reached the win rate of the budget.
@@ -127,8 +128,8 @@ class CurveCallback(BaseCallback):
         print(f"{text} ({speed:,.0f} per CPU second): {score}", file=sys.stderr, flush=True)
 
     def _start_clock(self) -> None:
-        self._cpu, self._wall = time.process_time(), time.perf_counter()
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
 
     def _stop_clock(self) -> None:
-        self._progress.cpu_s += time.process_time() - self._cpu
+        self._progress.cpu_s += cpu_seconds() - self._cpu
         self._progress.wall_s += time.perf_counter() - self._wall

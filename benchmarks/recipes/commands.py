@@ -1,0 +1,42 @@
+"""``python -m benchmarks recipes``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sb3_pvp.common.errors import refusals
+
+recipes = typer.Typer(help="Compare recipes of self-play by exploitability, rating and win rate.")
+Runs = Annotated[list[Path], typer.Argument(help="Folders of runs of learning_curves train.", file_okay=False)]
+
+
+@recipes.command("league")
+def league(
+    runs: Runs, folder: Annotated[Path, typer.Option("--folder", "-f", help="The league's folder.", file_okay=False)]
+) -> None:
+    """Copy the fighters of runs into a league, to be rated by sb3-pvp league rate."""
+    from benchmarks.recipes.study import add_to_league
+
+    with refusals():
+        add_to_league(folder, runs)
+
+
+@recipes.command("report")
+def report(
+    runs: Runs,
+    league: Annotated[Path | None, typer.Option(help="A league that has rated them.", file_okay=False)] = None,
+    json_file: Annotated[Path, typer.Option("--json", help="Gets the runs, beside those of before.")] = Path(
+        "recipes.json"
+    ),
+    picture: Annotated[Path, typer.Option(help="Gets the responses' curves.")] = Path("recipes.png"),
+) -> None:
+    """Print a Markdown table of runs and their best responses, and draw the responses."""
+    from benchmarks.recipes.study import draw, merged, read_run, table, with_rating
+
+    with refusals():
+        found = merged(json_file, [with_rating(read_run(run), league) for run in runs])
+    draw(picture, found)
+    typer.echo(table(found))

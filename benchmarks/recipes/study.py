@@ -1,0 +1,156 @@
+"""The runs of a study: what each recipe has reached, as data, as a table and as a picture."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+
+from pydantic import BaseModel
+
+from benchmarks.learning_curves.records import read_evaluations, read_settings
+from benchmarks.learning_curves.run import CHECKPOINT
+from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.selfplay import League, Player, file_name
+from sb3_pvp.selfplay.league import PLAYERS
+
+
+class Curve(BaseModel):
+    """The win rate of a best response against the fighter, while it trains."""
+
+    start: str  #: ``"warm"`` or ``"scratch"``.
+    seed: int
+    steps: list[int]
+    win_rates: list[float]
+    final: float  #: Of its best model, in fights that did not choose it.
+
+
+class Trained(BaseModel):
+    """A run of a recipe."""
+
+    recipe: str
+    seed: int
+    steps: int
+    cpu_minutes: float
+    win_rate: float  #: Against the baseline, in the last evaluation.
+    ci95: tuple[float, float]
+    exploitability: float | None  #: Lower bound, see docs/exploitability.md.
+    responses: list[Curve]
+    rating: tuple[float, float, float] | None = (
+        None  #: Bradley-Terry with its 95 % interval, in the league of its seed.
+    )
+
+    @property
+    def player(self) -> Player:
+        """Its name in a league."""
+        return Player(f"{self.recipe}-{self.seed}", self.steps)
+
+    @property
+    def exploited(self) -> float | None:
+        """What the better of its best responses wins."""
+        return max((each.final for each in self.responses), default=None)
+
+
+def read_run(folder: Path) -> Trained:
+    """Reads a run of ``learning_curves train``, with the figures of ``sb3-pvp exploit`` on its checkpoint, if any.
+
+    Raises `ValueError` if there is no run, or it has no evaluation yet.
+    """
+    settings, evaluations = read_settings(folder), read_evaluations(folder)
+    if not evaluations:
+        raise ValueError(f"the run in {folder} has no evaluation yet")
+    last, figures = evaluations[-1], folder / "exploit" / Path(CHECKPOINT).stem / FIGURES
+    found = json.loads(figures.read_text()) if figures.is_file() else {"lower_bound": None, "responses": []}
+    return Trained(
+        recipe=settings["preset"],
+        seed=settings["seed"],
+        steps=last.steps,
+        cpu_minutes=last.cpu_s / 60,
+        win_rate=last.win_rate,
+        ci95=last.ci95,
+        exploitability=found["lower_bound"],
+        responses=[
+            Curve(
+                start=each["start"],
+                seed=each["seed"],
+                steps=[point["steps"] for point in each["curve"]],
+                win_rates=[point["value"] for point in each["curve"]],
+                final=each["result"]["value"],
+            )
+            for each in found["responses"]
+            if each["result"] is not None
+        ],
+    )
+
+
+def add_to_league(folder: Path, runs: Iterable[Path]) -> None:
+    """Copies the fighters of runs into a league, for ``sb3-pvp league rate``."""
+    players = League(folder).folder / PLAYERS
+    for run in runs:
+        with replacing(players / file_name(read_run(run).player)) as partial:
+            shutil.copyfile(run / CHECKPOINT, partial)
+
+
+def with_rating(run: Trained, league: Path | None) -> Trained:
+    """Returns the run with its rating, if it is in the league and was rated."""
+    lines = [] if league is None else League.existing(league).leaderboard()
+    found = [(each.rating, each.low, each.high) for each in lines if each.player == str(run.player) and each.games]
+    return run.model_copy(update={"rating": found[0]}) if found else run
+
+
+def merged(path: Path, runs: Sequence[Trained]) -> list[Trained]:
+    """Writes the runs into a JSON file, in place of those with the same recipe and seed, and returns all in it."""
+    before = [Trained.model_validate(each) for each in json.loads(path.read_text())] if path.is_file() else []
+    together = {(each.recipe, each.seed): each for each in (*before, *runs)}
+    found = [together[key] for key in sorted(together)]
+    write_atomically(path, json.dumps([each.model_dump() for each in found], indent=1) + "\n")
+    return found
+
+
+def table(runs: Sequence[Trained]) -> str:
+    """Returns a Markdown table, the least exploited recipe first."""
+    head = ["recipe", "seed", "steps", "win rate against the baseline", "best response, scratch", "warm", "rating"]
+    rows = []
+    for name in _order(runs):
+        for run in (each for each in runs if each.recipe == name):
+            finals = {each.start: f"{each.final:.1%}" for each in run.responses}
+            low, high = run.ci95
+            rating = "" if run.rating is None else "{:.0f} ({:.0f} to {:.0f})".format(*run.rating)
+            won = f"{run.win_rate:.1%} ({low:.1%} to {high:.1%})"
+            steps = f"{run.steps / 1e6:.1f} M"
+            rows.append([name, str(run.seed), steps, won, finals.get("scratch", ""), finals.get("warm", ""), rating])
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def draw(path: Path, runs: Sequence[Trained]) -> None:
+    """Draws the best responses' curves, one panel per recipe, the least exploited first."""
+    from matplotlib.figure import Figure
+
+    names = _order(runs)
+    figure = Figure(figsize=(3.2 * len(names), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        for curve in (curve for run in runs if run.recipe == name for curve in run.responses):
+            is_warm = curve.start == "warm"
+            million = [step / 1e6 for step in curve.steps]
+            panel.plot(million, curve.win_rates, color="C3" if is_warm else "C0", alpha=0.8, label=curve.start)
+        panel.axhline(0.5, color="0.7", linewidth=0.8)
+        panel.set(title=name, ylim=(0, 1), xlabel="million steps")
+        panel.yaxis.set_major_formatter("{x:.0%}")
+    panels[0].set_ylabel("best response wins")
+    lines = {line.get_label(): line for panel in panels for line in panel.get_lines() if line.get_label()[0] != "_"}
+    panels[0].legend(lines.values(), lines.keys(), frameon=False, loc="lower right")
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=110)
+
+
+def _order(runs: Sequence[Trained]) -> list[str]:
+    """Returns the recipes, the least exploited first."""
+
+    def measured(name: str) -> float:
+        return mean([run.exploited if run.exploited is not None else 1.0 for run in runs if run.recipe == name])
+
+    return sorted({run.recipe for run in runs}, key=measured)

@@ -1,0 +1,57 @@
+"""The study of recipes: its variants, and the report of what best responses win."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.learning_curves.records import Evaluation, append_evaluation, fix_settings
+from benchmarks.recipes import study
+from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.presets.presets import find_preset
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(folder: Path, recipe: str, win_rate: float, exploited: float | None) -> Path:
+    folder.mkdir()
+    fix_settings(folder, {"preset": recipe, "variant": "full", "seed": 3, "hyperparams": {}})
+    append_evaluation(folder, Evaluation(1000, 2, 60.0, 61.0, 9, 1, 0, 0, win_rate, (0.5, 0.95), 80.0))
+    if exploited is not None:
+        curve = [{"steps": 500, "value": 0.4}, {"steps": 1000, "value": exploited}]
+        response = {"start": "warm", "seed": 0, "curve": curve, "result": {"value": exploited}}
+        figures = {"lower_bound": exploited - 0.03, "responses": [response]}
+        (folder / "exploit" / "checkpoint").mkdir(parents=True)
+        (folder / "exploit" / "checkpoint" / FIGURES).write_text(json.dumps(figures))
+    return folder
+
+
+def test_the_least_exploited_recipe_comes_first(tmp_path: Path) -> None:
+    easy, hard = _run(tmp_path / "a", "easy", 0.97, 0.9), _run(tmp_path / "b", "hard", 0.9, 0.6)
+    lines = study.table([study.read_run(each) for each in (easy, hard)]).splitlines()
+    assert lines[2] == "| hard | 3 | 0.0 M | 90.0% (50.0% to 95.0%) |  | 60.0% |  |"
+    assert lines[3].startswith("| easy | 3 |")
+
+
+def test_a_report_replaces_the_same_run_and_keeps_the_others(tmp_path: Path) -> None:
+    found = tmp_path / "recipes.json"
+    study.merged(found, [study.read_run(_run(tmp_path / "a", "easy", 0.5, None))])
+    study.merged(found, [study.read_run(_run(tmp_path / "b", "hard", 0.9, 0.6))])
+    again = study.merged(found, [study.read_run(_run(tmp_path / "c", "easy", 0.7, 0.8))])
+    assert [(each.recipe, each.win_rate) for each in again] == [("easy", 0.7), ("hard", 0.9)]
+    study.draw(tmp_path / "recipes.png", again)
+    assert (tmp_path / "recipes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no learning curve"):
+        study.read_run(tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "recipes").glob("*.yml")), ids=lambda path: path.stem)
+def test_each_recipe_is_a_preset(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    hyperparams = find_preset(str(path)).hyperparams()
+    assert {"n_envs", "ent_coef", "callback"} <= hyperparams.keys()
