@@ -23,8 +23,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
 #: Names of the ways to train, with arguments of `PvpPPO`.
 WAYS: dict[str, dict[str, Any]] = {
     "one process": {},
-    "overlapping": {"actors": 2},
-    "synchronous": {"actors": 2, "synchronous": True},
+    "overlapping": {"actors": 1},
+    "synchronous": {"actors": 1, "synchronous": True},
 }
 PACKAGES = ("stable-baselines3", "sb3-contrib", "torch", "numpy")
 
@@ -32,7 +32,7 @@ PACKAGES = ("stable-baselines3", "sb3-contrib", "torch", "numpy")
 def bench_actors(
     n_envs: Annotated[int, typer.Option(min=8, help="Number of fights.")] = 256,
     n_steps: Annotated[int, typer.Option(min=1, help="Steps of each fight in a rollout.")] = 32,
-    actors: Annotated[int, typer.Option(min=1, help="Number of actors.")] = 2,
+    actors: Annotated[int, typer.Option(min=1, help="Number of actors.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each way.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="Wall-clock seconds of a turn.")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -69,14 +69,13 @@ class RolloutCollection(MaskablePPO):
         """Returns how many actors play, after saying so if that was chosen here."""
         if self.actors != AUTO_ACTORS:
             return int(self.actors)
-        cores, rows = num_cores(), self.n_envs // LEAST_ROWS
-        # On two cores, narrow networks gain little (`python -m benchmarks actors`).
-        pays = cores > 2 or self._width() > MAX_WIDTH_FOR_ONE_THREAD
-        is_worth_it = pays and total_timesteps >= LEAST_TIMESTEPS and hasattr(self.env, "part")
-        num_actors = min(cores, rows) if is_worth_it and min(cores, rows) > 1 else 0
+        cores, is_worth_it = num_cores(), total_timesteps >= LEAST_TIMESTEPS and hasattr(self.env, "part")
+        # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
+        num_actors = min(cores - 1, self.n_envs // LEAST_ROWS) if is_worth_it else 0
         if self.verbose:
-            where = f"{num_actors} processes, beside learning" if num_actors else "this process"
-            print(f"{cores} cores: acting in {where}")
+            processes = f"{num_actors} process{'es' if num_actors > 1 else ''}"
+            where = f"{processes}, beside learning" if num_actors else "this process"
+            print(f"{cores} core{'s' if cores > 1 else ''}: acting in {where}")
         return num_actors
 
     def collect_rollouts(

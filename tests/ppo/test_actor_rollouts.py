@@ -279,10 +279,14 @@ def test_auto_takes_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPatc
     assert model._num_actors(10**6) == 3
     assert model._num_actors(1000) == 0
     monkeypatch.setattr("sb3_pvp.ppo.collection.num_cores", lambda: 2)
-    assert model._num_actors(10**6) == 0  # the network is narrow
-    assert capsys.readouterr().out.splitlines()[-3:-1] == [
+    assert model._num_actors(10**6) == 1
+    monkeypatch.setattr("sb3_pvp.ppo.collection.num_cores", lambda: 1)
+    assert model._num_actors(10**6) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "4 cores: acting in 3 processes, beside learning",
         "4 cores: acting in this process",
+        "2 cores: acting in 1 process, beside learning",
+        "1 core: acting in this process",
     ]
 
 
