@@ -35,8 +35,8 @@ def one_second_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
         seconds[0] += 1
 
     monkeypatch.setattr(PvpPPO, "train", timed_train)
-    clock = SimpleNamespace(process_time=lambda: float(seconds[0]), perf_counter=lambda: 2.0 * seconds[0])
-    monkeypatch.setattr(callback, "time", clock)
+    monkeypatch.setattr(callback, "cpu_seconds", lambda: float(seconds[0]))
+    monkeypatch.setattr(callback, "time", SimpleNamespace(perf_counter=lambda: 2.0 * seconds[0]))
 
 
 @pytest.fixture
