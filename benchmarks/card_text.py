@@ -17,7 +17,7 @@ def card_text(name: str, card: Card) -> str:
 
 
 def _head(name: str, card: Card) -> Iterator[str]:
-    yield from (f"# {name}", "", f"{card.headline}.".replace("..", "."), "")
+    yield from (f"# {name}", "", f"{card.description}.".replace("..", "."), "")
     yield from (f"A fighter for {card.game}: {card.steps:,} steps, {card.cpu_hours:g} CPU hours. The command:", "")
     yield from ("```sh", card.command, "```", "")
     yield from (card.notes, "") if card.notes else ()

@@ -85,7 +85,7 @@ def model_card(
     card = Card.model_validate(facts)
     write_atomically(file.with_suffix(".json"), card.model_dump_json(indent=1, exclude_defaults=True) + "\n")
     write_atomically(file.with_suffix(".md"), card_text(name, card) + "\n")
-    typer.echo(f"{file.with_suffix('.md')}: {card.headline}")
+    typer.echo(f"{file.with_suffix('.md')}: {card.description}")
 
 
 def _rivals(game: Game) -> Iterator[str]:

@@ -55,7 +55,7 @@ def render_page() -> str:
         bound = "" if card.lower_bound is None else f"{card.lower_bound:.1%}"
         mark = " (marked)" if card.default else ""
         link = f"[`{name}`](#{name}){mark}"
-        lines.append(f"| {link} | {card.game} | {card.steps:,} | {bot} | {bound} | {card.headline} |")
+        lines.append(f"| {link} | {card.game} | {card.steps:,} | {bot} | {bound} | {card.description} |")
     return "\n".join([*lines, *(f"\n{_section(name)}" for name in shipped_names())])
 
 

@@ -39,9 +39,8 @@ class Trained(BaseModel):
     ci95: tuple[float, float]
     exploitability: float | None  #: Lower bound, see docs/exploitability.md.
     responses: list[Curve]
-    rating: tuple[float, float, float] | None = (
-        None  #: Bradley-Terry with its 95 % interval, in the league of its seed.
-    )
+    #: Bradley-Terry with its 95 % interval, in the league of its seed.
+    rating: tuple[float, float, float] | None = None
 
     @property
     def player(self) -> Player:

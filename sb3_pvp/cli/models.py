@@ -54,7 +54,7 @@ def _summary(name: str) -> dict[str, Any]:
         "win_rate": None if bot is None else bot.win_rate,
         "exploitability": card.lower_bound,
         "bytes": file.stat().st_size,
-        "description": card.headline,
+        "description": card.description,
     }
 
 

@@ -64,7 +64,6 @@ class Card(_Plain):
     description: str  #: One line.
     game: str
     default: bool = False  #: It is the one to be compared with in its game.
-    placeholder: bool = False  #: It only fills the place of a fighter that is still to come.
     sha256: str  #: Of the fighter's file.
     command: str  #: That trained it.
     steps: int  #: Of training.
@@ -74,11 +73,6 @@ class Card(_Plain):
     exploitability: list[Exploitability] = []
     behaviour: dict[str, dict[str, float]] = {}  #: By opponent: numbers by what they mean.
     notes: str = ""  #: Paragraphs about how it was made.
-
-    @property
-    def headline(self) -> str:
-        """The description, which says first if this is a placeholder."""
-        return f"PLACEHOLDER, not a real fighter: {self.description}" if self.placeholder else self.description
 
     @property
     def lower_bound(self) -> float | None:

@@ -66,11 +66,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
 
 
 def test_the_list_and_a_card(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "villain.json").write_text(json.dumps({**CARD, "default": False, "placeholder": True}))
+    (folder / "villain.json").write_text(json.dumps({**CARD, "default": False}))
     try:
         text = run(capsys, "models")
         assert re.search(r"^hero +NhEnv +2 +25.0% +0.1 MB +A fighter for tests$", text, re.M)
-        assert "PLACEHOLDER, not a real fighter" in text
         found = json.loads(run(capsys, "models", "--json"))["models"]
     finally:
         (folder / "villain.json").unlink()
