@@ -91,7 +91,9 @@ class CurveRun:
             "n_timesteps": self.n_timesteps,
             "seed": self.seed,
         }
-        return PvpExperimentManager(Namespace(num_threads=1), ALGO, env_id, str(self.folder), verbose=0, **keywords)
+        # No actors: a run takes the same CPU time, and learns the same, on any number of cores.
+        arguments = Namespace(num_threads=1, actors=0)
+        return PvpExperimentManager(arguments, ALGO, env_id, str(self.folder), verbose=0, **keywords)
 
     def _set_up(self, manager: PvpExperimentManager, fights: int) -> tuple[PvpPPO, list[Any], VecEnv]:
         raw, _ = manager.read_hyperparameters()

@@ -165,27 +165,24 @@ def _session(pid: int) -> int:
 def _watch(tie: str, grace: str, *command: str) -> int:
     """Runs the command until it ends or has to be stopped; returns its exit code and writes a job's result file."""
     mark, parent = os.environ[MARK], int(tie) if tie.isdigit() else None
-    # Like Ctrl-C, a signal ends the waiting below, and then the command.
+    # Signals are only noted: an exception could come inside `poll` when it has reaped the command, and lose its exit
+    # code. Later ones do not interrupt the cleanup.
+    noted: list[int] = []
     for number in _SIGNALS:
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, lambda number, _: noted.append(number))
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
         print(f"the command cannot be started: {error}", flush=True)
         code = 127
     else:
-        with contextlib.suppress(KeyboardInterrupt):
-            if parent is None:
-                process.wait()
-            # `members`: a script may exit before what it has started in the background.
-            while parent is not None and (process.poll() is None or members(mark)):
-                # End of file on stdin: the other end was closed, by `request_stop` or because the owner is gone.
-                is_closed = select.select([0], [], [], 4 * _POLL_SECONDS)[0] and not os.read(0, 1 << 16)
-                if is_closed or os.getppid() != parent:
-                    break
-        # A second signal must not interrupt the cleanup.
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        owner = [] if parent is None else [0]
+        # `members`: a script may exit before what it has started in the background.
+        while not noted and (process.poll() is None or (parent is not None and members(mark))):
+            # End of file on stdin: the other end was closed, by `request_stop` or because the owner is gone.
+            is_closed = select.select(owner, [], [], _POLL_SECONDS)[0] and not os.read(0, 1 << 16)
+            if parent is not None and (is_closed or os.getppid() != parent):
+                break
         stop(mark, float(grace))
         code = process.wait()
         code = code if code >= 0 else 128 - code  # the convention of shells for signals

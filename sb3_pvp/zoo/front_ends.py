@@ -257,9 +257,8 @@ def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
         help="Processes that play beside learning: a number, 0 for none, or auto for one per core (default in an "
         "embedded world)",
     )
-    ours.add_argument(
-        "--synchronous", action="store_true", help="With actors: play only between learning, for exact resume."
-    )
+    synchronous = "With actors: play only between learning, for exact resume."
+    ours.add_argument("--synchronous", action="store_true", default=None, help=synchronous)
     distribute = "Let actors of a Ray cluster play the rollouts (RAY_ADDRESS; default: as many as it has CPUs for)."
     ours.add_argument("--distribute", nargs="?", const=0, type=int, metavar="N", help=distribute)
     reserved = "CPUs that Ray reserves for each of them."

@@ -101,7 +101,7 @@ class PvpExperimentManager(SweepingManager):
         with self._refusals():
             hyperparams, saved = super().read_hyperparameters()
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
-            self._actors = {name: value for name, value in given.items() if value not in (None, False)}
+            self._actors = {name: value for name, value in given.items() if value is not None}
             if self._actors and ALGOS[self.algo] is not PvpPPO:
                 raise Refusal("--actors and --synchronous are for --algo maskable_ppo")
             hyperparams.update(self._actors)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sb3_pvp.common import watched_process
 from sb3_pvp.zoo.jobs import Jobs
 from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
@@ -188,3 +189,21 @@ def test_jobs_of_earlier_versions_can_be_stopped(jobs: Jobs) -> None:
     assert status.state == "running"
     jobs.stop([status.job], grace=5)
     assert jobs.status(job).state == "stopped"
+
+
+def test_a_signal_does_not_lose_the_exit_code(tmp_path: Path) -> None:
+    """A group is stopped as a whole, so the watcher's signal may come at the moment when it has reaped the command."""
+    program = f"""
+import os, runpy, signal
+reap = os.waitpid
+def waitpid(pid, options):
+    found = reap(pid, options)
+    if found[0]:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return found
+os.waitpid = waitpid
+os.environ["SB3_PVP_JOB"] = "a-mark-of-this-test"
+runpy.run_path({watched_process.__file__!r})["_watch"]({str(tmp_path / "result.json")!r}, "1", "sh", "-c", "exit 3")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert json.loads((tmp_path / "result.json").read_text())["exit_code"] == 3

@@ -87,6 +87,14 @@ def test_our_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "usage: sb3-pvp train " in output and "import sb3_pvp.zoo.custom_envs" in output
 
 
+@pytest.mark.parametrize(("options", "actors"), [([], "auto"), (["--actors", "0"], 0), (["--actors", "auto"], "auto")])
+def test_the_number_of_actors(
+    options: list[str], actors: int | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zoo.train([*NH, "-n", "256", "--eval-freq", "-1", "-f", str(tmp_path), *options, *TINY])
+    assert zoo_model(tmp_path / "maskable_ppo/NhEnv_1/NhEnv.zip").actors == actors
+
+
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
     weights = []
     for folder in ("one", "two"):
