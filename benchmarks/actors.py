@@ -15,6 +15,7 @@ from benchmarks.report import Row, Turn, cpu_seconds, make_row, print_report
 from sb3_pvp.cli.usage import use_one_thread
 
 SNAPSHOTS = 8
+WARM_UP = 8  #: Rollouts.
 #: Networks, with arguments of `PvpPPO` that their presets have.
 NETWORKS: dict[str, dict[str, Any]] = {
     "[64, 64]": {"n_epochs": 2},
@@ -34,28 +35,29 @@ def bench_actors(
     n_steps: Annotated[int, typer.Option(min=1, help="Steps of each fight in a rollout.")] = 32,
     actors: Annotated[int, typer.Option(min=1, help="Number of actors.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each way.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Wall-clock seconds of a turn.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Wall-clock seconds of a turn in one process.")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Time complete training against eight snapshots: in one process, and with actors.
 
     ``speedup`` is in wall-clock time, ``cpu`` is the CPU time per step of all processes, both beside one process.
-    Only a quiet machine shows the speedup.
+    Only a quiet machine shows the speedup. A turn is one call of ``learn``, whose first rollout nothing overlaps.
     """
     use_one_thread()
     rows: list[Row] = []
     for network, arguments in NETWORKS.items():
         with tempfile.TemporaryDirectory() as folder:
             run = dict(_trainings(Path(folder), arguments, n_envs, n_steps, actors))
-            turns = [{way: _turn(train, seconds) for way, train in run.items()} for _ in range(rounds)]
+            rollouts = _rollouts_in(seconds, next(iter(run.values())))
+            turns = [{way: _turn(train, rollouts) for way, train in run.items()} for _ in range(rounds)]
             rows += [_row(f"{network}, {way}", way, n_envs, turns) for way in run]
     print_report("actors", rows, PACKAGES, as_json)
 
 
 def _trainings(
     folder: Path, arguments: dict[str, Any], n_envs: int, n_steps: int, actors: int
-) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Yields functions that train for a rollout, warmed up, and return its steps."""
+) -> Iterator[tuple[str, Callable[[int], int]]]:
+    """Yields functions that train for a number of rollouts, warmed up, and return the number of steps."""
     from sb3_pvp.callbacks import SelfPlayCallback
 
     first = _model(arguments, 64, n_steps=64)
@@ -69,12 +71,12 @@ def _trainings(
         model.run_folder = folder / way
         callback = SelfPlayCallback(target=1.0, targets=paths)
 
-        def train(model: Any = model, callback: Any = callback) -> int:
+        def train(rollouts: int, model: Any = model, callback: Any = callback) -> int:
             before = model.num_timesteps
-            model.learn(8 * n_envs * n_steps, callback=callback, reset_num_timesteps=False)
+            model.learn(rollouts * n_envs * n_steps, callback=callback, reset_num_timesteps=False)
             return int(model.num_timesteps - before)
 
-        train()
+        train(WARM_UP)
         yield way, train
 
 
@@ -87,11 +89,16 @@ def _model(arguments: dict[str, Any], n_envs: int, seed: int = 0, **more: Any) -
     return PvpPPO(AutoregressivePolicy, NhVecEnv(n_envs, seed=seed), **{**settings, **arguments, **more})
 
 
-def _turn(train: Callable[[], int], seconds: float) -> Turn:
-    """Trains for about so many seconds; the CPU time is that of all processes."""
-    steps, cpu, began = 0, -cpu_seconds(), time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        steps += train()
+def _rollouts_in(seconds: float, train: Callable[[int], int]) -> int:
+    began = time.perf_counter()
+    train(WARM_UP)
+    return max(WARM_UP, round(WARM_UP * seconds / (time.perf_counter() - began)))
+
+
+def _turn(train: Callable[[int], int], rollouts: int) -> Turn:
+    """Trains for so many rollouts; the CPU time is that of all processes."""
+    cpu, began = -cpu_seconds(), time.perf_counter()
+    steps = train(rollouts)
     return Turn(steps, cpu + cpu_seconds(), time.perf_counter() - began)
 
 

@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp import ppo
-from sb3_pvp.callbacks import elo, evaluations, league, novelty, observations, outcome_predictor, self_play
+from sb3_pvp.callbacks import (
+    action_limit,
+    elo,
+    evaluations,
+    league,
+    novelty,
+    observations,
+    outcome_predictor,
+    self_play,
+)
 from sb3_pvp.envs.metrics import metrics_of
 from sb3_pvp.exploiters import callback as exploiters
 from sb3_pvp.exploiters import exploitability_callback
@@ -65,6 +74,7 @@ SOURCES = {
     "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
     "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
+    "`ActionLimitCallback`": action_limit.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor.METRICS,
     "`ObservationMetricsCallback`": observations.METRICS,

@@ -3,6 +3,7 @@
 Invalid arguments raise `ValueError` at once; what does not fit the model, environment or run, when training starts.
 """
 
+from sb3_pvp.callbacks.action_limit import ActionLimitCallback
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.elo import EloCallback
@@ -18,6 +19,7 @@ from sb3_pvp.callbacks.self_play import SelfPlayCallback
 from sb3_pvp.callbacks.wandb_artifacts import WandbArtifactsCallback
 
 __all__ = [
+    "ActionLimitCallback",
     "EarlyStoppingCallback",
     "EloCallback",
     "EpisodeLogCallback",

@@ -141,19 +141,19 @@ class OpponentPool:
 
     def get_state(self) -> Snapshot:
         """Returns a snapshot of plain values and copied arrays; opponents that are objects are stored by name only."""
-        loaded = list(dict.fromkeys(self._loaded))
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(self._loaded))}
         sight = {"own": self._seen.own, "kept": self._delayed, "stale": self._is_delayed}
         sight |= {"delay_words": self._delay_words, "noise_words": self._seen.words}
-        state = {
-            "rivals": [each.get_state() for each in loaded],
-            "current": [loaded.index(each) for each in self.current],
-            "following": [None if each is None else loaded.index(each) for each in self.following],
-            "seeds": self._seeds,
-            "starts": self._starts,
-            "states": self._states,
-            "sight": sight,
+        # Not deepcopy: it would take as long as a tick, before each rollout.
+        return {
+            "rivals": [each.get_state() for each in numbers],
+            "current": [numbers[each] for each in self.current],
+            "following": [None if each is None else numbers[each] for each in self.following],
+            "seeds": [*self._seeds],
+            "starts": self._starts.copy(),
+            "states": {layout: states.copy() for layout, states in self._states.items()},
+            "sight": {name: array.copy() for name, array in sight.items()},
         }
-        return copy.deepcopy(state)
 
     def set_state(self, state: Mapping[str, Any], loaded: Sequence[LoadedOpponent]) -> None:
         """Restores a snapshot; ``loaded`` are its ``"rivals"``, each one `restored`."""

@@ -78,19 +78,17 @@ class Rollout(NamedTuple):
         arrays = self.arrays
         n_steps, num_rows = arrays["dones"].shape
         lost = np.setdiff1d(np.arange(num_rows), self.rows)
-        unknown = th.full((num_rows,), th.nan)
         for step in range(n_steps):
             rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
             rewards[lost], dones[lost] = 0.0, False
             infos: list[dict[str, Any]] = [{} for _ in range(num_rows)]
             for row, info in self.infos.get(step, {}).items():
                 infos[row] = info
-            actions, log_probs, masks = (arrays[name][step] for name in ("actions", "log_probs", "action_masks"))
+            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
+            values, log_probs = (th.from_numpy(arrays[name][step]) for name in ("values", "log_probs"))
             obs, new_obs = self._observation(step), self._observation(step + 1)
             tensors = {key: th.from_numpy(part) for key, part in obs.items()}
-            yield PlayedStep(
-                obs, tensors, actions, unknown, th.from_numpy(log_probs), masks, new_obs, rewards, dones, infos
-            )
+            yield PlayedStep(obs, tensors, actions, values, log_probs, masks, new_obs, rewards, dones, infos)
 
     def _observation(self, step: int) -> dict[str, NDArray[Any]]:
         """Returns the observation before a step; the one after the last step is a copy, which stays valid."""

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
@@ -22,11 +23,14 @@ from stable_baselines3.common.utils import obs_as_tensor, set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.ppo.update import ROWS_AT_ONCE, map_parts
 
 #: Arrays of a rollout by name, see `layout`.
 Arrays = dict[str, NDArray[Any]]
 #: Shape and type of arrays by name.
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+#: Rows that a product leaves over from a multiple of this may have other bits, and depend on how many actors there are.
+_FULL_ROWS = 16
 OBSERVATIONS, LAST = "observations.", "last."  #: Before the key of a part of the observation.
 
 
@@ -150,28 +154,28 @@ class Actor:
         infos: list[tuple[int, int, dict[str, Any]]] = []
         for step in range(request.n_steps):
             masks: NDArray[np.bool_] = self.env.action_masks()  # type: ignore[attr-defined]
-            actions, log_probs = self._act(masks, bool(request.is_greedy[step]), request.uniforms[step])
+            played = self._act(masks, bool(request.is_greedy[step]), request.uniforms[step])
             for key, part in self._observation.items():
                 out[OBSERVATIONS + key][step] = part
-            self._observation, rewards, dones, found = self.env.step(actions)
-            played = {"actions": actions, "log_probs": log_probs, "rewards": rewards, "dones": dones}
-            for name, values in {**played, "action_masks": masks}.items():
-                out[name][step] = values
+            self._observation, rewards, dones, found = self.env.step(played["actions"])
+            for name, array in {**played, "action_masks": masks, "rewards": rewards, "dones": dones}.items():
+                out[name][step] = array
             infos += [(step, row, info) for row, info in enumerate(found) if info]
+        if isinstance(self.policy, AutoregressivePolicy):
+            compute_values(self.policy, {key: out[OBSERVATIONS + key] for key in self._observation}, out["values"])
         for key, part in self._observation.items():
             out[LAST + key][:] = part
         return Report(infos, is_new)
 
     @th.no_grad()
-    def _act(
-        self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _act(self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32]) -> Arrays:
+        """Returns actions and log-probabilities; also values, unless `compute_values` follows."""
         observation: Any = obs_as_tensor(self._observation, self.policy.device)
         if isinstance(self.policy, AutoregressivePolicy):
             actions, log_probs = self.policy.act(observation, is_greedy, masks, th.from_numpy(uniforms))
-        else:
-            actions, _, log_probs = self.policy(observation, is_greedy, action_masks=masks)
-        return actions.numpy(), log_probs.numpy()
+            return {"actions": actions.numpy(), "log_probs": log_probs.numpy()}
+        actions, values, log_probs = self.policy(observation, is_greedy, action_masks=masks)
+        return {"actions": actions.numpy(), "log_probs": log_probs.numpy(), "values": values.flatten().numpy()}
 
     def make(self, calls: Sequence[EnvCall]) -> None:
         """Makes the calls."""
@@ -188,13 +192,31 @@ def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, 
         arrays[LAST + key] = (rows, *(part.shape or ())), np.dtype(part.dtype)
     arrays["actions"] = (*steps, *action_space.shape), np.dtype(np.int64)
     arrays["action_masks"] = (*steps, num_masks), flags
-    arrays["log_probs"] = arrays["rewards"] = steps, np.dtype(np.float32)
+    arrays["log_probs"] = arrays["values"] = arrays["rewards"] = steps, np.dtype(np.float32)
     return arrays | {"dones": (steps, flags)}
 
 
 def part_of(arrays: Arrays, rows: slice) -> Arrays:
     """Returns views of some rows of the arrays of `layout`."""
     return {name: array[rows] if name.startswith(LAST) else array[:, rows] for name, array in arrays.items()}
+
+
+@th.no_grad()
+def compute_values(policy: MaskableActorCriticPolicy, observations: Any, values: NDArray[np.float32]) -> None:
+    """Computes the critic's ``values (n_steps, rows)`` of a rollout's ``observations (n_steps, rows, ...)``.
+
+    Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
+    parts = map_parts(observations, lambda part: part.reshape(-1, *part.shape[2:]))
+    blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, values.size, ROWS_AT_ONCE)]
+    picked = (map_parts(map_parts(parts, itemgetter(block)), _filled_up) for block in blocks)
+    found = th.cat([policy.predict_values(obs_as_tensor(each, policy.device)).flatten() for each in picked])
+    values[:] = found[: values.size].reshape(values.shape).cpu().numpy()
+
+
+def _filled_up(rows: NDArray[Any]) -> NDArray[Any]:
+    """Repeats rows up to a multiple of `_FULL_ROWS`."""
+    missing = -len(rows) % _FULL_ROWS
+    return np.resize(rows, (len(rows) + missing, *rows.shape[1:])) if missing else rows
 
 
 def packed_policy(policy: MaskableActorCriticPolicy) -> bytes:

@@ -24,11 +24,12 @@ from sb3_pvp.common.cores import num_cores
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.ppo import resumable
 from sb3_pvp.ppo.actor_env import ActorVecEnv, BackendFactory, Draws, PlayedStep
+from sb3_pvp.ppo.actors import compute_values
 from sb3_pvp.ppo.buffers import narrowed
 from sb3_pvp.ppo.local_actors import LocalActors
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import ROWS_AT_ONCE, map_parts, read_buffer
+from sb3_pvp.ppo.update import map_parts, read_buffer
 
 #: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
 #: takes seconds to start processes.
@@ -181,17 +182,10 @@ class RolloutCollection(MaskablePPO):
         return actions.cpu().numpy(), values, log_probs
 
     def _compute_values(self) -> None:
-        """Computes the values of the rollout in the buffer, if they were not when acting.
-
-        Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
+        """Computes the values of the rollout in the buffer, if they were not while it was played."""
         buffer: Any = self.rollout_buffer
-        if not np.isnan(buffer.values[0, 0]):
-            return
-        rows = map_parts(buffer.observations, lambda each: each.reshape(-1, *each.shape[2:]))
-        parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, buffer.values.size, ROWS_AT_ONCE)]
-        seen = (obs_as_tensor(map_parts(rows, itemgetter(part)), self.device) for part in parts)
-        values = th.cat([*map(self.policy.predict_values, seen)])
-        buffer.values[:] = values.reshape(buffer.values.shape).cpu().numpy()
+        if np.isnan(buffer.values[0, 0]):
+            compute_values(self.policy, buffer.observations, buffer.values)
 
     def _observe_rollout(self) -> None:
         """Collects the statistics of the rollout in the buffer, for a policy that keeps some."""

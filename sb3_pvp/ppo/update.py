@@ -138,13 +138,17 @@ class PpoUpdate:
             # Statistics do not change while learning, so all epochs share these features.
             with th.no_grad():
                 samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
-        if renew_log_probs:
-            samples = replace(samples, old_log_probs=self._log_probs(samples))
         self.policy.optimizer.zero_grad()
-        for _ in range(n_epochs):
+        for epoch in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
-            for indices in th.split(samples.shuffled(), self.batch_size or size):
-                loss = self._loss(samples[indices], log)
+            order = samples.shuffled()
+            if renew_log_probs and epoch == 0:
+                samples = replace(samples, old_log_probs=self._log_probs(samples, order))
+            for indices in th.split(order, self.batch_size or size):
+                batch = samples[indices]
+                loss = self._loss(batch, log)
+                if renew_log_probs and not log.grad_norms:
+                    samples.old_log_probs[indices] = batch.old_log_probs
                 if self.target_kl is not None and log.terms[-1][KL] > 1.5 * self.target_kl:
                     self.policy.optimizer.zero_grad()
                     return log
@@ -158,12 +162,16 @@ class PpoUpdate:
         return log
 
     @th.no_grad()
-    def _log_probs(self, samples: Samples) -> th.Tensor:
-        """Returns the log-probabilities of the actions with the present weights, ``(steps,)``."""
+    def _log_probs(self, samples: Samples, order: th.Tensor) -> th.Tensor:
+        """Returns the log-probabilities of the actions with the present weights, ``(steps,)``.
+
+        They are NaN in the batches before the first step of the optimiser, in which `_loss` computes them."""
         evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
-        parts = th.split(th.arange(len(samples), device=samples.returns.device), ROWS_AT_ONCE)
-        picked = (samples[part] for part in parts)
-        return th.cat([evaluate(each.observations, each.actions, each.action_masks) for each in picked])
+        log_probs = th.full_like(samples.old_log_probs, th.nan)
+        for part in th.split(order[(self.batch_size or len(order)) * self.gradient_accumulation_steps :], ROWS_AT_ONCE):
+            each = samples[part]
+            log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
+        return log_probs
 
     def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
         """Returns the loss of one mini-batch, a scalar (training.md §7.2), and logs its terms.
@@ -179,7 +187,9 @@ class PpoUpdate:
             log_probs, entropies = log_probs.sum(1), entropies.sum(1)
         else:  # a policy without evaluate_heads
             head_entropies = values.new_zeros(len(batch), 0)
-        log_ratios = log_probs - batch.old_log_probs
+        old_log_probs = batch.old_log_probs
+        old_log_probs.copy_(th.where(old_log_probs.isnan(), log_probs.detach(), old_log_probs))
+        log_ratios = log_probs - old_log_probs
         ratios = th.exp(log_ratios)
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:

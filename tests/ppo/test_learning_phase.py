@@ -1,5 +1,7 @@
 """Gradient accumulation, the first rollout, greedy batches and schedules (training.md §5, §6.1, §7)."""
 
+import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.ppo.update import PpoUpdate, read_buffer
 from sb3_pvp.schedules import Jump, Linear
 
 
@@ -207,10 +210,30 @@ def test_learns_the_game() -> None:
 
 
 def test_values_of_a_rollout_are_those_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sb3_pvp.ppo.collection.ROWS_AT_ONCE", 24)  # 64 rows: two full parts and a rest
+    monkeypatch.setattr("sb3_pvp.ppo.actors.ROWS_AT_ONCE", 48)  # 64 rows: a full part and a rest
     raw = {"normalize_observations": False}  # otherwise what was collected in the rollout has been applied since
     model = learned(policy=AutoregressivePolicy, n_epochs=0, policy_kwargs=raw)
     buffer: Any = model.rollout_buffer
     for observations, values in zip(buffer.observations["observation"], buffer.values, strict=True):
         expected = model.policy.predict_values({"observation": th.as_tensor(observations)})
         th.testing.assert_close(th.as_tensor(values), expected.flatten().detach(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("policy", "accumulated"), [("MultiInputPolicy", 1), (AutoregressivePolicy, 1), (AutoregressivePolicy, 3)]
+)
+def test_stale_log_probabilities_are_replaced_by_those_of_the_present_weights(policy: Any, accumulated: int) -> None:
+    model = learned(policy=policy, n_epochs=1)
+    fields = {each.name: getattr(model, each.name) for each in dataclasses.fields(PpoUpdate)}
+    update = {**fields, "batch_size": 8, "clip_range": 0.01, "gradient_accumulation_steps": accumulated}
+    samples = read_buffer(model.rollout_buffer)
+    present = model.policy.evaluate_actions(samples.observations, samples.actions, samples.action_masks)[1].detach()
+    before, found = copy.deepcopy((model.policy.state_dict(), model.policy.optimizer.state_dict())), []
+    for renew, given in ((True, present - 1.0), (False, present), (False, present - 1.0)):
+        model.policy.load_state_dict(copy.deepcopy(before[0]))
+        model.policy.optimizer.load_state_dict(copy.deepcopy(before[1]))
+        np.random.seed(0)  # noqa: NPY002  # the generator that shuffles
+        PpoUpdate(**update).run(dataclasses.replace(samples, old_log_probs=given), 3, renew)
+        found.append(parameters(model))
+    th.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)
+    assert not th.allclose(found[0], found[2], rtol=1e-3, atol=1e-4)
