@@ -196,15 +196,12 @@ def score_model(
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.evaluation import evaluate_by_rows
     from sb3_pvp.matches.processes import num_processes
-    from sb3_pvp.policies.model_files import find_model, game_of, load
+    from sb3_pvp.policies.model_files import find_model, load
 
     model = load(path := find_model(path), safe=safe)
-    played = game_of(model) if game is None else find_game(game)
+    played = _played_game(model, path, game)
     if safe:
         env_kwargs["opponent"] = _read_safely(env_kwargs["opponent"], played)
-    with suppress(ValueError):  # of a model that does not record its game, which --game may well name
-        if (trained := game_of(model)).contract != played.contract:
-            raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
     if build is not None:
         if played.build_param is None:
             raise ValueError(f"{played.name} has no builds: leave --build out")
@@ -213,13 +210,7 @@ def score_model(
     if "reset_params" not in env_kwargs:
         env_kwargs["reset_params"], note = trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
-        env_kwargs["frame_ages"] = getattr(model, "frame_ages", None)
-    if env_kwargs["frame_ages"] is None:  # plain MaskablePPO does not record them: its space only has their number
-        space = getattr(model.observation_space, "spaces", {}).get("observation")
-        frames, *features = getattr(space, "shape", None) or (1,)
-        if frames > 1 and features == [played.contract.num_observations]:
-            raise ValueError(f"the model sees {frames} frames: pass their ages with --frame-ages, such as 0,2")
-        env_kwargs["frame_ages"] = (0,)
+        env_kwargs["frame_ages"] = _frame_ages(model, played)
     settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
     spaces = model.observation_space, model.action_space
 
@@ -235,6 +226,28 @@ def score_model(
     with progress(f"{episodes} fights", episodes) as advance:
         score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)
     return score, {"game": game_reference(played), "start": settings.reset_params}, note
+
+
+def _played_game(model: Any, path: Path, game: str | None) -> Game:
+    """Returns the game of this name, by default that of the model's training; `Refusal` if they differ."""
+    from sb3_pvp.policies.model_files import game_of
+
+    played = game_of(model) if game is None else find_game(game)
+    with suppress(ValueError):  # of a model that does not record its game, which --game may well name
+        if (trained := game_of(model)).contract != played.contract:
+            raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
+    return played
+
+
+def _frame_ages(model: Any, played: Game) -> Any:
+    """Returns the ages of the frames that a model sees; `ValueError` if it sees several and does not record them."""
+    if (recorded := getattr(model, "frame_ages", None)) is not None:
+        return recorded
+    # Plain MaskablePPO does not record them: its space only has their number.
+    shape = getattr(getattr(model.observation_space, "spaces", {}).get("observation"), "shape", None) or (1,)
+    if shape[0] > 1 and shape[1:] == (played.contract.num_observations,):
+        raise ValueError(f"the model sees {shape[0]} frames: pass their ages with --frame-ages, such as 0,2")
+    return (0,)
 
 
 def _read_safely(opponent: str, game: Game) -> Any:
