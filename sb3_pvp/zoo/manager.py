@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
@@ -197,6 +198,8 @@ class PvpExperimentManager(SweepingManager):
         ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
         with replaced(exp_manager, **ours):  # the module in which the base class looks up these classes
             super().create_callbacks()
+        # SB3's callback for evaluations: with actors they never are.
+        warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
         if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())
         if self._stopped_run:

@@ -87,12 +87,13 @@ def test_our_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "usage: sb3-pvp train " in output and "import sb3_pvp.zoo.custom_envs" in output
 
 
-@pytest.mark.parametrize(("options", "actors"), [([], "auto"), (["--actors", "0"], 0), (["--actors", "auto"], "auto")])
+@pytest.mark.parametrize(("options", "actors"), [([], "auto"), (["--actors", "0"], 0), (["--actors", "1"], 1)])
 def test_the_number_of_actors(
-    options: list[str], actors: int | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], actors: int | str, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    zoo.train([*NH, "-n", "256", "--eval-freq", "-1", "-f", str(tmp_path), *options, *TINY])
+    zoo.train([*NH, "-n", "256", "--eval-freq", "256", "--eval-episodes", "1", "-f", str(tmp_path), *options, *TINY])
     assert zoo_model(tmp_path / "maskable_ppo/NhEnv_1/NhEnv.zip").actors == actors
+    assert not [each for each in recwarn if "not of the same type" in str(each.message)]
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
