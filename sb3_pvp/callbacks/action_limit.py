@@ -19,8 +19,9 @@ METRICS = {
 class ActionLimitCallback(PvpCallback):
     """Subtracts ``penalty`` from the reward of a step for each action above ``max_actions``.
 
-    The first choice of each head, which waits, is no action. A fighter learns to keep the limit, wherever it plays, but
-    for steps in which more actions are worth the penalty. The rewards of episodes that environments report are without.
+    The first choice of each head, which waits, is no action. A fighter learns to keep the limit, wherever it plays,
+    except in steps in which more actions are worth the penalty. The episode rewards that environments report do not
+    include it.
 
     Args:
         max_actions: per step.

@@ -168,7 +168,8 @@ class PpoUpdate:
         They are NaN in the batches before the first step of the optimiser, in which `_loss` computes them."""
         evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
         log_probs = th.full_like(samples.old_log_probs, th.nan)
-        for part in th.split(order[(self.batch_size or len(order)) * self.gradient_accumulation_steps :], ROWS_AT_ONCE):
+        later = order[(self.batch_size or len(order)) * self.gradient_accumulation_steps :]
+        for part in th.split(later, ROWS_AT_ONCE) if len(later) else ():
             each = samples[part]
             log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
         return log_probs

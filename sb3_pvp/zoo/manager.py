@@ -198,7 +198,7 @@ class PvpExperimentManager(SweepingManager):
         ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
         with replaced(exp_manager, **ours):  # the module in which the base class looks up these classes
             super().create_callbacks()
-        # SB3's callback for evaluations: with actors they never are.
+        # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
         if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())

@@ -220,12 +220,21 @@ def test_values_of_a_rollout_are_those_of_its_steps(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("policy", "accumulated"), [("MultiInputPolicy", 1), (AutoregressivePolicy, 1), (AutoregressivePolicy, 3)]
+    ("policy", "accumulated", "batch_size"),
+    [
+        ("MultiInputPolicy", 1, 8),
+        ("MultiInputPolicy", 1, None),
+        (AutoregressivePolicy, 1, 8),
+        (AutoregressivePolicy, 3, 8),
+        (AutoregressivePolicy, 1, None),
+    ],
 )
-def test_stale_log_probabilities_are_replaced_by_those_of_the_present_weights(policy: Any, accumulated: int) -> None:
+def test_stale_log_probabilities_are_replaced_by_those_of_the_present_weights(
+    policy: Any, accumulated: int, batch_size: int | None
+) -> None:
     model = learned(policy=policy, n_epochs=1)
     fields = {each.name: getattr(model, each.name) for each in dataclasses.fields(PpoUpdate)}
-    update = {**fields, "batch_size": 8, "clip_range": 0.01, "gradient_accumulation_steps": accumulated}
+    update = {**fields, "batch_size": batch_size, "clip_range": 0.01, "gradient_accumulation_steps": accumulated}
     samples = read_buffer(model.rollout_buffer)
     present = model.policy.evaluate_actions(samples.observations, samples.actions, samples.action_masks)[1].detach()
     before, found = copy.deepcopy((model.policy.state_dict(), model.policy.optimizer.state_dict())), []
