@@ -26,6 +26,7 @@ from sb3_pvp.cli.usage import (
     progress,
     say_processes,
     use_one_thread,
+    with_build,
 )
 from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.errors import Refusal, refusals
@@ -203,9 +204,7 @@ def score_model(
     if safe:
         env_kwargs["opponent"] = _read_safely(env_kwargs["opponent"], played)
     if build is not None:
-        if played.build_param is None:
-            raise ValueError(f"{played.name} has no builds: leave --build out")
-        env_kwargs["reset_params"] = {**env_kwargs.get("reset_params", {}), played.build_param: build}
+        env_kwargs["reset_params"] = with_build(build, played, env_kwargs.get("reset_params"))
     note = ""
     if "reset_params" not in env_kwargs:
         env_kwargs["reset_params"], note = trained_start(model, path, played)

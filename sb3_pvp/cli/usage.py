@@ -16,7 +16,7 @@ import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.game import WorldError
+from sb3_pvp.game import Game, WorldError
 
 #: Typer does not export this class, and its module differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -34,6 +34,13 @@ World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) 
 
 #: For commands with ``--game``, which also accept its former names ``--env`` and ``--contract``.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
+
+
+def with_build(build: str, game: Game, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns reset parameters for fights of this build only; `Refusal` if the game has no builds."""
+    if game.build_param is None:
+        raise Refusal(f"{game.name} has no builds: leave --build out")
+    return {**(params or {}), game.build_param: build}
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
