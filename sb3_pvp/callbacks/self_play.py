@@ -211,14 +211,14 @@ class SelfPlayCallback(base.PvpCallback):
         # Rows with the same options share the object, so that an environment loads it only once.
         shared: dict[tuple[Any, ...], OpponentChoice] = {}
         for kind in dict.fromkeys(self._kinds):
-            count, options = self._kinds.count(kind), {}
-            for position, choice in enumerate(self._sources[kind].divide(count, self._rng)):
-                if kind in _ACTING:
-                    options = self._options[kind].of_row(position, count, time, self._rng)
+            count = self._kinds.count(kind)
+            choices = self._sources[kind].divide(count, self._rng)
+            options = self._options[kind].of_rows(count, time, self._rng) if kind in _ACTING else [{}] * count
+            for choice, own in zip(choices, options, strict=True):
                 # The other options are the same for all rows of a kind.
-                key = (kind, id(choice), options.get("delay_chance"), options.get("deterministic"))
+                key = (kind, id(choice), own.get("delay_chance"), own.get("deterministic"))
                 if key not in shared:
-                    shared[key] = _with_options(choice, options)
+                    shared[key] = _with_options(choice, own)
                 opponents.append(shared[key])
         return opponents
 
@@ -281,11 +281,14 @@ class OpponentOptions:
             )
         self._plain = {name: options[name] for name in _PLAIN if options.get(name) is not None}
 
-    def of_row(self, position: int, count: int, t: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Returns arguments of `OpponentChoice` for the ``position``-th of ``count`` rows, after ``t`` rollouts."""
+    def of_rows(self, count: int, t: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """Returns for each of ``count`` rows arguments of `OpponentChoice`, after ``t`` rollouts."""
         with sampling_from(rng):
-            delay_chance, share = self._delay_chance(t), self._deterministic_share(t)
-        return {"delay_chance": delay_chance, "deterministic": position < math.ceil(count * share), **self._plain}
+            num_deterministic = math.ceil(count * self._deterministic_share(t))
+            return [
+                {"delay_chance": self._delay_chance(t), "deterministic": position < num_deterministic, **self._plain}
+                for position in range(count)
+            ]
 
 
 class Source:

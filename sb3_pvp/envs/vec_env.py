@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -242,8 +241,8 @@ def _make_part(count: int, settings: Mapping[str, Any], chosen: Mapping[int, Opp
 
 
 def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies lists and what is in them; deeper copies would take as long as many steps, before each rollout."""
-    return {name: [*map(copy.copy, value)] if isinstance(value, list) else value for name, value in state.items()}
+    """Copies lists, not what is in them, which only ever is replaced."""
+    return {name: [*value] if isinstance(value, list) else value for name, value in state.items()}
 
 
 class NhVecEnv(PvpVecEnv):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from os import fspath
 from typing import Any, TypeVar
 
@@ -75,7 +76,8 @@ class OpponentPool:
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Sets the opponent of the next episode; raises `ValueError` or `FileNotFoundError` if it cannot be loaded."""
-        known = (each for each in self._loaded if each.choice is choice)
+        beside = filter(None, self.following[fight - 1 : fight])  # rows side by side often share opponents
+        known = (each for each in chain(beside, self._loaded) if each.choice is choice)
         self.following[fight] = next(known, None) or self._load(choice)
 
     def begin(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
@@ -168,7 +170,7 @@ class OpponentPool:
     @property
     def _loaded(self) -> Iterator[LoadedOpponent]:
         """All opponents of present and next episodes, with duplicates."""
-        return filter(None, (*self.following, *self.current))
+        return filter(None, chain(self.following, self.current))
 
     def _load(self, choice: OpponentChoice) -> LoadedOpponent:
         """Loads the opponent of a choice, with its noise and masks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -142,16 +142,17 @@ class ActorVecEnv(VecEnvWrapper):
         masks = spaces.flatdim(space["action_mask"])
         self._backend = make_backend(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
         self._end = finalize(self, self._backend.close)
-        self._calls: list[EnvCall] = []  # made since the last message to the actors; rows are those of all actors
-        self._settings: dict[tuple[str, int | None], EnvCall] = {}
-        rows, settings = self.rows, self._settings  # not this object, which could never be finalized then
-        self._backend.settings = lambda index: _calls_in(rows[index], settings.values())
+        # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
+        self._calls: list[list[EnvCall]] = [[] for _ in specs]
+        settings: list[dict[tuple[str, int | None], EnvCall]] = [{} for _ in specs]
+        self._settings = settings
+        self._backend.settings = lambda index: [*settings[index].values()]  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
 
     def flush(self) -> None:
         """Lets the actors make the calls that they have not got yet, so that their state has the effects."""
-        if self._calls:
+        if any(self._calls):
             self._backend.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
 
     def start(self, draws: Draws) -> None:
@@ -202,9 +203,11 @@ class ActorVecEnv(VecEnvWrapper):
         """Calls a method of the environments, see the class."""
         rows = [*self._get_indices(indices)]
         if method_name.startswith(_SETTINGS) and not method_kwargs:
-            for row in [None] if indices is None else rows:
-                call = self._settings[method_name, row] = EnvCall(method_name, row, method_args)
-                self._calls.append(call)
+            for index, part in enumerate(self.rows):
+                own = [None] if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
+                for row in own:
+                    call = self._settings[index][method_name, row] = EnvCall(method_name, row, method_args)
+                    self._calls[index].append(call)
             return [None] * len(rows)
         calls, asked = self._taken_calls(), {}
         for index, part in enumerate(self.rows):
@@ -260,17 +263,8 @@ class ActorVecEnv(VecEnvWrapper):
 
     def _taken_calls(self) -> list[list[EnvCall]]:
         """Returns for each actor the calls that were not sent yet, and forgets them."""
-        calls, self._calls = self._calls, []
-        return [_calls_in(rows, calls) for rows in self.rows]
-
-
-def _calls_in(rows: slice, calls: Iterable[EnvCall]) -> list[EnvCall]:
-    """Returns the calls that concern the rows of an actor, with its numbers of rows."""
-    return [
-        call if call.row is None else call._replace(row=call.row - rows.start)
-        for call in calls
-        if call.row is None or rows.start <= call.row < rows.stop
-    ]
+        calls, self._calls = self._calls, [[] for _ in self.rows]
+        return calls
 
 
 def _parts(num_rows: int, num_actors: int) -> list[slice]:

@@ -113,7 +113,8 @@ class RolloutCollection(MaskablePPO):
             callback.update_locals(locals())
             if not callback.on_step():
                 return False
-            self._update_info_buffer(infos, dones)
+            ended = np.flatnonzero(dones)
+            self._update_info_buffer([infos[row] for row in ended], dones[ended])
             log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
             self._bootstrap_truncated(rewards, dones, infos)
             if isinstance(self.action_space, spaces.Discrete):

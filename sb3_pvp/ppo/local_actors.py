@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
+import cloudpickle
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
@@ -46,9 +47,11 @@ class LocalActors:
 
     def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout) -> None:
         self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
-        self._specs, self._layout, self._names = specs, arrays | inputs, [*inputs]
-        self._memory = _allocated(self._layout)
-        self._arrays = dict(_views(self._memory, self._layout))
+        self._specs, self._names, both = specs, [*inputs], arrays | inputs
+        self._memory = _allocated(both)
+        self._arrays = dict(_views(self._memory, both))
+        # Packed once: together they take milliseconds, in which actors would wait.
+        self._packed = [cloudpickle.dumps((self._memory.name, both, self._names, spec)) for spec in specs]
         self._inputs = {name: self._arrays.pop(name) for name in inputs}
         self._pools = [_new_pool() for _ in specs]
         self._requests: Sequence[Request] = ()
@@ -99,8 +102,7 @@ class LocalActors:
         raise WorldError(f"actor {index} hangs: it has not played a rollout in {patience:.0f} seconds, twice")
 
     def _ask(self, index: int, name: str, *arguments: Any) -> Future[Any]:
-        about = self._memory.name, self._layout, self._names, self._specs[index], self.settings(index)
-        return self._pools[index].submit(_answer, *about, name, arguments)
+        return self._pools[index].submit(_answer, self._packed[index], self.settings(index), name, arguments)
 
 
 def _new_pool() -> WorkerPool:
@@ -114,18 +116,11 @@ def _result(future: Future[Any], timeout: float | None = None) -> Any:
         raise WorldError(f"an actor is lost: {error}; see above for its error, if there was one") from error
 
 
-def _answer(
-    memory: str,
-    layout: Layout,
-    inputs: Sequence[str],
-    spec: ActorSpec,
-    settings: Sequence[EnvCall],
-    name: str,
-    arguments: tuple[Any, ...],
-) -> Any:
+def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tuple[Any, ...]) -> Any:
     """Calls a method of the actor in this worker process; makes it if this is a new process."""
     global _actor  # there is one per process
     if _actor is None:
+        memory, layout, inputs, spec = cloudpickle.loads(packed)
         th.set_num_threads(1)
         block = _attached(memory)  # NumPy would not keep it open
         arrays = dict(_views(block, layout))

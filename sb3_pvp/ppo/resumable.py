@@ -30,7 +30,7 @@ def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
     """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `completed`."""
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
-        "attributes": {name: copy.deepcopy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
+        "attributes": {name: copy.copy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
         # AutoregressivePolicy collects statistics in its buffers during the rollout.
         "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
         "last_obs": copy.deepcopy(model._last_obs),

@@ -229,10 +229,10 @@ def test_options_reach_the_opponents(tmp_path: Path) -> None:
     assert choices[0][0].reset_params == {"a": 1}
 
 
-def test_options_are_drawn_for_each_row() -> None:
+def test_a_share_of_the_rows_acts_deterministically() -> None:
     options = OpponentOptions("past", {"deterministic_share": 0.5})
     rng = np.random.default_rng(0)
-    assert [options.of_row(row, 3, 0, rng)["deterministic"] for row in range(3)] == [True, True, False]
+    assert [own["deterministic"] for own in options.of_rows(3, 0, rng)] == [True, True, False]
 
 
 @pytest.mark.parametrize(
