@@ -7,21 +7,24 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import get_args
 
 from pydantic import BaseModel
 
 from benchmarks.learning_curves.records import read_evaluations, read_settings
 from benchmarks.learning_curves.run import CHECKPOINT
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.exploiters.best_response import FIGURES, Start
 from sb3_pvp.selfplay import League, Player, file_name
 from sb3_pvp.selfplay.league import PLAYERS
+
+STARTS: tuple[Start, ...] = get_args(Start)
 
 
 class Curve(BaseModel):
     """The win rate of a best response against the fighter, while it trains."""
 
-    start: str  #: ``"warm"`` or ``"scratch"``.
+    start: Start
     seed: int
     steps: list[int]
     win_rates: list[float]
@@ -110,18 +113,32 @@ def merged(path: Path, runs: Sequence[Trained]) -> list[Trained]:
 
 
 def table(runs: Sequence[Trained]) -> str:
-    """Returns a Markdown table, the least exploited recipe first."""
-    head = ["recipe", "seed", "steps", "win rate against the baseline", "best response, scratch", "warm", "rating"]
+    """Returns a Markdown table of means over seeds, with the range if there are several; the least exploited first."""
+    head = ["recipe", "seeds", "steps", "win rate against the baseline", "best response, scratch", "warm", "rating"]
     rows = []
     for name in _order(runs):
-        for run in (each for each in runs if each.recipe == name):
-            finals = {each.start: f"{each.final:.1%}" for each in run.responses}
-            low, high = run.ci95
-            rating = "" if run.rating is None else "{:.0f} ({:.0f} to {:.0f})".format(*run.rating)
-            won = f"{run.win_rate:.1%} ({low:.1%} to {high:.1%})"
-            steps = f"{run.steps / 1e6:.1f} M"
-            rows.append([name, str(run.seed), steps, won, finals.get("scratch", ""), finals.get("warm", ""), rating])
+        own = [run for run in runs if run.recipe == name]
+        finals = {
+            start: [each.final for run in own for each in run.responses if each.start == start] for start in STARTS
+        }
+        rows.append(
+            [
+                name,
+                str(len(own)),
+                f"{mean(run.steps for run in own) / 1e6:.1f} M",
+                _cell([run.win_rate for run in own], ".1%"),
+                *(_cell(finals[start], ".1%") for start in STARTS),
+                _cell([run.rating[0] for run in own if run.rating is not None], ".0f"),
+            ]
+        )
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def _cell(values: Sequence[float], form: str) -> str:
+    if not values:
+        return ""
+    spread = f" ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else ""
+    return f"{mean(values):{form}}{spread}"
 
 
 def draw(path: Path, runs: Sequence[Trained]) -> None:

@@ -31,8 +31,17 @@ def _run(folder: Path, recipe: str, win_rate: float, exploited: float | None) ->
 def test_the_least_exploited_recipe_comes_first(tmp_path: Path) -> None:
     easy, hard = _run(tmp_path / "a", "easy", 0.97, 0.9), _run(tmp_path / "b", "hard", 0.9, 0.6)
     lines = study.table([study.read_run(each) for each in (easy, hard)]).splitlines()
-    assert lines[2] == "| hard | 3 | 0.0 M | 90.0% (50.0% to 95.0%) |  | 60.0% |  |"
-    assert lines[3].startswith("| easy | 3 |")
+    assert lines[2] == "| hard | 1 | 0.0 M | 90.0% |  | 60.0% |  |"
+    assert lines[3].startswith("| easy | 1 |")
+
+
+def test_seeds_share_a_row(tmp_path: Path) -> None:
+    found = [study.read_run(_run(tmp_path / str(rate), "hard", rate, 0.5 + rate / 10)) for rate in (0.8, 0.9)]
+    rated = [
+        run.model_copy(update={"rating": (1500.0 + shift, 0, 0)}) for run, shift in zip(found, (0, 20), strict=True)
+    ]
+    row = study.table(rated).splitlines()[2]
+    assert row == ("| hard | 2 | 0.0 M | 85.0% (80.0% to 90.0%) |  | 58.5% (58.0% to 59.0%) | 1510 (1500 to 1520) |")
 
 
 def test_a_report_replaces_the_same_run_and_keeps_the_others(tmp_path: Path) -> None:
