@@ -176,7 +176,7 @@ def test_a_trial_ends_when_its_cpu_time_is_over(tmp_path: Path, monkeypatch: pyt
         return result
 
     train = PvpPPO.train
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.time.process_time", lambda: clock[0])
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.evaluation.time.process_time", lambda: clock[0])
     monkeypatch.setattr(PvpPPO, "train", lambda model: spend(10, train(model)))
     rates = "sb3_pvp.zoo.sweeps.manager.win_rates"
     monkeypatch.setattr(rates, lambda *_: spend(1000, {"sweep/win_rate": clock[0] / 1e6}))
