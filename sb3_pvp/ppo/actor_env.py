@@ -149,11 +149,13 @@ class ActorVecEnv(VecEnvWrapper):
         self._backend.settings = lambda index: [*settings[index].values()]  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
+        self._is_beginning = False  # whether there was a `begin` without its `start` yet
 
-    def flush(self) -> None:
-        """Lets the actors make the calls that they have not got yet, so that their state has the effects."""
+    def begin(self) -> None:
+        """Marks the start of a rollout for `get_state`; calls until now belong to the one before."""
         if any(self._calls):
             self._backend.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
+        self._is_beginning = True
 
     def start(self, draws: Draws) -> None:
         """Starts a rollout with the policy as it is now."""
@@ -166,7 +168,7 @@ class ActorVecEnv(VecEnvWrapper):
                 for rows, own, seed in zip(self.rows, calls, seeds, strict=True)
             ]
         )
-        self.is_collecting = True
+        self.is_collecting, self._is_beginning = True, False
 
     def wait(self) -> Rollout:
         """Returns the rollout that was started."""
@@ -224,7 +226,7 @@ class ActorVecEnv(VecEnvWrapper):
         return [results[row] for row in rows]
 
     def get_state(self, at_start: bool = False) -> Snapshot:
-        """Returns the states of all actors between two rollouts, or ``at_start`` of the last rollout; also when closed.
+        """Returns the states of all actors between two rollouts, or ``at_start`` of the last one; also when closed.
 
         Raises as the ``get_state`` of the environments; `NotImplementedError` if an actor has been replaced since then.
         """
@@ -232,8 +234,9 @@ class ActorVecEnv(VecEnvWrapper):
             if (last := self._last_states[at_start]) is None:
                 raise NotImplementedError("the actors were ended: their fights cannot be saved")
             return last
-        calls = self._taken_calls()
-        states = self._backend.call("get_state", {index: (each, at_start) for index, each in enumerate(calls)})
+        calls = [()] * len(self.rows) if at_start else self._taken_calls()  # since the start they do not count
+        is_kept = at_start and not self._is_beginning
+        states = self._backend.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
         return {**_IDENTITY, "rows": [(rows.start, rows.stop) for rows in self.rows], "states": states}
 
     def set_state(self, state: Mapping[str, Any]) -> None:

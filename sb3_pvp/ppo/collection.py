@@ -200,8 +200,10 @@ class RolloutCollection(MaskablePPO):
             # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
             resumable.resume(self, resumable.unpack(self.training_state), env)
             self.training_state = None
-        if keeps_start := isinstance(env, ActorVecEnv):
-            env.flush()
+        if isinstance(env, ActorVecEnv):
+            env.begin()
+        # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.
+        keeps_start = isinstance(env, ActorVecEnv) and self.num_timesteps > self._num_timesteps_at_start
         self._rollout_start = resumable.current_state(self, env, with_env=not keeps_start)
         self._apply_schedules()
         if env.has_attr("set_trained_rollouts"):

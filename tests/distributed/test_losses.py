@@ -104,9 +104,10 @@ def test_a_node_that_is_killed_is_missed_until_another_one_joins(cluster: Any, t
         model.learn(2 * 96, reset_num_timesteps=False)
     assert model.num_timesteps == 2 * 144 + 2 * 96
     assert model.rollout_buffer.n_envs == 12
-    cluster.add_node(num_cpus=1)
+    node = cluster.add_node(num_cpus=1)
     backend: Any = model.env._backend  # type: ignore[union-attr]
     backend._await_starts(3)
     model.learn(144, reset_num_timesteps=False)
     assert model.num_timesteps == 3 * 144 + 2 * 96
     model.env.close()  # type: ignore[union-attr]
+    cluster.remove_node(node)  # other tests count on two nodes

@@ -171,6 +171,37 @@ def test_a_synchronous_run_resumes_exactly(tmp_path: Path) -> None:
         other.learn(ROLLOUT, reset_num_timesteps=False)
 
 
+@pytest.mark.parametrize("rollout", [1, 3])
+def test_a_synchronous_run_resumes_from_a_checkpoint_that_a_callback_saved(tmp_path: Path, rollout: int) -> None:
+    class Save(BaseCallback):
+        """Also changes opponents before and after it saves, and starts new episodes, as `SelfPlayCallback` does."""
+
+        def __init__(self, name: str = "") -> None:
+            super().__init__()
+            self.name, self.rollout = name, 0
+
+        def _on_rollout_start(self) -> None:
+            self.rollout += 1
+            for row, opponent in enumerate(("scripted", "noop")):
+                self.training_env.env_method("set_opponent", opponent, indices=[row])
+                if self.model.num_timesteps == 0:
+                    self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
+                if row == 0 and self.name and self.rollout == rollout:
+                    self.model.save(self.name)
+
+        def _on_step(self) -> bool:
+            return True
+
+    name = str(tmp_path / "checkpoint.zip")
+    whole = new_model()
+    whole.learn(4 * ROLLOUT, callback=Save())
+    new_model(actors=2, synchronous=True).learn(3 * ROLLOUT, callback=Save(name))
+    resumed = PvpPPO.load(name, NhVecEnv(12, seed=99, opponent="scripted", max_episode_ticks=11), device="cpu")
+    resumed.actor_backend = InlineActors
+    resumed.learn((5 - rollout) * ROLLOUT, callback=Save(), reset_num_timesteps=False)
+    assert_equal(whole, resumed)
+
+
 def test_an_overlapped_run_resumes_from_a_checkpoint_of_any_time(tmp_path: Path) -> None:
     class Save(BaseCallback):
         def _on_step(self) -> bool:
