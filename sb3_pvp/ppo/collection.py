@@ -93,7 +93,7 @@ class RolloutCollection(MaskablePPO):
         if isinstance(env, ActorVecEnv):
             if not env.is_collecting:
                 self._start_actors(env, callback)
-            self._apply_schedules()  # again, if learning came after the start
+            self._apply_schedules()  # again, if learning has come after the start
             rollout = env.wait()
             steps, rows = rollout.steps(), rollout.rows
             self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
@@ -136,7 +136,12 @@ class RolloutCollection(MaskablePPO):
         callback.update_locals(locals())
         callback.on_rollout_end()
         if isinstance(env, ActorVecEnv) and self._can_overlap():
-            self._start_actors(env, callback)
+            self.trained_rollouts += 1  # for callbacks, matches and a checkpoint the next rollout has its own number
+            try:
+                self._start_actors(env, callback)
+            finally:
+                self.trained_rollouts -= 1  # until `train` is over
+            self._apply_schedules()
         return True
 
     def _play(self, env: VecEnv, n_steps: int, use_masking: bool) -> Iterator[PlayedStep]:

@@ -20,8 +20,8 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 State = dict[str, Any]
 
 VERSION = 1
-#: Attributes of a model that change during a rollout.
-_ROLLOUT_ATTRIBUTES = ("num_timesteps", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
+#: Attributes of a model that change during a rollout, or while the next one is under way.
+_ROLLOUT_ATTRIBUTES = ("num_timesteps", "trained_rollouts", "ep_info_buffer", "ep_success_buffer", "reward_normalizer")
 # Attributes of SB3's wrappers with these types are running state; the others are configuration.
 _WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 

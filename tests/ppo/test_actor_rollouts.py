@@ -220,6 +220,36 @@ def test_an_overlapped_run_resumes_from_a_checkpoint_of_any_time(tmp_path: Path)
     assert resumed.trained_rollouts == resumed.num_timesteps / ROLLOUT
 
 
+def test_overlapping_rollouts_have_the_numbers_that_they_would_have_in_turns(tmp_path: Path) -> None:
+    class Numbers(BaseCallback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[tuple[int, int]] = []
+            self.rates: list[float] = []  # with which was learned from the rollout before
+
+        def _on_rollout_start(self) -> None:
+            assert isinstance(self.model, PvpPPO)
+            self.seen.append((self.model.trained_rollouts, self.num_timesteps))
+            self.model.save(tmp_path / str(self.model.trained_rollouts))
+
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            self.rates.append(self.model.policy.optimizer.param_groups[0]["lr"])
+
+    learning_rate = {"type": "jump", "jumps": {"0": 1e-3, "3": 2e-3}}
+    model, numbers = new_model(actors=2, learning_rate=learning_rate), Numbers()
+    model.learn(5 * ROLLOUT, callback=numbers)
+    assert numbers.seen == [(rollout, rollout * ROLLOUT) for rollout in range(5)]
+    assert model.trained_rollouts == 5
+    assert numbers.rates[1:] == [1e-3] * 3 + [2e-3]
+    resumed, numbers = PvpPPO.load(tmp_path / "3", new_model().get_env(), device="cpu"), Numbers()
+    resumed.actor_backend = InlineActors
+    resumed.learn(2 * ROLLOUT, callback=numbers, reset_num_timesteps=False)
+    assert numbers.seen == [(rollout, rollout * ROLLOUT) for rollout in (3, 4)]
+
+
 def test_a_call_of_learn_that_was_interrupted_leaves_no_rollout_behind() -> None:
     model = new_model(actors=2)
 
