@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -15,6 +15,7 @@ from benchmarks.learning_curves.records import read_evaluations, read_settings
 from benchmarks.learning_curves.run import CHECKPOINT
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.exploiters.best_response import FIGURES, Start
+from sb3_pvp.policies.model_files import load
 from sb3_pvp.selfplay import League, Player, file_name
 from sb3_pvp.selfplay.league import PLAYERS
 
@@ -89,11 +90,13 @@ def read_run(folder: Path) -> Trained:
 
 
 def add_to_league(folder: Path, runs: Iterable[Path]) -> None:
-    """Copies the fighters of runs into a league, for ``sb3-pvp league rate``."""
-    players = League(folder).folder / PLAYERS
+    """Copies the fighters of runs into a league, whose fights start like theirs, for ``sb3-pvp league rate``."""
+    league = League(folder)
     for run in runs:
-        with replacing(players / file_name(read_run(run).player)) as partial:
+        with replacing(league.folder / PLAYERS / file_name(read_run(run).player)) as partial:
             shutil.copyfile(run / CHECKPOINT, partial)
+        model: Any = load(run / CHECKPOINT)
+        league.set_fights(model.game, model.reset_params)
 
 
 def with_rating(run: Trained, league: Path | None) -> Trained:

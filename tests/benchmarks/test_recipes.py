@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learning_curves.records import Evaluation, append_evaluation, fix_settings
+from benchmarks.learning_curves.run import CHECKPOINT
 from benchmarks.recipes import study
+from sb3_pvp import PvpPPO
+from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.presets.presets import find_preset
+from sb3_pvp.selfplay import League
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +57,15 @@ def test_a_report_replaces_the_same_run_and_keeps_the_others(tmp_path: Path) -> 
     assert [(each.recipe, each.win_rate) for each in again] == [("easy", 0.7), ("hard", 0.9)]
     study.draw(tmp_path / "recipes.png", again)
     assert (tmp_path / "recipes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_league_of_runs_fights_as_they_have_trained(tmp_path: Path) -> None:
+    run, builds = _run(tmp_path / "a", "easy", 0.5, None), {"randomizeBuild": True}
+    PvpPPO(AutoregressivePolicy, NhVecEnv(4, reset_params=builds), n_steps=8, batch_size=8).save(run / CHECKPOINT)
+    study.add_to_league(tmp_path / "league", [run])
+    league = League.existing(tmp_path / "league")
+    assert league.fights["reset_params"] == builds
+    assert [str(player) for player in league.players()] == ["easy-3@1000"]
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
