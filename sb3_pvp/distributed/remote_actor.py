@@ -44,9 +44,10 @@ class Learner(NamedTuple):
         return cls(ray.get_runtime_context().get_node_id(), os.getcwd())
 
     def join(self) -> bool:
-        """Returns whether this process runs on the learner's node; it then also gets its working directory.
+        """Returns whether this process runs on the learner's node.
 
-        Raises `ValueError` if it has another version of this package.
+        On any node of the learner's machine, it gets its working directory. Raises `ValueError` if it has another
+        version of this package.
         """
         import ray
 
@@ -55,10 +56,11 @@ class Learner(NamedTuple):
                 f"a node of the cluster has sb3_pvp {__version__}, but the learner {self.version}: install the same "
                 "version everywhere"
             )
-        is_here: bool = ray.get_runtime_context().get_node_id() == self.node
-        if is_here:
+        here = ray.get_runtime_context().get_node_id()
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        if addresses[here] == addresses[self.node]:
             os.chdir(self.folder)  # for relative paths
-        return is_here
+        return bool(here == self.node)
 
 
 class ModelFiles:

@@ -19,6 +19,7 @@ from tests.zoo.tiny_sweeps import run_sweep, study_in
 def test_trials_run_in_the_cluster_on_one_study(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    folder_of_the_nodes = Path.cwd()
     monkeypatch.chdir(tmp_path)  # a relative path is that of the learner
     given = ["--storage", "sweep.log", "--seed", "5", "--pruner", "none", "--distribute"]
     run_sweep(tmp_path, 4, *given)
@@ -26,6 +27,7 @@ def test_trials_run_in_the_cluster_on_one_study(
     trials = study_in(tmp_path / "sweep.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 4
     assert len({str(trial.params) for trial in trials}) == 4
+    assert not (folder_of_the_nodes / "sweep.log").exists()
     monkeypatch.setattr(RayTasks, "num_machines", lambda self: 2)
     with pytest.raises(SystemExit, match="2"):
         run_sweep(tmp_path, 5, *given)
