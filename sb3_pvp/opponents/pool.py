@@ -76,7 +76,7 @@ class OpponentPool:
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Sets the opponent of the next episode; raises `ValueError` or `FileNotFoundError` if it cannot be loaded."""
-        beside = filter(None, self.following[fight - 1 : fight])  # rows side by side often share opponents
+        beside = filter(None, self.following[fight - 1 : fight])  # rows side by side often share one
         known = (each for each in chain(beside, self._loaded) if each.choice is choice)
         self.following[fight] = next(known, None) or self._load(choice)
 

@@ -234,7 +234,8 @@ class ActorVecEnv(VecEnvWrapper):
             if (last := self._last_states[at_start]) is None:
                 raise NotImplementedError("the actors were ended: their fights cannot be saved")
             return last
-        calls = [()] * len(self.rows) if at_start else self._taken_calls()  # since the start they do not count
+        # Calls that came after the start have no part in its state.
+        calls = [()] * len(self.rows) if at_start else self._taken_calls()
         is_kept = at_start and not self._is_beginning
         states = self._backend.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
         return {**_IDENTITY, "rows": [(rows.start, rows.stop) for rows in self.rows], "states": states}

@@ -141,7 +141,7 @@ class RolloutCollection(MaskablePPO):
                 self._start_actors(env, callback)
             finally:
                 self.trained_rollouts -= 1  # until `train` is over
-            self._apply_schedules()
+            self._apply_schedules()  # those of this rollout, for `train`
         return True
 
     def _play(self, env: VecEnv, n_steps: int, use_masking: bool) -> Iterator[PlayedStep]:
