@@ -78,7 +78,7 @@ def test_the_model_knows_its_game(model: Path, dharok_model: Path, capsys: pytes
     assert "was trained in NhEnv, not in DharokEnv: leave --game out" in other
     assert "unknown game 'Dharok' (did you mean 'DharokEnv'?)" in refusal(model, "--env", "Dharok", capsys=capsys)
     assert "use --game" in refusal(model, "--env-kwargs", '{"contract": "NhEnv"}', capsys=capsys)
-    assert "accountBuild" in refusal(dharok_model, "--build", "MED", capsys=capsys)
+    assert "DharokEnv has no builds" in refusal(dharok_model, "--build", "MED", capsys=capsys)
 
 
 MIX = {"randomizeBuild": True, "randomBuildOptions": ["MED", "ZERKER"], "randomizeGear": True}

@@ -29,10 +29,9 @@ class OsrsGame(Game):
         name: name of the game and of its contract; the wire calls it the type of agent.
     """
 
-    build_param = "accountBuild"
-
     def __init__(self, name: str) -> None:
         self.name = name
+        self.build_param = "accountBuild" if name == "NhEnv" else None
 
     def __repr__(self) -> str:
         return self.name
