@@ -212,11 +212,18 @@ def _command(
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
-        command = f": {shlex.join(['sb3-pvp', name, *given, *options])}" if options else ""
+        command = f": {shlex.join(['sb3-pvp', name, *_without(given, options[0]), *options])}" if options else ""
         print(f"{name}: {text}{command}", file=sys.stderr)
         sys.exit(130)
     finally:
         ArgumentParser.parse_args = before  # type: ignore[method-assign]
+
+
+def _without(arguments: list[str], option: str) -> list[str]:
+    """Returns the arguments without this option and its value, if they have it."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, nargs="?")
+    return parser.parse_known_args(arguments)[1]
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter):
