@@ -31,7 +31,6 @@ class OsrsGame(Game):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.build_param = "accountBuild" if name == "NhEnv" else None
 
     def __repr__(self) -> str:
         return self.name
@@ -50,6 +49,11 @@ class OsrsGame(Game):
         from sb3_pvp.games.osrs.params import DharokParams, NhParams
 
         return DharokParams if self.name == "DharokEnv" else NhParams
+
+    @cached_property
+    def build_param(self) -> str | None:  # type: ignore[override]
+        """The setting that selects the build, in the game that has builds."""
+        return "accountBuild" if "account_build" in self.params.model_fields else None
 
     @cached_property
     def rewards(self) -> Rewards:  # type: ignore[override]
