@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
 #: An environment variable that limits `num_cores`. It is 1 in every worker process: others have the other cores.
 CORES = "SB3_PVP_CORES"
 #: Niceness of processes by kind of work, 0 (first) to 19 (only what all others leave); that of the learner is 0.
-PRIORITY = {"actors": 5, "evaluation": 6, "rating": 8, "exploiters": 10, "sweeps": 12}
+#: It waits for its actors, so these are next to it; at 10, three exploiters would take a quarter of an actor's core.
+PRIORITY = {"actors": 1, "evaluation": 6, "rating": 8, "exploiters": 18, "sweeps": 19}
+_TRIES, _PAUSE = 50, 0.1  # seconds
 
 
 def num_cores() -> int:
@@ -25,3 +28,20 @@ def num_cores() -> int:
     with suppress(ValueError):
         cores = min(cores, int(os.environ.get(CORES, "")))
     return max(cores, 1)
+
+
+def give_way(nice: int) -> None:
+    """Adds to the niceness of this process, which should have a session of its own."""
+    if not hasattr(os, "nice"):  # Windows
+        return
+    niceness = os.nice(nice)
+    # Linux first divides the cores among sessions, whatever the niceness of their processes is.
+    for _ in range(_TRIES):
+        try:
+            Path("/proc/self/autogroup").write_text(str(niceness))
+        except BlockingIOError:  # without privileges, there may be ten such changes per second in the whole system
+            time.sleep(_PAUSE)
+        except OSError:  # it does not divide them so
+            return
+        else:
+            return

@@ -18,14 +18,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from types import GeneratorType
 from typing import Any
 
 import cloudpickle
 
-from sb3_pvp.common.cores import CORES, PRIORITY
+from sb3_pvp.common.cores import CORES, PRIORITY, give_way
 
 _ATTEMPTS = 2
 _ITEM, _RESULT, _ERROR = "item", "result", "error"  # what a worker replies
@@ -181,10 +180,7 @@ def _work(nice: int) -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # what jobs print must not get among the replies
-    if hasattr(os, "nice"):  # not on Windows
-        os.nice(nice)
-    with suppress(OSError):  # where Linux first divides the cores among sessions, and this process has one of its own
-        Path("/proc/self/autogroup").write_text(str(nice))
+    give_way(nice)
     jobs: SimpleQueue[bytes] = SimpleQueue()
 
     def receive() -> None:
