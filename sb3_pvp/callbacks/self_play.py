@@ -167,8 +167,12 @@ class SelfPlayCallback(base.PvpCallback):
             )
         for kind in dict.fromkeys(kinds):
             self._sources[kind].begin_rollout(base.learner(self.model), time, self._rng)
-        for row, opponent in enumerate(self._opponents(time)):
-            self.training_env.env_method("set_opponent", opponent, indices=[row])
+        rows_of: dict[int, list[int]] = {}
+        opponents = self._opponents(time)
+        for row, opponent in enumerate(opponents):
+            rows_of.setdefault(id(opponent), []).append(row)
+        for own in rows_of.values():
+            self.training_env.env_method("set_opponent", opponents[own[0]], indices=own)
         self._next: list[Assignment] = [(kind, self._past.chances) for kind in kinds]
         if self._running is None:  # the running episodes began before this callback chose opponents
             # As SB3's _setup_learn does; the new episodes have the opponents that were just set.

@@ -206,10 +206,12 @@ class ActorVecEnv(VecEnvWrapper):
         rows = [*self._get_indices(indices)]
         if method_name.startswith(_SETTINGS) and not method_kwargs:
             for index, part in enumerate(self.rows):
-                own = [None] if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
-                for row in own:
-                    call = self._settings[index][method_name, row] = EnvCall(method_name, row, method_args)
-                    self._calls[index].append(call)
+                own = None if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
+                if own != []:
+                    self._calls[index].append(EnvCall(method_name, own, method_args))
+                for row in [None] if own is None else own:
+                    call = EnvCall(method_name, None if row is None else [row], method_args)
+                    self._settings[index][method_name, row] = call
             return [None] * len(rows)
         calls, asked = self._taken_calls(), {}
         for index, part in enumerate(self.rows):

@@ -38,7 +38,7 @@ class EnvCall(NamedTuple):
     """A call of a method of environments, as ``VecEnv.env_method`` takes it, whose result is not needed."""
 
     name: str
-    row: int | None  #: Of the actor's rows; ``None``: all of them.
+    rows: Sequence[int] | None  #: Of the actor's rows; ``None``: all of them.
     arguments: tuple[Any, ...]
 
 
@@ -179,8 +179,8 @@ class Actor:
 
     def make(self, calls: Sequence[EnvCall]) -> None:
         """Makes the calls."""
-        for name, row, arguments in calls:
-            self.env.env_method(name, *arguments, indices=None if row is None else [row])
+        for name, rows, arguments in calls:
+            self.env.env_method(name, *arguments, indices=rows)
 
 
 def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, rows: int) -> Layout:

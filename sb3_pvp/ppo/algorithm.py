@@ -176,7 +176,9 @@ class PvpPPO(RolloutCollection):
 
     def train(self) -> None:
         """Learns from the rollout in the buffer (training.md §7)."""
-        started = time.perf_counter()
+        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
+        if isinstance(self.policy, AutoregressivePolicy):
+            self.policy.observe(samples.observations, samples.actions)
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         self._resolve_precision()
@@ -187,7 +189,7 @@ class PvpPPO(RolloutCollection):
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
         is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
-        log = update.run(read_buffer(self.rollout_buffer), n_epochs, renew_log_probs=is_stale)
+        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
         # AutoregressivePolicy applies the statistics of the rollout here.
         self.policy.set_training_mode(False)
         self._n_updates += len(log.epoch_starts)

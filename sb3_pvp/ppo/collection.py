@@ -29,7 +29,7 @@ from sb3_pvp.ppo.buffers import narrowed
 from sb3_pvp.ppo.local_actors import LocalActors
 from sb3_pvp.ppo.metrics import RolloutLog, record
 from sb3_pvp.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.ppo.update import map_parts, read_buffer
+from sb3_pvp.ppo.update import map_parts
 
 #: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
 #: takes seconds to start processes.
@@ -193,12 +193,6 @@ class RolloutCollection(MaskablePPO):
         if np.isnan(buffer.values[0, 0]):
             compute_values(self.policy, buffer.observations, buffer.values)
 
-    def _observe_rollout(self) -> None:
-        """Collects the statistics of the rollout in the buffer, for a policy that keeps some."""
-        if isinstance(self.policy, AutoregressivePolicy):
-            samples = read_buffer(self.rollout_buffer)
-            self.policy.observe(samples.observations, samples.actions)
-
     def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
         """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
         if self.training_state is not None:
@@ -245,7 +239,6 @@ class RolloutCollection(MaskablePPO):
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
             self._compute_values()
-        self._observe_rollout()
         if self.normalize_reward:
             raw_values = self._to_raw_scale(last_values)
             returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)

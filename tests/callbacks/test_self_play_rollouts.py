@@ -30,16 +30,17 @@ def new_model(folder: Path, env: Any, seed: int = 1) -> PvpPPO:
 
 
 class Calls(BaseCallback):
-    """Notes the calls of an environment's methods, by the number of the step at which they are made."""
+    """Notes for which rows an environment's methods are called, at which number of steps, and with what."""
 
     def __init__(self, env: ResumableDuels) -> None:
         super().__init__()
-        self.made: list[tuple[int, str, Any]] = []
+        self.made: list[tuple[int, str, int, Any]] = []
         original = env.env_method
 
-        def noted(name: str, *args: Any, **kwargs: Any) -> Any:
-            self.made.append((self.num_timesteps, name, args[0] if args else None))
-            return original(name, *args, **kwargs)
+        def noted(name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+            for row in env._get_indices(indices):
+                self.made.append((self.num_timesteps, name, row, args[0] if args else None))
+            return original(name, *args, indices=indices, **kwargs)
 
         env.env_method = noted  # type: ignore[method-assign]
 
@@ -52,9 +53,10 @@ def test_opponents_are_set_once_per_row_and_rollout(tmp_path: Path) -> None:
     calls = Calls(env)
     choices = SelfPlayCallback(past=0.5, target=0.25, latest=0.125, targets=["noop", "stayalive"])
     new_model(tmp_path, env).learn(4 * ROLLOUT, callback=[calls, LeagueCallback(), choices])
-    given = [(steps, what) for steps, name, what in calls.made if name == "set_opponent"]
-    assert Counter(steps for steps, _ in given) == dict.fromkeys(range(0, 4 * ROLLOUT, ROLLOUT), ROWS)
-    labels = [what.label for _, what in given]
+    given = {(steps, row): what.label for steps, name, row, what in calls.made if name == "set_opponent"}
+    assert sum(name == "set_opponent" for _, name, _, _ in calls.made) == len(given)  # once
+    assert [*sorted(given)] == [(rollout * ROLLOUT, row) for rollout in range(4) for row in range(ROWS)]
+    labels = [given[key] for key in sorted(given)]
     assert labels[:4] == ["main@0"] * 4
     assert sorted(labels[4:6]) == ["noop", "stayalive"]
     assert labels[6:8] == ["main@0", "baseline"]
