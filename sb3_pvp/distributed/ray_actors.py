@@ -16,6 +16,7 @@ from weakref import finalize
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import AT_LEAST_0, COUNT
 from sb3_pvp.distributed.cluster import CPUS_PER_ACTOR, connect, room_for_actors
@@ -111,6 +112,10 @@ class RayActors:
             else:
                 self.start(self._requests)
         return self._arrays, [reports.get(seat.index) for seat in self._seats]
+
+    def values(self) -> NDArray[np.float32]:
+        """See `Backend.values`."""
+        return self._arrays["values"]
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """See `Backend.call`; an actor that takes the place of a lost one answers for it.

@@ -147,7 +147,10 @@ class RemoteActor:
     ) -> tuple[Report, Arrays]:
         """Plays a rollout with these weights, after `Actor.begin` if there are settings."""
         self._begin(settings)
-        return self._actor.collect(replace(request, weights=weights), self._out), self._out
+        request = replace(request, weights=weights)
+        report = self._actor.collect(request, self._out)
+        self._actor.complete(request, self._out)
+        return report, self._out
 
     def _begin(self, settings: Sequence[EnvCall] | None) -> None:
         if self._fetched:

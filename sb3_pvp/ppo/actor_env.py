@@ -85,7 +85,8 @@ class Rollout(NamedTuple):
             for row, info in self.infos.get(step, {}).items():
                 infos[row] = info
             actions, masks = arrays["actions"][step], arrays["action_masks"][step]
-            values, log_probs = (th.from_numpy(arrays[name][step]) for name in ("values", "log_probs"))
+            log_probs = th.from_numpy(arrays["log_probs"][step])
+            values = th.full_like(log_probs, th.nan)
             obs, new_obs = self._observation(step), self._observation(step + 1)
             tensors = {key: th.from_numpy(part) for key, part in obs.items()}
             yield PlayedStep(obs, tensors, actions, values, log_probs, masks, new_obs, rewards, dones, infos)
@@ -144,9 +145,8 @@ class ActorVecEnv(VecEnvWrapper):
         self._end = finalize(self, self._backend.close)
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
-        settings: list[dict[tuple[str, int | None], EnvCall]] = [{} for _ in specs]
-        self._settings = settings
-        self._backend.settings = lambda index: [*settings[index].values()]  # without this object, to be finalized
+        self._settings: list[list[EnvCall]] = [[] for _ in specs]
+        self._backend.settings = self._settings.__getitem__  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
         self._is_beginning = False  # whether there was a `begin` without its `start` yet
@@ -187,6 +187,10 @@ class ActorVecEnv(VecEnvWrapper):
                 infos.setdefault(step, {})[rows.start + row] = info
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
 
+    def values(self) -> NDArray[np.float32]:
+        """Waits for the values of the last rollout, ``(n_steps, rows)``."""
+        return self._backend.values()
+
     def reset(self) -> dict[str, NDArray[Any]]:
         """Starts new episodes in all rows."""
         calls, seeds, options = self._taken_calls(), self.venv._seeds, self.venv._options
@@ -208,10 +212,9 @@ class ActorVecEnv(VecEnvWrapper):
             for index, part in enumerate(self.rows):
                 own = None if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
                 if own != []:
-                    self._calls[index].append(EnvCall(method_name, own, method_args))
-                for row in [None] if own is None else own:
-                    call = EnvCall(method_name, None if row is None else [row], method_args)
-                    self._settings[index][method_name, row] = call
+                    call = EnvCall(method_name, own, method_args)
+                    self._calls[index].append(call)
+                    self._settings[index] = [*_without(self._settings[index], call), call]
             return [None] * len(rows)
         calls, asked = self._taken_calls(), {}
         for index, part in enumerate(self.rows):
@@ -271,6 +274,16 @@ class ActorVecEnv(VecEnvWrapper):
         """Returns for each actor the calls that were not sent yet, and forgets them."""
         calls, self._calls = self._calls, [[] for _ in self.rows]
         return calls
+
+
+def _without(settings: Sequence[EnvCall], call: EnvCall) -> Iterator[EnvCall]:
+    """Yields what is left of earlier settings after a call."""
+    rows = set(call.rows or ())
+    for each in settings:
+        if each.name != call.name or (each.rows is None and rows):
+            yield each
+        elif rows and (left := [row for row in each.rows or () if row not in rows]):
+            yield each._replace(rows=left)
 
 
 def _parts(num_rows: int, num_actors: int) -> list[slice]:

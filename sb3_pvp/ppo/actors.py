@@ -84,8 +84,12 @@ class Backend(Protocol):
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
         """Returns the arrays of the rollout in all rows, valid until the next `start`, and a report per actor.
 
-        The report of an actor that was lost is ``None``, and what the arrays hold in its rows is undefined.
+        The report of an actor that was lost is ``None``, and what the arrays hold in its rows is undefined. So are
+        ``"values"`` until `values` has returned them.
         """
+
+    def values(self) -> NDArray[np.float32]:
+        """Waits for the values of the rollout that `wait` has returned, ``(n_steps, rows)``."""
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Calls a method of `Actor` with these arguments, by the number of the actor, and returns the results."""
@@ -144,7 +148,7 @@ class Actor:
         self._observation = state["observation"]
 
     def collect(self, request: Request, out: Arrays) -> Report:
-        """Plays a rollout into ``out``, arrays of its rows (see `layout`)."""
+        """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
         is_new, self._is_new = self._is_new, False
         with suppress(NotImplementedError):  # not all worlds have one
             self._start = self.get_state(())
@@ -161,15 +165,20 @@ class Actor:
             for name, array in {**played, "action_masks": masks, "rewards": rewards, "dones": dones}.items():
                 out[name][step] = array
             infos += [(step, row, info) for row, info in enumerate(found) if info]
-        if isinstance(self.policy, AutoregressivePolicy):
-            compute_values(self.policy, {key: out[OBSERVATIONS + key] for key in self._observation}, out["values"])
         for key, part in self._observation.items():
             out[LAST + key][:] = part
         return Report(infos, is_new)
 
+    def complete(self, request: Request, out: Arrays) -> None:
+        """Computes the values of a rollout of `collect`, while the learner goes through its steps."""
+        if isinstance(self.policy, AutoregressivePolicy):
+            load_weights(self.policy, request.weights)  # this actor may be new, in place of the one that has played it
+            parts = self.env.observation_space.spaces  # type: ignore[attr-defined]
+            compute_values(self.policy, {key: out[OBSERVATIONS + key] for key in parts}, out["values"])
+
     @th.no_grad()
     def _act(self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32]) -> Arrays:
-        """Returns actions and log-probabilities; also values, unless `compute_values` follows."""
+        """Returns actions and log-probabilities; also values, unless `complete` computes them."""
         observation: Any = obs_as_tensor(self._observation, self.policy.device)
         if isinstance(self.policy, AutoregressivePolicy):
             actions, log_probs = self.policy.act(observation, is_greedy, masks, th.from_numpy(uniforms))

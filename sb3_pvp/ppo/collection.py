@@ -129,6 +129,8 @@ class RolloutCollection(MaskablePPO):
                 action_masks=action_masks,
             )
             self._last_obs, self._last_episode_starts = new_obs, dones
+        if isinstance(env, ActorVecEnv):
+            rollout_buffer.values[:] = env.values()
         self.rollout_buffer = self._whole_buffer = rollout_buffer
         if len(rows) < env.num_envs:  # actors were lost
             self.rollout_buffer = narrowed(rollout_buffer, rows)

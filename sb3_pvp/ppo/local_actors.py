@@ -27,6 +27,7 @@ PATIENCE, LEAST_PATIENCE = 10.0, 60.0
 #: Seconds before the first rollout is over: processes start, and Numba may compile.
 FIRST_PATIENCE = 600.0
 _ALIGNMENT = 64  # bytes
+_OF_ROLLOUTS = ("collect", "complete")  #: Methods of `Actor` for a rollout.
 _SHM = Path("/dev/shm")  # where Linux keeps shared memory
 #: The actor of this process, if it is a worker, the arrays that it writes, those that it reads, and their memory.
 _actor: tuple[Actor, Arrays, Arrays, SharedMemory] | None = None
@@ -55,7 +56,8 @@ class LocalActors:
         self._inputs = {name: self._arrays.pop(name) for name in inputs}
         self._pools = [_new_pool() for _ in specs]
         self._requests: Sequence[Request] = ()
-        self._running: list[Future[Report]] = []
+        #: By actor and name of its method, what `wait` and `values` still wait for.
+        self._running: list[dict[str, Future[Any]]] = []
         self._slowest = self._slowest_call = self._began = 0.0  # seconds
         self._close = finalize(self, _close, self._pools, self._memory)
 
@@ -68,13 +70,20 @@ class LocalActors:
             self._inputs["uniforms"][:, spec.rows] = request.uniforms
         nothing: Any = dict.fromkeys(self._names, np.zeros(0))  # they are in shared memory
         self._requests = [replace(request, **nothing) for request in requests]
-        self._running = [self._ask(index, "collect", request) for index, request in enumerate(self._requests)]
+        self._running = [
+            {name: self._ask(index, name, each) for name in _OF_ROLLOUTS} for index, each in enumerate(self._requests)
+        ]
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
         """See `Backend.wait`."""
-        reports = [self._report(index) for index in range(len(self._running))]
+        reports = self._answers("collect")
         self._slowest = max(self._slowest, time.monotonic() - self._began)
         return self._arrays, reports
+
+    def values(self) -> NDArray[np.float32]:
+        """See `Backend.values`."""
+        self._answers("complete")
+        return self._arrays["values"]
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """See `Backend.call`."""
@@ -88,17 +97,24 @@ class LocalActors:
         """Ends the processes."""
         self._close()
 
-    def _report(self, index: int) -> Report:
+    def _answers(self, name: str) -> list[Any]:
         # Also the slowest call: an actor in place of a lost one begins like the first reset, which may take long.
         slowest = max(self._slowest, self._slowest_call)
         patience = max(PATIENCE * slowest, LEAST_PATIENCE) if self._slowest else FIRST_PATIENCE
+        return [self._answer(index, name, patience) for index in range(len(self._running))]
+
+    def _answer(self, index: int, name: str, patience: float) -> Any:
         for _ in range(2):
+            running = self._running[index]
             try:
-                return _result(self._running[index], patience)  # type: ignore[no-any-return]
+                answer = _result(running[name], patience)
             except TimeoutError:
                 self._pools[index].close()
                 self._pools[index] = _new_pool()
-                self._running[index] = self._ask(index, "collect", self._requests[index])
+                self._running[index] = {each: self._ask(index, each, self._requests[index]) for each in running}
+            else:
+                del running[name]
+                return answer
         raise WorldError(f"actor {index} hangs: it has not played a rollout in {patience:.0f} seconds, twice")
 
     def _ask(self, index: int, name: str, *arguments: Any) -> Future[Any]:
@@ -130,10 +146,10 @@ def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tu
         if name not in ("reset", "set_state"):  # the process before this one has died
             _actor[0].begin(settings)
     actor, out, given, _ = _actor
-    if name != "collect":
-        return getattr(actor, name)(*arguments)
-    request: Request = arguments[0]
-    return actor.collect(replace(request, **given), out)  # type: ignore[arg-type]
+    if name in _OF_ROLLOUTS:
+        request: Request = arguments[0]
+        arguments = replace(request, **given), out  # type: ignore[arg-type]
+    return getattr(actor, name)(*arguments)
 
 
 def _close(pools: Sequence[WorkerPool], memory: SharedMemory) -> None:

@@ -139,6 +139,7 @@ class PpoUpdate:
             with th.no_grad():
                 samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
         self.policy.optimizer.zero_grad()
+        parameters = [*self.policy.parameters()]  # to find them takes as long as to clip them
         for epoch in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
             order = samples.shuffled()
@@ -154,7 +155,7 @@ class PpoUpdate:
                     return log
                 (loss / self.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
-                    norm = th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+                    norm = th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
                     log.grad_norms.append(norm)
                     self.policy.optimizer.step()
                     self.policy.optimizer.zero_grad()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.ppo.actors import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
 from sb3_pvp.ppo.resumable import preserved_random_state
@@ -28,11 +29,16 @@ class InlineActors:
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
         return self._arrays, [self._report(index) for index in range(len(self.actors))]
 
+    def values(self) -> NDArray[np.float32]:
+        return self._arrays["values"]
+
     def _report(self, index: int) -> Report | None:
         out = part_of(self._arrays, self.specs[index].rows)
         if index not in self.lost:
             with preserved_random_state():
-                return self.actors[index].collect(self._requests[index], out)
+                report = self.actors[index].collect(self._requests[index], out)
+                self.actors[index].complete(self._requests[index], out)
+            return report
         for array in out.values():
             array[:] = 77  # what is left of another rollout
         self.actors[index] = Actor(self.specs[index])

@@ -1,5 +1,7 @@
 """Rollouts that actors play: the same as without them, whoever plays, and whatever is lost on the way."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from sb3_pvp.callbacks import FightMetricsCallback, NoveltyRewardCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.ppo.actor_env import ActorVecEnv, _parts
-from sb3_pvp.ppo.actors import load_weights, packed_weights
+from sb3_pvp.ppo.actors import compute_values, load_weights, packed_weights
 
 ROLLOUT = 12 * 8
 
@@ -104,6 +106,39 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     assert len([each for each in children() if each not in before]) == 2
     env.close()
     assert not [each for each in children() if each not in before]
+
+
+def test_values_are_computed_after_the_actor_has_reported_also_by_its_successor(tmp_path: Path) -> None:
+    learner, mark, before = os.getpid(), tmp_path / "mark", children()
+
+    class Slow(AutoregressivePolicy):
+        def predict_values(self, obs: Any) -> th.Tensor:
+            if os.getpid() != learner and not mark.exists():
+                mark.touch()
+                time.sleep(60.0)
+            return super().predict_values(obs)
+
+    normalize = {"normalize_observations": False, "normalize_actions": False}  # features are the same after `learn`
+    model = new_model(Slow, actors=1, n_epochs=0, eps_greedy=0.0, policy_kwargs=normalize)
+    del model.actor_backend
+
+    class Kills(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 1:  # there is a report, but no values
+                while not mark.exists():
+                    time.sleep(0.01)
+                (actor,) = (each for each in children() if each not in before)
+                actor.kill()
+            assert self.locals["values"].isnan().all()
+            return True
+
+    model.learn(ROLLOUT, callback=Kills())
+    buffer: Any = model.rollout_buffer
+    expected = np.full_like(buffer.values, np.nan)
+    compute_values(model.policy, buffer.observations, expected)
+    np.testing.assert_array_equal(buffer.values, expected)
+    assert model.env is not None
+    model.env.close()
 
 
 def test_a_second_rollout_begins_before_the_first_is_learned_from() -> None:
@@ -309,6 +344,24 @@ def test_what_was_set_before_the_actors_were_made_reaches_them() -> None:
     playing = [loaded.name for actor in actors for loaded in actor.env.fights.opponents.current]
     assert playing == ["scripted"] * 7 + ["noop"] + ["scripted"] * 4
     assert model.num_timesteps == 2 * ROLLOUT
+
+
+def test_a_new_actor_gets_only_the_last_of_each_setting() -> None:
+    model = new_model(actors=2)
+    model.learn(ROLLOUT)
+    env: Any = model.env
+    for name, rows in (("noop", None), ("stayalive", [1, 2, 7]), ("scripted", None), ("noop", [2, 3]), ("noop", [3])):
+        env.env_method("set_opponent", name, indices=rows)
+    calls = [call for call in env._backend.settings(0) if call.name == "set_opponent"]
+    assert calls == [
+        ("set_opponent", None, ("scripted",)),
+        ("set_opponent", [2], ("noop",)),
+        ("set_opponent", [3], ("noop",)),
+    ]
+    actor = env._backend.actors[0]
+    actor.begin(env._backend.settings(0))
+    playing = [loaded.name for loaded in actor.env.fights.opponents.current]
+    assert playing == ["scripted", "scripted", "noop", "noop", "scripted", "scripted"]
 
 
 def test_weights_arrive_as_they_were_sent() -> None:
