@@ -81,6 +81,19 @@ def test_actors_on_two_nodes_play_what_one_process_plays(models: tuple[PvpPPO, P
     assert names in ([None, ["rival.zip"]], [["rival.zip"], None])
 
 
+def test_overlapping_actors_on_two_nodes_play_what_a_local_one_plays(cluster: Any) -> None:
+    trained = []
+    for is_distributed in (False, True):
+        model = new_model(actors=1)
+        if is_distributed:
+            use_ray(model, 2, 0.0)
+        model.learn(5 * ROLLOUT)
+        trained.append((model.num_timesteps, weights(model)))
+        assert model.env is not None
+        model.env.close()
+    assert trained[0] == trained[1]
+
+
 def test_an_actor_that_is_killed_is_left_out_of_one_rollout_and_replaced(models: tuple[PvpPPO, PvpPPO]) -> None:
     model, steps = models[1], models[1].num_timesteps
     pids = in_actors(model, lambda _: os.getpid())
