@@ -46,10 +46,10 @@ def bench_distributed(
         inference = [*_inference(seed)]
     rows = [row for _, own in measured.values() for row in own] + inference
     costs = {name: each for name, (each, _) in measured.items()}
-    # With a GPU, the CPU also computes no values: what is left costs the same for all networks.
+    # With a GPU, what the CPU still does costs the same for all networks.
     rest = min(each.replaying_us for each in costs.values())
-    gpu = {f"{name}, GPU": replace(each, learning_us=gpu_us, replaying_us=rest) for name, each in costs.items()}
-    costs |= gpu
+    gpu = {name: replace(each, learning_us=gpu_us, renewing_us=0.0, replaying_us=rest) for name, each in costs.items()}
+    costs |= {f"{name}, GPU": each for name, each in gpu.items()}
     simulated = list(_simulated(costs))
     if out:
         _draw(simulated, out)
@@ -58,10 +58,11 @@ def bench_distributed(
 
 def _measured(name: str, rollouts: int, seed: int, folder: Path) -> tuple[Costs, list[Row]]:
     """Measures training with this network; returns what its parts cost, and a row for each case."""
-    rows, costs = [], None
-    for num_actors, is_overlapped in ((1, False), (2, False), (1, True), (2, True)):
-        found, speed, cores, parts_of_rollout = _trained(name, num_actors, is_overlapped, rollouts, seed, folder)
-        costs = costs or found
+    rows, cases = [], [(actors, is_overlapped) for is_overlapped in (False, True) for actors in (1, 2)]
+    trained = {case: _trained(name, *case, rollouts, seed, folder) for case in cases}
+    (one, *_, parts_of_rollout), (overlapped, *_) = trained[1, False], trained[1, True]
+    costs = replace(one, renewing_us=max(overlapped.learning_us - one.learning_us, 0.0))
+    for (num_actors, is_overlapped), (found, speed, cores, _) in trained.items():
         how = "overlapped" if is_overlapped else "synchronous"
         predicted = steps_per_second(costs, Place(np.inf, cores=cores), num_actors, is_overlapped)
         parts = {part: getattr(found, part) for part in ("acting_us", "receiving_us", "replaying_us", "learning_us")}
@@ -69,7 +70,6 @@ def _measured(name: str, rollouts: int, seed: int, folder: Path) -> tuple[Costs,
         case = {"case": f"{name}, {how}", "actors": num_actors, "steps_per_s": speed, "predicted": predicted}
         case["cores"] = cores
         rows.append({**case, "ratio": speed / predicted, **parts, **sizes})
-    assert costs is not None
     return costs, [*rows, *parts_of_rollout]
 
 
