@@ -118,21 +118,20 @@ class RayActors:
         return self._arrays["values"]
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """See `Backend.call`; an actor that takes the place of a lost one answers for it.
+        """See `Backend.call`.
 
-        Raises `NotImplementedError` after `close`, and if a state is asked for while there is no such actor yet.
+        Raises `NotImplementedError` after `close`, and if a state is asked for that is lost with an actor.
         """
         if not self._close.alive:  # a model can be saved after its environments were closed
             raise NotImplementedError("the actors have ended")
-        answers: dict[int, Any] = {}
-        while missing := [seat for seat in self._seats if seat.index in arguments.keys() - answers.keys()]:
-            if name == "get_state" and any(seat.starting is not None for seat in missing):
-                raise NotImplementedError("the episodes of an actor are lost, and there is no other one yet")
-            self._await_starts(len(self._seats))
-            self._began = time.monotonic()
-            asked = {seat.handle.call.remote(name, arguments[seat.index], self._due(seat)): seat for seat in missing}
-            answers |= {seat.index: answer for seat, answer in self._answers(asked)}
-            self._slowest_call = max(self._slowest_call, time.monotonic() - self._began)
+        self._await_starts(1)
+        self._began = time.monotonic()
+        ready = [seat for seat in self._seats if seat.index in arguments and seat.starting is None]
+        asked = {seat.handle.call.remote(name, arguments[seat.index], self._due(seat)): seat for seat in ready}
+        answers = {seat.index: answer for seat, answer in self._answers(asked)}
+        if name == "get_state" and len(answers) < len(arguments):
+            raise NotImplementedError("the episodes of an actor are lost, and there is no other one yet")
+        self._slowest_call = max(self._slowest_call, time.monotonic() - self._began)
         return answers
 
     def close(self) -> None:

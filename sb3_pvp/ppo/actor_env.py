@@ -199,9 +199,16 @@ class ActorVecEnv(VecEnvWrapper):
         )
         self.venv._reset_seeds()
         self.venv._reset_options()
-        parts = [answers[index][0] for index in range(len(self.rows))]
-        self.reset_infos = [info for index in range(len(self.rows)) for info in answers[index][1]]
-        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        found = [answers.get(index) or self._nothing(rows) for index, rows in enumerate(self.rows)]
+        self.reset_infos = [info for _, infos in found for info in infos]
+        return {key: np.concatenate([part[key] for part, _ in found]) for key in found[0][0]}
+
+    def _nothing(self, rows: slice) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
+        """Returns what `reset` has of the rows of a lost actor, which do not take part in the next rollout."""
+        space, count = self.venv.observation_space, rows.stop - rows.start
+        assert isinstance(space, spaces.Dict)
+        parts = {key: np.zeros((count, *(part.shape or ())), part.dtype) for key, part in space.spaces.items()}
+        return parts, [{} for _ in range(count)]
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
@@ -222,13 +229,20 @@ class ActorVecEnv(VecEnvWrapper):
                 asked[index] = (calls[index], method_name, own, method_args, method_kwargs)
             elif calls[index]:
                 asked[index] = (calls[index], method_name, [], method_args, method_kwargs)
-        answers = self._backend.call("env_method", asked)
-        results = {
-            self.rows[index].start + row: result
-            for index, given in asked.items()
-            for row, result in zip(given[2], answers[index], strict=True)
-        }
+        answers, results = self._backend.call("env_method", asked), dict[int, Any]()
+        for index, given in asked.items():
+            own = [self.rows[index].start + row for row in given[2]]
+            if index not in answers:
+                self._set_up(index)
+                answers[index] = self.venv.env_method(method_name, *method_args, indices=own, **method_kwargs)
+            results |= zip(own, answers[index], strict=True)
         return [results[row] for row in rows]
+
+    def _set_up(self, index: int) -> None:
+        """Makes the settings of a lost actor in this process's environment, which plays nothing, to answer for it."""
+        rows = range(self.rows[index].start, self.rows[index].stop)
+        for name, own, arguments in self._settings[index]:
+            self.venv.env_method(name, *arguments, indices=rows if own is None else [rows[row] for row in own])
 
     def get_state(self, at_start: bool = False) -> Snapshot:
         """Returns the states of all actors between two rollouts, or ``at_start`` of the last one; also when closed.

@@ -92,7 +92,9 @@ class Backend(Protocol):
         """Waits for the values of the rollout that `wait` has returned, ``(n_steps, rows)``."""
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Calls a method of `Actor` with these arguments, by the number of the actor, and returns the results."""
+        """Calls a method of `Actor` with these arguments, by the number of the actor, and returns the results.
+
+        An actor that is lost does not answer, nor does another one in its place before that has started."""
 
     def close(self) -> None:
         """Ends the actors."""

@@ -16,6 +16,7 @@ import pytest
 import torch as th
 
 from sb3_pvp import PvpPPO
+from sb3_pvp.callbacks import FightMetricsCallback
 from sb3_pvp.distributed import use_ray
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -101,7 +102,7 @@ def test_a_node_that_is_killed_is_missed_until_another_one_joins(cluster: Any, t
     model.learn(2 * 144)
     cluster.remove_node(node, allow_graceful=False)  # kill -9 of its raylet
     with pytest.warns(UserWarning, match="has died"):
-        model.learn(2 * 96, reset_num_timesteps=False)
+        model.learn(2 * 96, reset_num_timesteps=False, callback=FightMetricsCallback())  # which asks all actors
     assert model.num_timesteps == 2 * 144 + 2 * 96
     assert model.rollout_buffer.n_envs == 12
     node = cluster.add_node(num_cpus=1)

@@ -13,7 +13,7 @@ from sb3_pvp.ppo.resumable import preserved_random_state
 
 
 class InlineActors:
-    """A `Backend` whose actors play when `wait` is called; those in `lost` are lost then."""
+    """A `Backend` whose actors play when `wait` is called; those in `lost` are lost, and others in their places."""
 
     settings: Callable[[int], Sequence[EnvCall]]
 
@@ -46,7 +46,8 @@ class InlineActors:
         return None
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        return {index: getattr(self.actors[index], name)(*given) for index, given in arguments.items()}
+        present = arguments.keys() - self.lost
+        return {index: getattr(self.actors[index], name)(*arguments[index]) for index in sorted(present)}
 
     def close(self) -> None:
         for actor in self.actors:

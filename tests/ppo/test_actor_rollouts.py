@@ -189,6 +189,29 @@ def test_a_rollout_without_a_lost_actor_is_learned_from_without_its_rows() -> No
     assert model.rollout_buffer.episode_starts[0].tolist()[4:8] == [1.0] * 4
 
 
+def test_training_with_metrics_goes_on_without_a_lost_actor() -> None:
+    logged: dict[str, Any] = {}
+
+    class Logged(BaseCallback):
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_end(self) -> None:
+            logged.update(self.logger.name_to_value)
+
+    model = new_model(actors=3, synchronous=True)
+    model.learn(2 * ROLLOUT, callback=FightMetricsCallback())
+    env: Any = model.env
+    env._backend.lost = {0}  # the one with row 0, whose settings are logged
+    model.learn(ROLLOUT - 32, callback=[FightMetricsCallback(), Logged()], reset_num_timesteps=False)
+    assert logged["rollout/num_envs"] == 8
+    assert 0 < logged["terminal/terminal_state_count"] == logged["rollout/num_episodes"]
+    first = env.reset()
+    assert not first["observation"][:4].any()
+    assert first["observation"][4:].any()
+    assert len(env.reset_infos) == 12
+
+
 def test_a_synchronous_run_resumes_exactly(tmp_path: Path) -> None:
     whole = new_model(actors=2, synchronous=True)
     learned(whole, 4)

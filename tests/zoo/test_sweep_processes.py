@@ -61,7 +61,8 @@ def test_a_sweep_survives_the_death_of_a_process(kind: str, tmp_path: Path) -> N
 
 
 def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
-    given = ["--storage", name, "--seed", "3", "--num-threads", "1"]
+    # One trial at a time in each process, and long enough for both to take part.
+    given = ["--storage", name, "--seed", "3", "--num-threads", "1", "--n-jobs", "1", "-n", str(20 * STEPS)]
     command = [sys.executable, str(ROOT / "scripts/train.py"), *arguments(tmp_path, 20, *given)]
 
     def start() -> Any:
