@@ -60,7 +60,8 @@ class PvpPPO(RolloutCollection):
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
     - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
-      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``.
+      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``. So it
+      is for all policies with actors.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
