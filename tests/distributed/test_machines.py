@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -73,8 +74,8 @@ def test_two_machines_learn_what_one_process_learns_until_one_loses_its_power(
 def test_hosts_yml_brings_up_a_cluster(
     machines: list[Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not Path("/usr/sbin/sshd").exists():
-        pytest.skip("needs sshd")
+    if not Path("/usr/sbin/sshd").exists() or not shutil.which("rsync"):
+        pytest.skip("needs sshd and rsync")
     here, other = machines
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):  # as the files say, and not as all tests here
         monkeypatch.delenv(name, raising=False)

@@ -90,6 +90,7 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     processes = [each for each in children() if each not in before]
     assert len(processes) == 2
     # One of them is killed in the middle of a rollout, and replaced: the rollout is complete, in new episodes.
+    processes[0].suspend()
     model._start_actors(env, Episodes())
     processes[0].kill()
     rollout = env.wait()
