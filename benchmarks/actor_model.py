@@ -22,7 +22,8 @@ class Costs:
     bytes_up: float  #: From an actor to the learner.
     bytes_down: float  #: From the learner to an actor, without weights.
     weights: int  #: Bytes, once per node and rollout.
-    renewing_us: float = 0.0  #: In the learner while it learns, if rollouts overlap: log-probabilities anew.
+    renewing_us: float = 0.0  #: In the learner while it learns, if rollouts overlap: log-probabilities anew,
+    batch_size: int = 0  #: but not for the agent-steps of the first mini-batch.
     spread: float = 0.1  #: Standard deviation of the logarithm of an actor's time, from rollout to rollout.
 
 
@@ -43,7 +44,7 @@ def steps_per_second(costs: Costs, place: Place, num_actors: int, is_overlapped:
 
 
 def limits(costs: Costs, place: Place) -> dict[str, float]:
-    """Returns the agent-steps per second of overlapped rollouts that learner and network could handle alone."""
+    """Returns the agent-steps per second of many actors, overlapped, that learner and network could handle alone."""
     learner = 1e6 / (costs.receiving_us + costs.replaying_us + costs.learning_us + costs.renewing_us)
     return {"learner_limit": learner, "network_limit": place.gbits * 1e9 / 8 / costs.bytes_up}
 
@@ -58,7 +59,9 @@ def _rollout_seconds(
     down = np.arange(1, num_actors + 1) * costs.steps * costs.bytes_down / per_second
     down += np.repeat(np.arange(1, nodes + 1), place.actors_per_node)[:num_actors] * costs.weights / per_second
     acting = costs.acting_us * micro * rng.lognormal(-(costs.spread**2) / 2, costs.spread, num_actors)
-    learning = (costs.learning_us + costs.renewing_us * is_overlapped) * micro * num_actors
+    learning = costs.learning_us * micro * num_actors
+    if is_overlapped:
+        learning += costs.renewing_us * max(costs.steps * num_actors - costs.batch_size, 0) / 1e6
     if num_actors + is_overlapped > place.cores:  # actors and, if it works beside them, the learner share the cores
         busy = acting.sum() + learning * is_overlapped
         acting = np.maximum(acting, busy / place.cores)

@@ -22,6 +22,8 @@ from benchmarks.report import Row, print_report
 #: Rows and steps of an actor.
 ROWS, STEPS = 64, 64
 NUM_OPPONENTS = 8
+#: What is measured, see `benchmarks.actor_model.Costs`.
+PARTS = ("acting_us", "receiving_us", "replaying_us", "learning_us", "renewing_us")
 #: What is simulated.
 NUM_ACTORS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 NETWORK_SPEEDS = {"1 Gbit/s": 1.0, "10 Gbit/s": 10.0}
@@ -61,11 +63,11 @@ def _measured(name: str, rollouts: int, seed: int, folder: Path) -> tuple[Costs,
     rows, cases = [], [(actors, is_overlapped) for is_overlapped in (False, True) for actors in (1, 2)]
     trained = {case: _trained(name, *case, rollouts, seed, folder) for case in cases}
     (one, *_, parts_of_rollout), (overlapped, *_) = trained[1, False], trained[1, True]
-    costs = replace(one, renewing_us=max(overlapped.learning_us - one.learning_us, 0.0))
+    costs = replace(one, renewing_us=overlapped.renewing_us)
     for (num_actors, is_overlapped), (found, speed, cores, _) in trained.items():
         how = "overlapped" if is_overlapped else "synchronous"
         predicted = steps_per_second(costs, Place(np.inf, cores=cores), num_actors, is_overlapped)
-        parts = {part: getattr(found, part) for part in ("acting_us", "receiving_us", "replaying_us", "learning_us")}
+        parts = {part: getattr(found, part) for part in PARTS}
         sizes = {"bytes_up": found.bytes_up, "bytes_down": found.bytes_down, "weights": found.weights}
         case = {"case": f"{name}, {how}", "actors": num_actors, "steps_per_s": speed, "predicted": predicted}
         case["cores"] = cores
@@ -86,6 +88,7 @@ def _trained(
     from sb3_pvp.distributed import use_ray
     from sb3_pvp.opponents.opponents import OpponentChoice
     from sb3_pvp.policies.model_files import save_weights
+    from sb3_pvp.ppo.update import PpoUpdate
 
     model: Any = stacks.make_model(name, stacks.Size(ROWS * num_actors, STEPS, seed))
     model.synchronous = not is_overlapped
@@ -102,13 +105,17 @@ def _trained(
     model.learn(steps, reset_num_timesteps=False)
     backend = model.env._backend
     pids = ray.get([seat.handle.__ray_call__.remote(lambda _: os.getpid()) for seat in backend._seats])
-    actors, spent, walls = [psutil.Process(pid) for pid in pids], {"wait": 0.0, "train": 0.0}, [time.perf_counter()]
+    actors, spent, walls = (
+        [psutil.Process(pid) for pid in pids],
+        {"wait": 0.0, "train": 0.0, "renew": 0.0},
+        [time.perf_counter()],
+    )
 
-    def timed(part: str, method: Callable[[], Any]) -> Callable[[], Any]:
-        def call() -> Any:
+    def timed(part: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
             began = time.process_time()
             try:
-                return method()
+                return method(*arguments)
             finally:
                 spent[part] += time.process_time() - began
                 if part == "train":
@@ -117,9 +124,13 @@ def _trained(
         return call
 
     backend.wait, model.train = timed("wait", backend.wait), timed("train", model.train)
+    renew, PpoUpdate._log_probs = PpoUpdate._log_probs, timed("renew", PpoUpdate._log_probs)  # type: ignore[method-assign]
     at_first = psutil.cpu_times()
     before = sum(sum(each.cpu_times()[:2]) for each in actors), time.process_time()
-    model.learn(rollouts * steps, reset_num_timesteps=False)
+    try:
+        model.learn(rollouts * steps, reset_num_timesteps=False)
+    finally:
+        PpoUpdate._log_probs = renew  # type: ignore[method-assign]
     acting = sum(sum(each.cpu_times()[:2]) for each in actors) - before[0]
     learner = time.process_time() - before[1]
     busy = [end - begin for end, begin in zip(psutil.cpu_times(), at_first, strict=True)]
@@ -136,10 +147,12 @@ def _trained(
         acting * per_step,
         spent["wait"] * per_step,
         rest * per_step,
-        spent["train"] * per_step,
+        (spent["train"] - spent["renew"]) * per_step,
         up / steps,
         down / (ROWS * STEPS),
         weights,
+        spent["renew"] * 1e6 / (rollouts * max(steps - stacks.BATCH_SIZE, 1)),
+        stacks.BATCH_SIZE,
     )
     return found, steps / median(np.diff(walls)), cores, parts
 

@@ -26,6 +26,8 @@ def test_renewing_costs_only_where_rollouts_overlap() -> None:
     costs = replace(SIMPLE, renewing_us=3.0)
     assert steps_per_second(costs, FAST, 8, False) == steps_per_second(SIMPLE, FAST, 8, False)
     assert steps_per_second(costs, FAST, 8, True) == pytest.approx(1e6 / 8) == limits(costs, FAST)["learner_limit"]
+    half = replace(costs, batch_size=4 * 4096)  # of the steps of eight actors
+    assert steps_per_second(half, FAST, 8, True) == pytest.approx(1e6 / 6.5)
 
 
 def test_the_network_limits_actors_that_the_learner_could_feed() -> None:
