@@ -12,11 +12,11 @@ from sb3_contrib import MaskablePPO
 
 from benchmarks.report import Case, measure, print_report
 from sb3_pvp.cli.usage import use_one_thread
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.inference import open_session
-from sb3_pvp.policies.onnx_graph import actor_graph
+from sb3_pvp.policies.export.inference import open_session
+from sb3_pvp.policies.export.onnx_graph import actor_graph
 
 #: The default, heads with a hidden layer, and the preset Core (hyperparams/Core.yml).
 POLICIES: dict[str, dict[str, Any]] = {

@@ -125,10 +125,10 @@ def bench_actors_learning(
     from scipy.stats import ttest_ind
 
     from sb3_pvp import PvpPPO
+    from sb3_pvp.algorithms.presets import find_preset
     from sb3_pvp.envs import NhVecEnv
     from sb3_pvp.matches.evaluation import EVALUATION_SEED, evaluate_model
     from sb3_pvp.policies import AutoregressivePolicy
-    from sb3_pvp.presets.presets import find_preset
 
     use_one_thread()
     preset = find_preset("NhEnv").hyperparams()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from sb3_pvp.common.shipped import Card, Fights, Interval
+from sb3_pvp.policies.files.shipped import Card, Fights, Interval
 
 _BOT = "the bot (`baseline`)"
 

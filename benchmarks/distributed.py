@@ -85,10 +85,10 @@ def _trained(
     import ray
 
     from benchmarks import stacks
-    from sb3_pvp.distributed import use_ray
-    from sb3_pvp.opponents.opponents import OpponentChoice
-    from sb3_pvp.policies.model_files import save_weights
-    from sb3_pvp.ppo.update import PpoUpdate
+    from sb3_pvp.algorithms.actors import use_ray
+    from sb3_pvp.algorithms.ppo.update import PpoUpdate
+    from sb3_pvp.players.opponents import OpponentChoice
+    from sb3_pvp.policies.files.model_files import save_weights
 
     model: Any = stacks.make_model(name, stacks.Size(ROWS * num_actors, STEPS, seed))
     model.synchronous = not is_overlapped
@@ -162,7 +162,7 @@ def _inference(seed: int) -> Iterator[Row]:
     import ray
 
     from benchmarks import stacks
-    from sb3_pvp.opponents.opponents import ModelOpponent, model_opponent
+    from sb3_pvp.policies.files.model_opponent import ModelOpponent, model_opponent
 
     class Remote:
         def __init__(self, opponent: ModelOpponent) -> None:

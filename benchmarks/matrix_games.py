@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.actions import Turn
 from sb3_pvp.game import Game
-from sb3_pvp.simple_game import ArrayWorld
+from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game.contract.turn import Turn
 
 
 class MatrixWorld(ArrayWorld):

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 
 from benchmarks.card_text import card_text
-from sb3_pvp.cli.fights import score_model
-from sb3_pvp.cli.usage import Jobs, Seed, use_one_thread
+from sb3_pvp.callbacks.exploiters.best_response import FIGURES
+from sb3_pvp.cli.usage import Jobs, Seed, use_one_thread, watched
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.shipped import Card, shipped_folder, shipped_names
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.metrics import summarize
-from sb3_pvp.exploiters.best_response import FIGURES
 from sb3_pvp.game import Game
 from sb3_pvp.matches.evaluation import finished_episodes
-from sb3_pvp.opponents.opponents import make_opponent
-from sb3_pvp.policies.fighter_files import SUFFIX, export_fighter
-from sb3_pvp.policies.model_files import find_model, game_of, load
+from sb3_pvp.matches.scoring import score_model
+from sb3_pvp.players.opponents import make_opponent
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.model_files import game_of, load
+from sb3_pvp.policies.files.shipped import SUFFIX, Card, find_model, shipped_folder, shipped_names
 
 _NUM_ENVS = 64
 _MAX_POINTS = 20  #: Of a learning curve.
@@ -100,7 +100,7 @@ def _rivals(game: Game) -> Iterator[str]:
 
 def _fights(file: Path, opponent: str, episodes: int, seed: int, jobs: int | None) -> dict[str, Any]:
     """Plays against one opponent; returns its part of the card."""
-    score, _, _ = score_model(file, episodes, seed, False, jobs=jobs, opponent=opponent)
+    score, _, _ = score_model(file, episodes, seed, watched(episodes), False, jobs=jobs, opponent=opponent)
     typer.echo(f"against {opponent}: {score}")
     groups = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     return {**score.as_dict(), "groups": groups if len(groups) > 1 else {}}
@@ -136,7 +136,7 @@ def _behaviour(model: MaskablePPO, game: Game, opponent: str, episodes: int, see
 
 def _curve(run: Path) -> list[tuple[int, float, float, float]]:
     """Returns some points of the win rate against the bot while a run was trained."""
-    from sb3_pvp.callbacks.plots import find_runs, read_curve
+    from sb3_pvp.matches.curves import find_runs, read_curve
 
     band = read_curve(find_runs([str(run)])[0], "eval_win_rate")
     rows = np.unique(np.linspace(0, len(band.steps) - 1, _MAX_POINTS).round().astype(int)).tolist()

@@ -12,10 +12,10 @@ import torch as th
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.contract.actions import Turn
 from sb3_pvp.game import Game, Transition
-from sb3_pvp.simple_game import ArrayWorld, OutcomeRewards
+from sb3_pvp.game.arrays import ArrayWorld, OutcomeRewards
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game.contract.turn import Turn
 
 WAIT = 0  #: What the player does whose turn it is not; OpenSpiel's actions follow.
 

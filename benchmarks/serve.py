@@ -92,8 +92,8 @@ def _prepare(folder: Path, model: Path | None, network: str, seed: int) -> tuple
 def _fights(path: Path, seed: int) -> tuple[Any, Any, tuple[int, ...], Any]:
     """Returns observations and masks from fights of the model, the sizes of heads, and the actions of ``predict``."""
     from sb3_pvp import load
-    from sb3_pvp.contract import load_contract
     from sb3_pvp.envs import NhVecEnv
+    from sb3_pvp.game.contract import load_contract
 
     model, env = load(path), NhVecEnv(50, seed=seed)
     sizes = load_contract("NhEnv").head_sizes

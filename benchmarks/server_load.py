@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from benchmarks.server_talk import Fault, RandomChoices, Speaker
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Step, request_line
 
 Address = tuple[str, int]

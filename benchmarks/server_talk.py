@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 import orjson
 
-from sb3_pvp.contract import Contract
-from sb3_pvp.contract.actions import random_action
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logout, Reset, Step
 from sb3_pvp.games.osrs.remote.reset_request import ACCOUNT_BUILDS, BASELINE
 
@@ -45,7 +44,7 @@ class RandomChoices:
 
     def _draw(self, masks: bytes) -> list[list[int]]:
         flat = np.concatenate(orjson.loads(masks))
-        drawn: list[list[int]] = random_action(self._contract, np.tile(flat, (_DRAWN, 1)), self._rng).tolist()
+        drawn: list[list[int]] = self._contract.random_action(np.tile(flat, (_DRAWN, 1)), self._rng).tolist()
         return drawn
 
 

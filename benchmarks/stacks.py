@@ -17,11 +17,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from benchmarks.plain_loop import PlainLoop
 from benchmarks.report import ROUNDS, Case
+from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, Samples, read_buffer
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
 from sb3_pvp.games.osrs.report import RANDOMISED
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.ppo.update import PpoUpdate, Samples, read_buffer
 
 PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "numpy", "numba")
 CORE, EQUAL, STOCK = "Core network", "[64, 64]", "stock MaskablePPO [64, 64]"

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from sb3_pvp.games.osrs.remote.arena import Arenas
 from sb3_pvp.games.osrs.remote.errors import FramingError, RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
 from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, MAX_LINE, Request, error_reply, parse_request
+from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 
 #: Ticks until the reply to a reset, of an agent that has just logged in and of one that has fought (protocol.md §5.3).
@@ -47,7 +47,7 @@ class SynchronousServer:
     """
 
     def __init__(self, make_world: WorldFactory, slowness: float = 0.0, seed: int = 0) -> None:
-        self._lobby = SynchronousLobby(Arenas(make_world, seed, 8), lambda is_last: None)
+        self._lobby = SynchronousLobby(ServedGames(make_world, seed, 8), lambda is_last: None)
         self._slowness = slowness
         self._random = random.Random(seed)
         self._arrivals: list[Message] = []

@@ -100,9 +100,9 @@ def walking(last: str = "") -> Iterator[Walk]:
 
 def _opponent_acts(folder: Path) -> Walk:
     """Sets a file as the opponent of a row, resets the row, and lets the opponent act once."""
+    from sb3_pvp.algorithms.ppo import PvpPPO
     from sb3_pvp.envs import NhVecEnv
     from sb3_pvp.policies import AutoregressivePolicy
-    from sb3_pvp.ppo import PvpPPO
 
     env = NhVecEnv(2)
     PvpPPO(AutoregressivePolicy, env, n_steps=2, batch_size=2).save(folder / "snapshot")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from sb3_pvp.contract import Contract, ContractError, SubAction, load_contract, registered_contracts
+from sb3_pvp.game.contract import Contract, ContractError, SubAction, load_contract, registered_contracts
 
 INTRODUCTION = """# Contracts
 

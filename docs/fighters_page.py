@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sb3_pvp.common.shipped import default_fighter, shipped_card, shipped_file, shipped_names
 from sb3_pvp.game import HOME_GAME
+from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_names
 
 INTRODUCTION = """# Fighters that ship
 

@@ -16,11 +16,11 @@ from sb3_pvp.callbacks import (
     outcome_predictor,
     self_play,
 )
+from sb3_pvp.callbacks.exploiters import callback as exploiters
+from sb3_pvp.callbacks.exploiters import exploitability_callback
 from sb3_pvp.envs.metrics import metrics_of
-from sb3_pvp.exploiters import callback as exploiters
-from sb3_pvp.exploiters import exploitability_callback
 from sb3_pvp.game import HOME_GAME, Game, find_game
-from sb3_pvp.simple_game import OutcomeRewards
+from sb3_pvp.game.arrays import OutcomeRewards
 
 INTRODUCTION = """# Metrics
 

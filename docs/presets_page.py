@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sb3_pvp.presets.presets import ALGO, Preset, presets
+from sb3_pvp.algorithms.presets import ALGO, Preset, presets
 
 INTRODUCTION = """# Presets
 

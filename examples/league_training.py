@@ -13,9 +13,9 @@ from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.matches.rating import rate
+from sb3_pvp.players.league import League, Player, Standing
+from sb3_pvp.players.league.leaderboard import as_table
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.selfplay import League, Player, Standing
-from sb3_pvp.selfplay.leaderboard import as_table
 
 BASELINE = Player("baseline")  # moves at random in these games
 
@@ -27,7 +27,7 @@ def train(game: str, league: Path, total_timesteps: int) -> None:
     model = PvpPPO(
         AutoregressivePolicy, env, 1e-3, n_steps=64, batch_size=512, n_epochs=6, policy_kwargs=policy_kwargs, seed=0
     )
-    # Chooses snapshots that beat the learner more often. All are in sb3_pvp/selfplay/match_makers.py.
+    # Chooses snapshots that beat the learner more often. All are in sb3_pvp/players/league/match_makers.py.
     match_maker = {"name": "prioritised_fictitious", "weighting": "hard"}
     callbacks = [
         LeagueCallback(snapshot_every=5, anchors={str(BASELINE): 1500}, pictures_every=1000, directory=league),

@@ -12,7 +12,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.env_util import make_vec_env
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
 
 BOARDS = range(6)

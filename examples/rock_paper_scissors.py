@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import Game
+from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.simple_game import ArrayWorld
 
 CHOICES = ("rock", "paper", "scissors")
 HEAD = Head("choice", "The decision.", tuple(SubAction(each, f"Choose {each}.") for each in CHOICES))

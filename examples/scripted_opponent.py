@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.evaluation import Score, evaluate_model
+from sb3_pvp.matches.replay import record_fight, write_replay_page
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.replay import record_fight, write_replay_page
 
 
 class Archer:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.envs import PvpEnv, PvpVecEnv
 from sb3_pvp.game import Game, Outcome, Viewer
+from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.simple_game import ArrayWorld
 
 CELLS = range(9)
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))

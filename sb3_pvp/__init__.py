@@ -3,24 +3,26 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sb3_pvp import former
 from sb3_pvp.game import register_environments, register_game
 
 if TYPE_CHECKING:
-    from sb3_pvp.policies.model_files import load
-    from sb3_pvp.ppo import PvpPPO
-    from sb3_pvp.ppo.upstream import import_upstream
+    from sb3_pvp.algorithms.ppo import PvpPPO
+    from sb3_pvp.policies.files.model_files import load
+    from sb3_pvp.zoo.imports.pvp_ml import import_upstream
 
 __all__ = ["PvpPPO", "__version__", "import_upstream", "load", "register_game"]
 
 __version__ = "0.1.0"
 
+former.install()
 register_environments()
 
 # Imported on first use, because they need torch and ``import sb3_pvp`` must stay fast.
 _LAZY = {
-    "PvpPPO": "sb3_pvp.ppo",
-    "import_upstream": "sb3_pvp.ppo.upstream",
-    "load": "sb3_pvp.policies.model_files",
+    "PvpPPO": "sb3_pvp.algorithms.ppo",
+    "import_upstream": "sb3_pvp.zoo.imports.pvp_ml",
+    "load": "sb3_pvp.policies.files.model_files",
 }
 
 

@@ -25,9 +25,10 @@ from sb3_pvp.callbacks import SelfPlayCallback
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from tests.paths import DATA
 from tests.serving.served import RawClient, serving
 
-EDITIONS = [Path(__file__).parent / "data" / name for name in ("first_edition", "second_edition")]
+EDITIONS = [DATA / name for name in ("first_edition", "second_edition")]
 FIRST, SECOND = EDITIONS
 NH_RUN, DHAROK_RUN = "trained/maskable_ppo/NhEnv_1", "trained/maskable_ppo/DharokEnv_1"
 #: Who is in the leagues with a model.
@@ -70,7 +71,7 @@ def rate_in_own_game(folder: Path, num_fights: int) -> set[str]:
     """Lets the players of a league fight there, and names them; ``sb3-pvp league rate`` knows no own games either."""
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.rating import rate
-    from sb3_pvp.selfplay import League
+    from sb3_pvp.players.league import League
 
     league = League.existing(folder)
     settings = FightSettings(game=own_game())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.opponents.seat_views import Observation
+from sb3_pvp.players.seats import Observation
 
 
 class HiddenKeys(VecEnvWrapper):

@@ -18,10 +18,10 @@ from benchmarks.learning_curves.callback import Budget, CurveCallback
 from benchmarks.learning_curves.records import fix_settings, forget_evaluations_after
 from benchmarks.learning_curves.variants import vary
 from sb3_pvp import zoo
+from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.presets import ALGO, Preset, find_preset
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.games.osrs.report import RANDOMISED
-from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.presets.presets import ALGO, Preset, find_preset
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
 CHECKPOINT, HYPERPARAMS = "checkpoint.zip", "hyperparams.yml"

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from benchmarks.learning_curves.records import read_evaluations, read_settings
 from benchmarks.learning_curves.run import CHECKPOINT
+from sb3_pvp.callbacks.exploiters.best_response import FIGURES, Start
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.exploiters.best_response import FIGURES, Start
-from sb3_pvp.policies.model_files import load
-from sb3_pvp.selfplay import League, Player, file_name
-from sb3_pvp.selfplay.league import PLAYERS
+from sb3_pvp.players.league import League, Player, file_name
+from sb3_pvp.players.league.league import PLAYERS
+from sb3_pvp.policies.files.model_files import load
 
 STARTS: tuple[Start, ...] = get_args(Start)
 

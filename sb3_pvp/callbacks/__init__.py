@@ -9,6 +9,7 @@ from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.elo import EloCallback
 from sb3_pvp.callbacks.episodes import EpisodeLogCallback, EpisodeMetricsCallback
 from sb3_pvp.callbacks.evaluations import ReferenceRatingCallback, WinRateEvalCallback
+from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback, RewardTrackerCallback
 from sb3_pvp.callbacks.league import LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
@@ -24,6 +25,8 @@ __all__ = [
     "EloCallback",
     "EpisodeLogCallback",
     "EpisodeMetricsCallback",
+    "ExploitabilityCallback",
+    "ExploiterCallback",
     "FightMetricsCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",

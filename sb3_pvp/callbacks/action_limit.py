@@ -25,7 +25,7 @@ class ActionLimitCallback(PvpCallback):
 
     Args:
         max_actions: per step.
-        penalty: a number or a schedule over trained rollouts (`sb3_pvp.schedules.parse_schedule`).
+        penalty: a number or a schedule over trained rollouts (`sb3_pvp.common.schedules.parse_schedule`).
     """
 
     @checked

@@ -17,10 +17,10 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.common.arguments import Kind
-from sb3_pvp.opponents.opponents import is_path
-from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, player_of_file
-from sb3_pvp.selfplay.league import LEAGUE
+from sb3_pvp.common.schedules import parse_schedule
+from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, player_of_file
+from sb3_pvp.players.league.league import LEAGUE
+from sb3_pvp.players.opponents import is_path
 
 #: Logger outputs with one line or column per tag, which hundreds of tags would make unreadable.
 TABLES = ("stdout", "log", "csv")

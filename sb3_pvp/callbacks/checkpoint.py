@@ -12,8 +12,8 @@ import numpy as np
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, check_same_run, learner, path_in_run, trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.policies.model_files import strip
-from sb3_pvp.selfplay import LEARNER, Player, file_name, player_of_file
+from sb3_pvp.players.league import LEARNER, Player, file_name, player_of_file
+from sb3_pvp.policies.files.model_files import strip
 
 #: The folder for checkpoints in the run folder.
 CHECKPOINTS = "checkpoints"

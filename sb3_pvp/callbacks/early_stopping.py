@@ -13,9 +13,9 @@ from stable_baselines3.common.logger import KVWriter
 
 from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
 from sb3_pvp.common.arguments import Kind, checked
-from sb3_pvp.schedules import Expression
-from sb3_pvp.schedules.base import as_schedule
-from sb3_pvp.schedules.expression import names_in
+from sb3_pvp.common.schedules import Expression
+from sb3_pvp.common.schedules.base import as_schedule
+from sb3_pvp.common.schedules.expression import names_in
 
 #: When the condition is checked: the values of its variable ``phase``, in chronological order.
 PHASES = (
@@ -28,8 +28,8 @@ _CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a sch
 class EarlyStoppingCallback(PvpCallback, KVWriter):
     """Stops training between two rollouts as soon as a condition holds.
 
-    The condition is a formula of `sb3_pvp.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a * b``
-    is "and". Its variables are ``t`` (trained rollouts), ``phase`` (`PHASES`) and the last value of every logged
+    The condition is a formula of `sb3_pvp.common.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a
+    * b`` is "and". Its variables are ``t`` (trained rollouts), ``phase`` (`PHASES`) and the last value of every logged
     metric, under its tag with every character that is not a letter or digit replaced by ``_``. While a metric is
     missing the condition is false, with one warning. SB3 calls its hook for the end of a rollout after the advantages
     are computed, so ``on_rollout_sampling_end`` and ``on_rollout_end`` coincide, as do ``on_learn_end`` and the next
@@ -39,7 +39,8 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
     values with the model: a run that was stopped by the condition stops again when resumed.
 
     Args:
-        condition: a formula, or a schedule (`sb3_pvp.schedules.parse_schedule`), whose ``defaults`` replace missing
+        condition: a formula, or a schedule (`sb3_pvp.common.schedules.parse_schedule`), whose ``defaults`` replace
+        missing
             metrics.
         verbose: 1: print why training ends.
     """

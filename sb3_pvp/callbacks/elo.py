@@ -8,7 +8,7 @@ import numpy as np
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import OptionalPath, checked
-from sb3_pvp.opponents.opponents import SELF_PLAY
+from sb3_pvp.players.opponents import SELF_PLAY
 
 METRICS = {
     "rollout/elo/latest": "Elo rating of the learner.",

@@ -31,9 +31,9 @@ from sb3_pvp.matches.evaluation import (
     play_elsewhere,
     wilson_interval,
 )
-from sb3_pvp.opponents.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name, opponent_names
-from sb3_pvp.policies.model_files import save_weights
-from sb3_pvp.selfplay import LEARNER, Elo, League, Player
+from sb3_pvp.players.league import LEARNER, Elo, League, Player
+from sb3_pvp.players.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name, opponent_names
+from sb3_pvp.policies.files.model_files import save_weights
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"

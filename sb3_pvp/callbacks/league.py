@@ -14,11 +14,11 @@ from stable_baselines3.common.logger import Figure as LoggedFigure
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.opponents.opponents import SELF_PLAY
-from sb3_pvp.policies.model_files import save_weights
-from sb3_pvp.selfplay import LEARNER, League, MatchRecord, Player, Standing, check_anchors
-from sb3_pvp.selfplay.leaderboard import FORMATS, snapshot_standings
-from sb3_pvp.selfplay.players import evenly_spread
+from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
+from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
+from sb3_pvp.players.league.players import evenly_spread
+from sb3_pvp.players.opponents import SELF_PLAY
+from sb3_pvp.policies.files.model_files import save_weights
 
 #: Most players in the figure of the payoff matrix, so that their names stay readable.
 MAX_PLAYERS = 24

@@ -29,7 +29,7 @@ class NoveltyRewardCallback(PvpCallback):
     until the policy has such statistics. The episode rewards that environments report do not include it.
 
     Args:
-        scale: a number or a schedule over trained rollouts (`sb3_pvp.schedules.parse_schedule`).
+        scale: a number or a schedule over trained rollouts (`sb3_pvp.common.schedules.parse_schedule`).
         histogram: also log the histogram ``rollout/novelty``.
     """
 

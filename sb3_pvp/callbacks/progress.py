@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import ProgressBarCallback
 
 from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.matches.evaluation import SCORE_FIELDS
-from sb3_pvp.opponents.opponents import SELF_PLAY
+from sb3_pvp.players.opponents import SELF_PLAY
 
 
 class ProgressCallback(ProgressBarCallback):

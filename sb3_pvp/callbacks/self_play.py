@@ -18,12 +18,13 @@ from stable_baselines3.common.logger import Logger
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
 from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.schedules import sampling_from
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.opponents.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, find_file, is_path, opponent_name
-from sb3_pvp.schedules import sampling_from
-from sb3_pvp.selfplay import LEARNER, League, MatchMaker, Player, Prioritised
-from sb3_pvp.selfplay import match_maker as make_match_maker
-from sb3_pvp.selfplay.match_log import SCORES
+from sb3_pvp.players.league import LEARNER, League, MatchMaker, Player, Prioritised
+from sb3_pvp.players.league import match_maker as make_match_maker
+from sb3_pvp.players.league.match_log import SCORES
+from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
+from sb3_pvp.policies.files.model_opponent import find_file
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
 #: The kinds of opponents, in the order in which they are given rows: their metrics under ``env/``, with descriptions.
@@ -74,13 +75,12 @@ class SelfPlayCallback(base.PvpCallback):
     Args:
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
         targets: paths of models, and names of fighters and plug-ins, all equally likely.
-        match_maker: for past players: a name of `sb3_pvp.selfplay.match_maker`, or ``{"name": ...}`` with its settings.
-        num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
-        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
-        past_of, latest_of: folder of another run, or of its league, to take these players from; default: this run.
-        directory: of the league; default: ``league`` in the run folder.
-        seed: of the choices; ``None``: that of the model, or a random one if it has none.
-        histograms: also log histograms of qualities and probabilities.
+        match_maker: for past players: a name of `sb3_pvp.players.league.match_maker`, or ``{"name": ...}`` with its
+        settings. num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
+        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`. past_of,
+        latest_of: folder of another run, or of its league, to take these players from; default: this run. directory: of
+        the league; default: ``league`` in the run folder. seed: of the choices; ``None``: that of the model, or a
+        random one if it has none. histograms: also log histograms of qualities and probabilities.
     """
 
     @checked
@@ -230,8 +230,8 @@ class SelfPlayCallback(base.PvpCallback):
 class Shares:
     """The shares of the rows that each kind of opponent gets over time.
 
-    ``schedules`` has numbers or schedules (`sb3_pvp.schedules.parse_schedule`) for all kinds but the last, which gets
-    the rest. Raises `ValueError` for an invalid schedule, or if the initial shares sum to more than 1.
+    ``schedules`` has numbers or schedules (`sb3_pvp.common.schedules.parse_schedule`) for all kinds but the last, which
+    gets the rest. Raises `ValueError` for an invalid schedule, or if the initial shares sum to more than 1.
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:

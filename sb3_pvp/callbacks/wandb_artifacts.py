@@ -13,14 +13,14 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
 from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.common.arguments import Flag, OptionalPath, checked
-from sb3_pvp.policies.model_files import steps_of
-from sb3_pvp.selfplay import LEARNER, League, Player, Standing
-from sb3_pvp.selfplay.leaderboard import COLUMNS, FORMATS, snapshot_standings
-from sb3_pvp.selfplay.league import LEAGUE
+from sb3_pvp.players.league import LEARNER, League, Player, Standing
+from sb3_pvp.players.league.leaderboard import COLUMNS, FORMATS, snapshot_standings
+from sb3_pvp.players.league.league import LEAGUE
+from sb3_pvp.policies.files.model_files import steps_of
 
 
 class WandbArtifactsCallback(PvpCallback):
-    """Logs models and ratings to the open W&B run, see `sb3_pvp.zoo.tracking`.
+    """Logs models and ratings to the open W&B run, see `sb3_pvp.zoo.runs.tracking`.
 
     At the end of training it logs the artifact ``model-ID`` (ID: of the W&B run) with the aliases ``final``, ``best``
     (``best_model.zip`` of SB3's ``EvalCallback``) and ``strongest`` (of the league), and with steps and ratings as

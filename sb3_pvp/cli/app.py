@@ -21,7 +21,7 @@ from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.game import OWN_COMMANDS
+from sb3_pvp.game.game import OWN_COMMANDS
 
 #: For commands that pass all arguments to rl-zoo3's parsers, including ``--help``.
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}

@@ -23,8 +23,9 @@ def export(
 
     The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model.
     """
-    from sb3_pvp.policies.fighter_files import SUFFIX, export_fighter, read_fighter
-    from sb3_pvp.policies.model_files import find_model, load
+    from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+    from sb3_pvp.policies.files.model_files import load
+    from sb3_pvp.policies.files.shipped import SUFFIX, find_model
 
     path = output or model.with_suffix(SUFFIX)
     export_fighter(load(find_model(model)), path, onnx=not no_onnx)

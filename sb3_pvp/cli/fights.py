@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from contextlib import suppress
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,24 +22,17 @@ from sb3_pvp.cli.usage import (
     json_object,
     print_result,
     progress,
-    say_processes,
     use_one_thread,
-    with_build,
+    watched,
 )
 from sb3_pvp.common.arguments import MAPPING
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.game import Game, find_game, game_reference
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.vec_env import VecEnv
-
-    from sb3_pvp.matches.evaluation import Score
+from sb3_pvp.game import find_game
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
 _MODES = ("with the most likely actions", "with sampled actions")
-_PARALLEL_FIGHTS = 64
 _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page has ``.html`` in its place.
 
 
@@ -67,7 +58,9 @@ def evaluate(
     Prints the win rate with a 95 % interval, in total and for each build. Fights start as in the model's training,
     unless --build or --reset-params is given ('{}': the game's defaults).
     """
+    use_one_thread()  # before anything computes with torch
     from sb3_pvp.envs.settings import FightSettings
+    from sb3_pvp.matches.scoring import score_model
 
     arguments = json_object(env_kwargs, "--env-kwargs")
     for name in arguments.keys() & _OPTIONS.keys():
@@ -84,7 +77,9 @@ def evaluate(
         # One number is a number of frames, but [2] is the age of a single frame.
         arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
     arguments |= {"opponent": opponent, "world": world}
-    score, fights, note = score_model(model, episodes, seed, not stochastic, game, build, safe, jobs, **arguments)
+    watch = watched(episodes)
+    given = not stochastic, game, build, safe, jobs
+    score, fights, note = score_model(model, episodes, seed, watch, *given, **arguments)
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
     settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
@@ -117,9 +112,11 @@ def record(
     --reset-params is given ('{}': the game's defaults).
     """
     use_one_thread()
-    from sb3_pvp.opponents.opponents import is_path
-    from sb3_pvp.policies.model_files import find_model, game_of, load
-    from sb3_pvp.replay import record_fight, save_fight
+    from sb3_pvp.matches.replay import record_fight, save_fight
+    from sb3_pvp.matches.scoring import trained_start
+    from sb3_pvp.players.opponents import is_path
+    from sb3_pvp.policies.files.model_files import game_of, load
+    from sb3_pvp.policies.files.shipped import find_model
 
     params, note = json_object(reset_params, "--reset-params"), ""
     played = None if game is None else find_game(game)
@@ -165,120 +162,11 @@ def replay(
 
     The page needs no network and no other files.
     """
-    from sb3_pvp.replay import load_fight, write_replay_page
+    from sb3_pvp.matches.replay import load_fight, write_replay_page
 
     page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
     write_replay_page(load_fight(fight, game=game), page)
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
-
-
-def score_model(
-    path: Path,
-    episodes: int,
-    seed: int,
-    deterministic: bool = True,
-    game: str | None = None,
-    build: str | None = None,
-    safe: bool = False,
-    jobs: int | None = None,
-    **env_kwargs: Any,
-) -> tuple[Score, dict[str, Any], str]:
-    """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
-
-    ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`.
-
-    Returns:
-        The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `trained_start`.
-    """
-    use_one_thread()  # before anything computes with torch
-    from stable_baselines3.common.utils import check_for_correct_spaces
-
-    from sb3_pvp.envs import PvpVecEnv
-    from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.matches.evaluation import evaluate_by_rows
-    from sb3_pvp.matches.processes import num_processes
-    from sb3_pvp.policies.model_files import find_model, load
-
-    model = load(path := find_model(path), safe=safe)
-    played = _played_game(model, path, game)
-    if safe:
-        env_kwargs["opponent"] = _read_safely(env_kwargs["opponent"], played)
-    if build is not None:
-        env_kwargs["reset_params"] = with_build(build, played, env_kwargs.get("reset_params"))
-    note = ""
-    if "reset_params" not in env_kwargs:
-        env_kwargs["reset_params"], note = trained_start(model, path, played)
-    if env_kwargs.get("frame_ages") is None:
-        env_kwargs["frame_ages"] = _frame_ages(model, played)
-    settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
-    spaces = model.observation_space, model.action_space
-
-    def make_env(num_envs: int, seed: int) -> VecEnv:
-        env = PvpVecEnv(num_envs, seed=seed, game=played, **env_kwargs)
-        with refusals(about=f"{path} cannot play these fights of {played.name}"):
-            check_for_correct_spaces(env, *spaces)
-        return env
-
-    say_processes(processes := num_processes(jobs, episodes, settings.world))
-    load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
-    rows = min(_PARALLEL_FIGHTS, episodes)
-    with progress(f"{episodes} fights", episodes) as advance:
-        score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)
-    return score, {"game": game_reference(played), "start": settings.reset_params}, note
-
-
-def _played_game(model: Any, path: Path, game: str | None) -> Game:
-    """Returns the game of this name, by default that of the model's training; `Refusal` if they differ."""
-    from sb3_pvp.policies.model_files import game_of
-
-    played = game_of(model) if game is None else find_game(game)
-    with suppress(ValueError):  # of a model that does not record its game, which --game may well name
-        if (trained := game_of(model)).contract != played.contract:
-            raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
-    return played
-
-
-def _frame_ages(model: Any, played: Game) -> Any:
-    """Returns the ages of the frames that a model sees; `ValueError` if it sees several and does not record them."""
-    if (recorded := getattr(model, "frame_ages", None)) is not None:
-        return recorded
-    # Plain MaskablePPO does not record them: its space only has their number.
-    shape = getattr(getattr(model.observation_space, "spaces", {}).get("observation"), "shape", None) or (1,)
-    if shape[0] > 1 and shape[1:] == (played.contract.num_observations,):
-        raise ValueError(f"the model sees {shape[0]} frames: pass their ages with --frame-ages, such as 0,2")
-    return (0,)
-
-
-def _read_safely(opponent: str, game: Game) -> Any:
-    """Returns what environments take as this opponent, so that they do not unpickle its file."""
-    from sb3_pvp.opponents.opponents import OpponentChoice, kind_of, load_opponent, opponent_name
-
-    kind = kind_of(opponent, game.scripts)
-    if kind == "league":
-        raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
-    if kind != "file":
-        return opponent
-    loaded = load_opponent(opponent, safe=True)
-    loaded.check(game.contract)
-    return OpponentChoice(loaded, opponent_name(opponent))
-
-
-def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:
-    """Returns the reset parameters of a model's training, as the model or its league records them, and ``""``.
-
-    If neither of them does for this game, returns ``{}`` and a note that says so.
-    """
-    from sb3_pvp.selfplay import League
-    from sb3_pvp.zoo.resume import league_of
-
-    fights: dict[str, Any] = {name: getattr(model, name, None) for name in ("game", "reset_params")}
-    if fights["reset_params"] is None and (folder := league_of(path)) is not None:
-        with suppress(ValueError):
-            fights = League.existing(folder).fights
-    # Reset parameters of another game, as with --game, mean nothing here.
-    if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
-        return dict(fights["reset_params"]), ""
-    return {}, " (the model does not record how its training fights started)"
 
 
 def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:

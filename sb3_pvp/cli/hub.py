@@ -20,7 +20,7 @@ from sb3_pvp.common.errors import Refusal, refusals
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-    from sb3_pvp.policies.description import Description
+    from sb3_pvp.policies.files.description import Description
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
@@ -100,8 +100,9 @@ def push(
     """
     from huggingface_hub import CommitOperationAdd, get_token
 
-    from sb3_pvp.policies.fighter_files import SUFFIX, export_fighter, read_fighter
-    from sb3_pvp.policies.model_files import find_model, load
+    from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+    from sb3_pvp.policies.files.model_files import load
+    from sb3_pvp.policies.files.shipped import SUFFIX, find_model
 
     if get_token() is None:
         raise Refusal("pushing needs a token of the hub that may write: set HF_TOKEN, or run hf auth login")
@@ -252,7 +253,7 @@ def _prepare(api: HfApi, repo_id: str, private: bool, revision: str | None) -> s
 
 def _choose(names: Sequence[str], repo_id: str, wanted: str | None) -> str:
     """Returns the fighter among the files of a repository, the one that is ``wanted`` or else the only one."""
-    from sb3_pvp.policies.fighter_files import SUFFIX
+    from sb3_pvp.policies.files.shipped import SUFFIX
 
     at_top = [name for name in names if "/" not in name and name.isprintable() and name not in _OTHER_ZIPS]
     kinds = [
@@ -269,8 +270,9 @@ def _choose(names: Sequence[str], repo_id: str, wanted: str | None) -> str:
 
 def _check(path: Path) -> bool:
     """Returns whether a file is a fighter file and not the zip of a model; `ValueError` if it is neither."""
-    from sb3_pvp.policies.fighter_files import SUFFIX, read_fighter
-    from sb3_pvp.policies.model_files import steps_of
+    from sb3_pvp.policies.files.fighter_files import read_fighter
+    from sb3_pvp.policies.files.model_files import steps_of
+    from sb3_pvp.policies.files.shipped import SUFFIX
 
     if path.suffix == SUFFIX:
         read_fighter(path)

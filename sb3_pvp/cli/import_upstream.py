@@ -22,8 +22,9 @@ def import_upstream(
     The model decides as the original does; see docs/import-upstream.md for what is carried over. Nothing in the
     checkpoint is executed, so it need not be trusted. Training can continue from a zip.
     """
-    from sb3_pvp.policies.fighter_files import SUFFIX, export_fighter
-    from sb3_pvp.ppo.upstream import import_upstream as read
+    from sb3_pvp.policies.files.fighter_files import export_fighter
+    from sb3_pvp.policies.files.shipped import SUFFIX
+    from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read
 
     if output.suffix not in (".zip", SUFFIX):
         raise Refusal(f"--output must end in .zip or {SUFFIX}, such as {output.with_suffix('.zip')}")

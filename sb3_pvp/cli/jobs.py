@@ -44,7 +44,7 @@ def start(
     It keeps running when the terminal is closed. COMMAND is "train" or "enjoy" with the options of rl-zoo3 and
     --preset, or any program with its arguments.
     """
-    from sb3_pvp.presets.presets import find_preset
+    from sb3_pvp.algorithms.presets import find_preset
     from sb3_pvp.zoo.jobs import last_lines
 
     opened = _jobs(folder)

@@ -31,7 +31,7 @@ from sb3_pvp.game import HOME_GAME, find_game, game_reference
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.rating import Progress
-    from sb3_pvp.selfplay import League
+    from sb3_pvp.players.league import League
 
 league = typer.Typer(help="Show a league's leaderboard, and rate its players.")
 
@@ -54,7 +54,7 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
 
     Saves them, and prints whether they are identical to those that were saved before.
     """
-    from sb3_pvp.selfplay.league import IDENTICAL, VERDICTS
+    from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
 
     opened = _open(folder)
     kept, ratings = opened.recompute(), opened.ratings()
@@ -70,7 +70,7 @@ def export(
     rollouts: Rollouts = False,
 ) -> None:
     """Export the leaderboard."""
-    from sb3_pvp.selfplay.leaderboard import FORMATS
+    from sb3_pvp.players.league.leaderboard import FORMATS
 
     require_known("format", form, FORMATS)
     write(FORMATS[form](_open(folder).leaderboard(rollouts)), out)
@@ -98,7 +98,7 @@ def play(
     settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches.processes import num_processes
     from sb3_pvp.matches.rating import play_matches
-    from sb3_pvp.selfplay import Payoff, Player
+    from sb3_pvp.players.league import Payoff, Player
 
     pair = Player.parse(a), Player.parse(b)
     say_processes(num_processes(jobs, fights, world))
@@ -135,8 +135,8 @@ def rate(
     opened = _open(folder)
     settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches import rating
-    from sb3_pvp.selfplay import Player, check_anchors
-    from sb3_pvp.selfplay.players import evenly_spread
+    from sb3_pvp.players.league import Player, check_anchors
+    from sb3_pvp.players.league.players import evenly_spread
 
     with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
         pairs = (text.partition("=") for text in anchor or [])
@@ -169,7 +169,7 @@ def rate(
 
 
 def _open(folder: Path) -> League:
-    from sb3_pvp.selfplay import League
+    from sb3_pvp.players.league import League
 
     return League.existing(folder)
 
@@ -182,7 +182,7 @@ def _settings(opened: League, world: str, name: str | None, reset_params: str | 
     use_one_thread()  # here, because all commands that fight call this first
     given = json_object(reset_params, "--reset-params")
     from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.policies.model_files import game_of, load, named_game
+    from sb3_pvp.policies.files.model_files import game_of, load, named_game
 
     kept, models = opened.fights, opened.players()
     if name is not None:
@@ -212,7 +212,7 @@ def _print_progress(state: Progress, until: float) -> None:
 
 
 def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
-    from sb3_pvp.selfplay.leaderboard import as_table
+    from sb3_pvp.players.league.leaderboard import as_table
 
     standings, ratings = opened.leaderboard(rollouts), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": standings}

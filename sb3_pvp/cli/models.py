@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.fights import score_model
-from sb3_pvp.cli.usage import AsJson, print_result, table
+from sb3_pvp.cli.usage import AsJson, print_result, table, use_one_thread, watched
 from sb3_pvp.common.names import require_known
-from sb3_pvp.common.shipped import default_fighter, shipped_card, shipped_file, shipped_names
+from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_names
 
 #: Fights of a new fighter against the one that ships.
 _NUM_FIGHTS = 64
@@ -63,13 +62,15 @@ def fight_the_shipped(model: Path, game: str, page: Path, seed: int) -> tuple[di
 
     Returns figures and lines of text; nothing if no fighter ships for this game.
     """
-    from sb3_pvp.replay import record_fight, write_replay_page
+    use_one_thread()
+    from sb3_pvp.matches.replay import record_fight, write_replay_page
+    from sb3_pvp.matches.scoring import score_model
 
     name = default_fighter(game)
     if name is None:
         return {}, []
     opponent = str(shipped_file(name))  # a file of the same name may lie here
-    score, fights, _ = score_model(model, _NUM_FIGHTS, seed, opponent=opponent)
+    score, fights, _ = score_model(model, _NUM_FIGHTS, seed, watched(_NUM_FIGHTS), opponent=opponent)
     write_replay_page(record_fight(model, opponent, seed=seed, reset_params=fights["start"]), page)
     figures = {"opponent": name, **score.as_dict(), "replay": str(page)}
     return {"shipped": figures}, [f"Against {name}: {score}", f"One such fight: {page}"]

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.fights import score_model
 from sb3_pvp.cli.models import fight_the_shipped
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table
+from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table, use_one_thread, watched
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
-    from sb3_pvp.callbacks.plots import Run
-    from sb3_pvp.presets.presets import Preset
+    from sb3_pvp.algorithms.presets import Preset
+    from sb3_pvp.matches.curves import Run
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
 METRIC = (
@@ -44,9 +43,10 @@ def quickstart(
     import numpy as np
     from rl_zoo3 import get_latest_run_id
 
-    from sb3_pvp.callbacks.plots import Band, find_runs, plot_curves, read_curve
+    from sb3_pvp.algorithms.presets import ALGO
+    from sb3_pvp.matches.curves import Band, find_runs, plot_curves, read_curve
     from sb3_pvp.matches.evaluation import wilson_interval
-    from sb3_pvp.presets.presets import ALGO
+    from sb3_pvp.matches.scoring import score_model
     from sb3_pvp.zoo import find_preset, train
 
     defaults = find_preset(HOME_GAME).hyperparams()
@@ -66,7 +66,9 @@ def quickstart(
         run = log_folder / ALGO / f"{HOME_GAME}_{get_latest_run_id(str(log_folder / ALGO), HOME_GAME)}"
         typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
-        before, after = (score_model(zip, episodes, seed)[0] for zip in (run / "initial_model.zip", model))
+        use_one_thread()
+        untrained, watch = run / "initial_model.zip", watched(episodes)
+        before, after = (score_model(zip, episodes, seed, watch)[0] for zip in (untrained, model))
         shipped, lines_about_it = fight_the_shipped(model, HOME_GAME, run / "fight.html", seed)
     # The evaluations during training begin after the first rollouts: put the untrained model in front as step 0.
     curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
@@ -93,7 +95,7 @@ def presets(
     """List the presets for train --preset, or print one of them."""
     import yaml
 
-    from sb3_pvp.presets import presets as known
+    from sb3_pvp.algorithms import presets as known
 
     if name is not None:
         preset = known.find_preset(name)
@@ -114,7 +116,7 @@ def runs(
 
     The state of a run is running, finished, resumable (with train --resume) or stopped (no checkpoint to resume from).
     """
-    from sb3_pvp.callbacks.plots import find_runs
+    from sb3_pvp.matches.curves import find_runs
 
     found = [_run_summary(run) for run in find_runs([str(folder)])]
     rows = [["run", "game", "preset", "steps", "started", "last evaluation", "state"]]
@@ -142,7 +144,7 @@ def plot(
     """
     from matplotlib.backend_bases import FigureCanvasBase
 
-    from sb3_pvp.callbacks.plots import (
+    from sb3_pvp.matches.curves import (
         METRICS,
         common_metric,
         find_runs,
@@ -170,7 +172,7 @@ def plot(
 
 def _preset_summary(preset: Preset) -> dict[str, Any]:
     """Returns name, algorithm, game and purpose: the first sentence of the comment above the preset in its file."""
-    from sb3_pvp.presets.presets import ALGO
+    from sb3_pvp.algorithms.presets import ALGO
 
     comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text("utf-8"), re.MULTILINE)
     words = " ".join(comment[1].replace("#", " ").split()) if comment else ""
@@ -180,9 +182,9 @@ def _preset_summary(preset: Preset) -> dict[str, Any]:
 
 def _run_summary(run: Run) -> dict[str, Any]:
     """Returns the progress and the state of a run, from the files in its folder."""
-    from sb3_pvp.callbacks.plots import CONFIG, read_curve
-    from sb3_pvp.presets.presets import ALGO
-    from sb3_pvp.zoo.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
+    from sb3_pvp.algorithms.presets import ALGO
+    from sb3_pvp.matches.curves import CONFIG, read_curve
+    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
 
     config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
     arguments, env, checkpoints = config.with_name("args.yml"), config.parent.name, checkpoints_in(run.folder)

@@ -11,8 +11,8 @@ import typer
 from sb3_pvp.cli.usage import use_one_thread
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
-from sb3_pvp.common.shipped import shipped_file, shipped_folder
 from sb3_pvp.game import HOME_GAME
+from sb3_pvp.policies.files.shipped import shipped_file, shipped_folder
 
 if TYPE_CHECKING:
     from sb3_pvp.serving.server import Server
@@ -71,7 +71,7 @@ def serve(
     Any client of the original prediction API can ask: one JSON object per line. A model's name is that of its file
     without ending. Files are never unpickled: zips of other programs need sb3-pvp export first.
     """
-    from sb3_pvp.policies.inference import AUTO, BACKENDS
+    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import Settings, run_server
     from sb3_pvp.serving.workers import WORKER_TYPES

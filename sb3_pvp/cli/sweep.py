@@ -11,7 +11,7 @@ from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, print_result, progr
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
-    from sb3_pvp.presets.presets import Preset
+    from sb3_pvp.algorithms.presets import Preset
     from sb3_pvp.zoo.sweeps.space import Space
 
 sweep = typer.Typer(help="Show and export the results of train -optimize.")
@@ -124,7 +124,7 @@ def wandb(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, n_ti
 
 
 def _space(preset: str, search_space: Path | None) -> tuple[Preset, Space]:
-    from sb3_pvp.presets.presets import find_preset
+    from sb3_pvp.algorithms.presets import find_preset
     from sb3_pvp.zoo.sweeps.space import chosen_space
 
     found = find_preset(preset)

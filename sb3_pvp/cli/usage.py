@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
@@ -16,7 +16,7 @@ import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.game import Game, WorldError
+from sb3_pvp.game import WorldError
 
 #: Typer does not export this class, and its module differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -34,13 +34,6 @@ World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) 
 
 #: For commands with ``--game``, which also accept its former names ``--env`` and ``--contract``.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
-
-
-def with_build(build: str, game: Game, params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns reset parameters for fights of this build only; `Refusal` if the game has no builds."""
-    if game.build_param is None:
-        raise Refusal(f"{game.name} has no builds: leave --build out")
-    return {**(params or {}), game.build_param: build}
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
@@ -92,6 +85,16 @@ def say_processes(count: int) -> None:
     """Prints in how many processes fights are played, if there are several."""
     if count > 1:
         typer.echo(f"fighting in {count} processes, see --jobs", err=True)
+
+
+def watched(num_fights: int) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+    """Returns what shows the fights that a model file is scored by, see `sb3_pvp.matches.scoring.Watch`."""
+
+    def watch(processes: int) -> AbstractContextManager[Callable[[int], None]]:
+        say_processes(processes)
+        return progress(f"{num_fights} fights", num_fights)
+
+    return watch
 
 
 def use_one_thread() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.envs.env import PvpEnv
 from sb3_pvp.game import HOME_GAME
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.players.opponents import OpponentChoice
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.pettingzoo_env import parallel_env as parallel_env

@@ -16,8 +16,8 @@ from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldFactory
-from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
-from sb3_pvp.opponents.seat_views import Observation
+from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
+from sb3_pvp.players.seats import Observation
 
 _IDENTITY = {"kind": "PvpEnv", "version": 1}
 

@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common import snapshots
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.contract.actions import check_actions
 from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
+from sb3_pvp.envs.observations import SeatObservations, observation_space
 from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
-from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
-from sb3_pvp.opponents.pool import LoadedOpponent, OpponentPool
-from sb3_pvp.opponents.seat_views import Observation, SeatObservations, Seats, observation_space
-from sb3_pvp.simple_game import named_terms
+from sb3_pvp.game.arrays import named_terms
+from sb3_pvp.game.contract.turn import check_actions
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
+from sb3_pvp.players.pool import LoadedOpponent, OpponentPool
+from sb3_pvp.players.seats import Observation, Seats
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.

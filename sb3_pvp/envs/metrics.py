@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
-from sb3_pvp.simple_game import Metric, OutcomeRewards, ReportMetrics, Ticks
+from sb3_pvp.game.arrays import OutcomeRewards
+from sb3_pvp.game.metrics import Metric, ReportMetrics, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
 #: The measured durations, in seconds, and the statistics that are logged of them.

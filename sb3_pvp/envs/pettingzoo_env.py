@@ -9,14 +9,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.checks import check_seed
-from sb3_pvp.contract import Contract
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import Frame, check_render_mode
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
-from sb3_pvp.opponents.opponents import SELF_PLAY
-from sb3_pvp.opponents.seat_views import Observation
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.players.opponents import SELF_PLAY
+from sb3_pvp.players.seats import Observation
 
 try:
     from pettingzoo import ParallelEnv

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from numpy.typing import NDArray
 
-from sb3_pvp.game import Outcome
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.game import Outcome, World
+from sb3_pvp.game.contract import Contract
 
 if TYPE_CHECKING:
-    from sb3_pvp.envs.fights import Fights
     from sb3_pvp.envs.window import Window
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
@@ -31,6 +32,23 @@ def check_render_mode(render_mode: str | None) -> str | None:
     return render_mode
 
 
+class ShownFights(Protocol):
+    """What is shown of fights, as in `sb3_pvp.envs.fights.Fights`; N rows."""
+
+    settings: FightSettings
+    contract: Contract
+    world: World
+    length: NDArray[np.int64]  #: Ticks so far, ``(N,)``.
+    terminated: NDArray[np.bool_]  #: ``(N,)``.
+    truncated: NDArray[np.bool_]  #: ``(N,)``.
+
+    def seat_masks(self) -> NDArray[np.bool_]:
+        """Returns copies of the masks of all seats by the number of the fight, bool ``(fights, 2, A)``."""
+
+    def describe_seats(self, row: int) -> tuple[int, tuple[str, str], Sequence[NDArray[np.int64] | None]]:
+        """Returns the number of the row's fight in the world, and by seat the players' names and last actions."""
+
+
 class FightRenderer:
     """Renders the last tick of each fight with the masks it was played with; also the end of a fight that was reset.
 
@@ -38,7 +56,7 @@ class FightRenderer:
     first frame after a pause has no masks. pygame is imported, and the window opened, on first use.
     """
 
-    def __init__(self, fights: Fights) -> None:
+    def __init__(self, fights: ShownFights) -> None:
         self._fights = fights
         self.names: tuple[str, str] | None = None  #: Names of the players, if not those of `Fights.describe_seats`.
         self._window: Window | None = None

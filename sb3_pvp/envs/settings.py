@@ -11,10 +11,10 @@ from pydantic import InstanceOf
 from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, PositiveInt, checked
 from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.contract import Contract
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
-from sb3_pvp.opponents.opponents import OpponentLike, as_choice, make_opponent
-from sb3_pvp.simple_game import OutcomeRewards
+from sb3_pvp.game.arrays import OutcomeRewards
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.players.opponents import OpponentLike, as_choice, make_opponent
 
 DEFAULT_MAX_EPISODE_TICKS = 2000  #: Far more than a real fight takes; two passive fighters would never end theirs.
 _CONTRACT = Kind[Any](str | Path | InstanceOf[Contract] | None, "a Contract, its name or file")
@@ -36,10 +36,10 @@ class FightSettings:
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: if false, the fight may end in a tie before either side has lost, in games with such a rule.
         max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: no limit.
-        noise: noise on the learner's own observations (`sb3_pvp.opponents.seat_views.ObservationNoise`), e.g.
+        noise: noise on the learner's own observations (`sb3_pvp.players.seats.ObservationNoise`), e.g.
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: actions that are always masked for the learner, e.g. ``{"forbid": [id]}``, or a schedule
-            of arrays (`sb3_pvp.opponents.seat_views.ActionMaskOverride`).
+            of arrays (`sb3_pvp.players.seats.ActionMaskOverride`).
         contract: the contract of a factory's worlds, if the factory has none; or, instead of ``game``, the name of the
             contract of the game to play.
         episode_statistics: whether the ``info`` of a fight's end has statistics of all its ticks (`EpisodeStatistics`).

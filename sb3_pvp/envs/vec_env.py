@@ -25,8 +25,8 @@ from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import check_render_mode
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, WorldFactory
-from sb3_pvp.opponents.opponents import OpponentChoice, OpponentLike
-from sb3_pvp.opponents.seat_views import Observation
+from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
+from sb3_pvp.players.seats import Observation
 
 _COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}  #: Snapshots keep the name that `PvpVecEnv` had in the first edition.

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game import NUM_SEATS, Game
-from sb3_pvp.simple_game import ArrayWorld
+from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 
 OBSERVATION, ACTION_MASK = "observation", "action_mask"
 #: In turn-based games the first choice of the first head, and all that a player may choose out of turn.

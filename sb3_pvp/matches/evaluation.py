@@ -20,17 +20,18 @@ from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
+from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.matches.processes import FIRST_SEAT, shares
-from sb3_pvp.opponents.opponents import OpponentChoice, model_opponent
+from sb3_pvp.players.league.bradley_terry import Z95
+from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.model_files import load
-from sb3_pvp.ppo.resumable import preserved_random_state
-from sb3_pvp.selfplay.bradley_terry import Z95
+from sb3_pvp.policies.files.model_files import load
+from sb3_pvp.policies.files.model_opponent import model_opponent
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.

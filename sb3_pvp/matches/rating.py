@@ -17,9 +17,9 @@ from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
 from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
-from sb3_pvp.opponents.opponents import WORLD_BOT, OpponentChoice, opponent_names
-from sb3_pvp.opponents.pool import OpponentPool
-from sb3_pvp.selfplay import League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
+from sb3_pvp.players.pool import OpponentPool
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL = 128  #: Fights that are played at the same time.

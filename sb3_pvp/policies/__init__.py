@@ -1,8 +1,18 @@
-"""Policies. Saved models refer to the classes by this import path, so it must not change."""
+"""How to decide: policies, their networks and heads, sampling; model files and exported graphs."""
 
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 
 __all__ = ["AutoregressivePolicy"]
 
-# Pickle stores a class by its __module__; without this, moving the file would break saved models.
-AutoregressivePolicy.__module__ = __name__
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: it needs torch, and who only looks for a file that ships does not.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("sb3_pvp.policies.autoregressive"), name)

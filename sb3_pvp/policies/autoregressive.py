@@ -17,9 +17,8 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from sb3_pvp.common.names import require_known
-from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.contract.model import loadable_contracts
-from sb3_pvp.policies.actors import AutoregressiveDistribution
+from sb3_pvp.game.contract import Contract, load_contract
+from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
@@ -31,6 +30,7 @@ from sb3_pvp.policies.networks import (
     parse_architectures,
 )
 from sb3_pvp.policies.precision import in_float32
+from sb3_pvp.policies.sampling import AutoregressiveDistribution, filled
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -265,7 +265,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def actor_latent(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the output of the actor's trunk ``(batch, inputs of the heads)``."""
-        return self._actor_latent(self.features(obs))
+        features = self.features(obs)
+        return self._actor_latent(filled(features))[: len(features)]
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)``."""
@@ -403,3 +404,7 @@ def probabilities_and_values(
         heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
         joint = th.cat([head.probs for head in heads], 1)
     return joint.cpu().numpy(), policy.predict_values(seen).flatten().cpu().numpy()
+
+
+# Pickle stores a class by its __module__: saved models find it in the package, wherever this file is.
+AutoregressivePolicy.__module__ = "sb3_pvp.policies"

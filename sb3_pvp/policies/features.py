@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,13 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from sb3_pvp.policies.networks import RunningNormalizer
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
+#: Agent-steps that are evaluated at once without learning from them.
+ROWS_AT_ONCE = 2048
+
+
+def map_parts(parts: Any, function: Callable[[Any], Any]) -> Any:
+    """Applies a function to an array, or to each part of a Dict observation."""
+    return {key: function(part) for key, part in parts.items()} if isinstance(parts, dict) else function(parts)
 
 
 class NormalizedFeatures(BaseFeaturesExtractor):

@@ -18,7 +18,7 @@ import numpy as np
 import torch as th
 from torch import nn
 
-from sb3_pvp.contract import DependencyTables
+from sb3_pvp.game.contract import DependencyTables
 from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, make_network
 from sb3_pvp.policies.precision import in_float32
 

@@ -28,7 +28,7 @@ def sample_heads(
     ``logits (batch, A)`` are those before any choice. ``uniforms (batch, heads)`` are random numbers in [0, 1): a head
     takes the first entry whose cumulative probability exceeds its number; a negative one selects the most likely entry.
     ``table (policies * A, A)`` has the tables of all policies, where that of each row of the batch begins at
-    ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.actors.HeadTables`.
+    ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.sampling.HeadTables`.
     """
     scores, granted, actions, log_probs = begin_heads(logits, masks, penalties, len(starts))
     rules = table, first, permits, unmet

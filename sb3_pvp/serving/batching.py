@@ -29,11 +29,10 @@ class Batcher:
         self._is_scheduled = False
         self._loop = asyncio.get_running_loop()
 
-    def submit(self, request: Request) -> None:
-        """Takes a request; its connection is notified when it has a reply."""
-        assert request.fighter is not None
-        request.fighter.waiting.append(request)
-        self._waiting[request.fighter] = None
+    def submit(self, fighter: ServedFighter, request: Request) -> None:
+        """Takes a request to a fighter; calls `Request.tell` when it has a reply."""
+        fighter.waiting.append(request)
+        self._waiting[fighter] = None
         self._schedule()
 
     async def drain(self) -> None:
@@ -76,5 +75,5 @@ class Batcher:
                 request.reply = error_line("internal error of the server; see its log")
         end = time.perf_counter()
         fighter.figures.count(len(requests), end - start, [end - request.received for request in requests])
-        for connection in dict.fromkeys(request.connection for request in requests):
-            connection.advance()
+        for tell in dict.fromkeys(request.tell for request in requests):
+            tell()

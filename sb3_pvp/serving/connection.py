@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from sb3_pvp.serving.batching import Batcher
+from sb3_pvp.serving.metrics import ServerFigures
+from sb3_pvp.serving.models import ServedFighter
 from sb3_pvp.serving.protocol import Request, RequestError, error_line, read_request
-
-if TYPE_CHECKING:
-    from sb3_pvp.serving.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,23 @@ class Limits:
     idle_timeout: float = 600.0
 
 
+class Shared(Protocol):
+    """What all connections of a server share, see `sb3_pvp.serving.server.Server`."""
+
+    limits: Limits
+    is_strict: bool
+    buffer: memoryview
+    figures: ServerFigures
+    fighters: Mapping[str, ServedFighter]
+    batcher: Batcher
+
+    def add(self, connection: Connection) -> bool:
+        """Adds a connection, unless there are as many as allowed."""
+
+    def remove(self, connection: Connection) -> None:
+        """Removes a connection, if it was added."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """Passes requests on and writes replies in order.
 
@@ -44,8 +62,9 @@ class Connection(asyncio.BufferedProtocol):
     it may. So what a connection keeps in memory is limited.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Shared) -> None:
         self._server, self._limits = server, server.limits
+
         self._transport: asyncio.Transport | None = None
         self._partial = bytearray()
         self._is_skipping = False  # the rest of a line that was too long
@@ -206,14 +225,14 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if line is None or len(line) > self._limits.max_line:
                 raise RequestError(f"the line is longer than {self._limits.max_line} bytes")
-            request = read_request(line, self._server.fighters)
+            fighter, request = read_request(line, self._server.fighters)
         except RequestError as error:
             logger.debug("bad request: %s", error)  # not a warning: any client could fill the log
             self._server.figures.bad_requests += 1
-            refused = Request(None)
+            refused = Request()
             refused.reply = b"" if self._server.is_strict else error_line(str(error))
             self._unanswered.append(refused)
             return
-        request.connection, request.received = self, self._last
+        request.tell, request.received = self.advance, self._last
         self._unanswered.append(request)
-        self._server.batcher.submit(request)
+        self._server.batcher.submit(fighter, request)

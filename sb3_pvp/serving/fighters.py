@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.random_words import words_from_seeds
 from sb3_pvp.game import find_game
-from sb3_pvp.opponents.opponents import ScriptedOpponent, known_opponents
-from sb3_pvp.policies.inference import (
+from sb3_pvp.players.opponents import ScriptedOpponent, known_opponents
+from sb3_pvp.policies.export.inference import (
     AUTO,
     MEASURED_BATCHES,
     Backend,
@@ -116,7 +116,7 @@ class ModelSource:
 
     def open(self) -> ModelFighter:
         """Implements `Source.open`; with ``"auto"`` measures the possible back-ends."""
-        from sb3_pvp.policies.model_files import load
+        from sb3_pvp.policies.files.model_files import load
 
         model = load(self.path, self.device, safe=True)
         if self.backend != AUTO:

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sb3_pvp.common.names import did_you_mean
-from sb3_pvp.common.shipped import shipped_names
-from sb3_pvp.opponents.opponents import MODEL_SUFFIXES
+from sb3_pvp.players.opponents import MODEL_SUFFIXES
+from sb3_pvp.policies.files.shipped import shipped_names
 from sb3_pvp.serving.fighters import Fighter, ModelFighter, ModelSource, Source, script_sources
 from sb3_pvp.serving.metrics import Figures
 from sb3_pvp.serving.protocol import Request

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import orjson
 
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.serving.fighters import Answers, Batch, Form
-
-if TYPE_CHECKING:
-    from sb3_pvp.serving.connection import Connection
-    from sb3_pvp.serving.models import ServedFighter
 
 _REQUIRED = ("model", "obs", "actionMasks")
 _DETAILS = ("returnLogProb", "returnEntropy", "returnValue", "returnProbs")
@@ -31,29 +27,36 @@ class RequestError(ValueError):
     """Raised for a request that cannot be answered; the message is sent to the client."""
 
 
+class Asked(Protocol):
+    """What requests are made to: anything with a form."""
+
+    form: Form
+
+
+_Asked = TypeVar("_Asked", bound=Asked)
+
+
 class Request:
-    """A request that fits the form of its fighter, on its way to the reply."""
+    """A request that fits the form of a fighter, on its way to the reply."""
 
     __slots__ = (
-        "connection",
         "extensions",
-        "fighter",
         "frames",
         "greedy",
         "masks",
         "privileged",
         "received",
         "reply",
+        "tell",
         "wants",
     )
 
-    connection: Connection  #: Where the reply goes.
+    tell: Callable[[], None]  #: To be called when the reply is known; the same for all requests of a connection.
     received: float  #: When, in seconds of `time.perf_counter`.
     reply: bytes | None  #: The line of the reply, once it is known.
 
     def __init__(
         self,
-        fighter: ServedFighter | None,
         frames: bytes = b"",
         privileged: bytes | None = None,
         masks: bytes = b"",
@@ -61,8 +64,6 @@ class Request:
         wants: Sequence[bool] = (),
         extensions: Sequence[str] = (),
     ) -> None:
-        #: ``None`` if the request was refused.
-        self.fighter = fighter
         #: Float32 ``(F, D)``, and the privileged part ``(F, P)`` if it was given.
         self.frames, self.privileged = frames, privileged
         #: Flat, one byte per entry.
@@ -74,8 +75,8 @@ class Request:
         self.reply = None
 
 
-def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> Request:
-    """Parses and checks a request; raises `RequestError`.
+def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, Request]:
+    """Parses and checks a request, and returns it with the fighter that it is to; raises `RequestError`.
 
     By hand instead of with pydantic: this takes most of a server's time.
     """
@@ -109,10 +110,10 @@ def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> Request:
             raise RequestError(f"extensions must be a list of strings, got {_shown(extensions)}")
         if wants or extensions:
             _check_extras(wants, extensions, privileged, form)
-    return Request(fighter, frames, privileged, _masks(masks, form), greedy, wants, extensions)
+    return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions)
 
 
-def _unknown_model(name: object, fighters: Mapping[str, ServedFighter]) -> RequestError:
+def _unknown_model(name: object, fighters: Mapping[str, Asked]) -> RequestError:
     if type(name) is not str:
         return RequestError(f"model must be a string, got {_shown(name)}")
     known = ", ".join(sorted(fighters)[:20])

@@ -15,7 +15,7 @@ from typing import Any
 
 from sb3_pvp.common.open_files import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
-from sb3_pvp.policies.inference import AUTO
+from sb3_pvp.policies.export.inference import AUTO
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.connection import Connection, Limits
 from sb3_pvp.serving.metrics import Figures, ServerFigures, metrics_server
@@ -42,15 +42,12 @@ class Settings:
         host: address to listen on.
         port: port to listen on; 0 picks a free one.
         game: the game whose scripted fighters are served too.
-        backend: one of `sb3_pvp.policies.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each model.
-        device: PyTorch device of the models.
-        workers: number of workers that run batches; 0: the event loop does, the fastest on few cores.
-        worker_type: ``"thread"`` or ``"process"``.
-        max_batch_size: requests in a batch.
-        reload_interval: seconds between looks into the folder; 0: never.
-        metrics_port: port of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
-        is_strict: close the connection at a bad request without a word, as the original does.
-        limits: see `Limits`.
+        backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
+        model. device: PyTorch device of the models. workers: number of workers that run batches; 0: the event loop
+        does, the fastest on few cores. worker_type: ``"thread"`` or ``"process"``. max_batch_size: requests in a batch.
+        reload_interval: seconds between looks into the folder; 0: never. metrics_port: port of ``/health`` and
+        ``/metrics``; 0 picks a free one, ``None``: none. is_strict: close the connection at a bad request without a
+        word, as the original does. limits: see `Limits`.
     """
 
     models: Path

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from sb3_pvp.presets.presets import find_preset, hyperparams_path, presets
+from sb3_pvp.algorithms.presets import find_preset, hyperparams_path, presets
 from sb3_pvp.zoo.front_ends import enjoy, install, plots, push, record_training, record_video, train
 
 __all__ = [

@@ -17,11 +17,11 @@ from typing import Any, NoReturn, cast
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
+from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
 from sb3_pvp.game import HOME_GAME
-from sb3_pvp.presets.presets import ALGO, find_preset
 
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
@@ -70,9 +70,9 @@ def install() -> None:
         import rl_zoo3.import_envs  # noqa: F401
         from rl_zoo3 import ALGOS
 
-        from sb3_pvp.ppo import PvpPPO
+        from sb3_pvp.algorithms.ppo import PvpPPO
         from sb3_pvp.zoo.manager import PvpExperimentManager
-        from sb3_pvp.zoo.saved_runs import create_test_env, get_model_path
+        from sb3_pvp.zoo.runs.saved_runs import create_test_env, get_model_path
     except ImportError as error:
         raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
     ALGOS[ALGO] = PvpPPO  # a subclass of MaskablePPO that behaves the same with its arguments
@@ -94,8 +94,8 @@ def train(arguments: list[str] | None = None) -> None:
       and is not finished. Only if this environment has no runs at all does it start a new one; otherwise a typo would
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
-      `sb3_pvp.zoo.resume`.
-    * For ``--track`` see `sb3_pvp.zoo.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
+      `sb3_pvp.zoo.runs.resume`.
+    * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
     Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
     ``SystemExit(1)`` for a lost server or worker. Ctrl-C is ``SystemExit(130)``, with the command to continue.
@@ -122,10 +122,10 @@ def record_video(arguments: list[str] | None = None) -> None:
 
 
 def record_training(arguments: list[str] | None = None) -> None:
-    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.saved_runs.record_training`."""
+    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.runs.saved_runs.record_training`."""
     with _command("record_training", arguments) as arguments:
         _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.saved_runs import record_training as record
+        from sb3_pvp.zoo.runs.saved_runs import record_training as record
 
         record(arguments, record_video)
 
@@ -135,7 +135,7 @@ def push(arguments: list[str] | None = None) -> None:
     with _command("push", arguments) as arguments:
         if "--no-render" not in arguments:
             _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.saved_runs import patched_push_to_hub
+        from sb3_pvp.zoo.runs.saved_runs import patched_push_to_hub
 
         with patched_push_to_hub():
             runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
@@ -151,7 +151,7 @@ def plots(arguments: list[str] | None = None) -> None:
         import rl_zoo3.plots
         from matplotlib import pyplot as plt
 
-        from sb3_pvp.zoo.manager import replaced
+        from sb3_pvp.zoo.patches import replaced
 
         stock_show: Any = plt.show
         plt.close("all")
@@ -249,8 +249,8 @@ def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
 
 def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
-    from sb3_pvp.distributed.cluster import CPUS_PER_ACTOR
-    from sb3_pvp.zoo.resume import NEWEST
+    from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
+    from sb3_pvp.zoo.runs.resume import NEWEST
     from sb3_pvp.zoo.sweeps.manager import add_options
 
     ours = parser.add_argument_group("sb3-pvp")
@@ -321,7 +321,8 @@ def _check_options(given: Namespace) -> Namespace:
 
 def _initial_model(wanted: str, log_folder: Path) -> str:
     """Returns the path of the zip to begin with; that of a fighter file, or a name, is written to the log folder."""
-    from sb3_pvp.policies.model_files import find_model, is_fighter, load, save_weights
+    from sb3_pvp.policies.files.model_files import load, save_weights
+    from sb3_pvp.policies.files.shipped import find_model, is_fighter
 
     with refusals():
         file = find_model(wanted)

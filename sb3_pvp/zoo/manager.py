@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from pprint import pprint
@@ -23,33 +23,33 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.algorithms.actors import room_for_actors, use_ray
+from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.ppo.collection import AUTO_ACTORS
+from sb3_pvp.algorithms.presets import ALGO, hyperparams_path, is_ours
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
-from sb3_pvp.distributed import room_for_actors, use_ray
 from sb3_pvp.game import WorldError
-from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.ppo.collection import AUTO_ACTORS
-from sb3_pvp.presets.presets import ALGO, hyperparams_path, is_ours
-from sb3_pvp.presets.validation import check_hyperparams
-from sb3_pvp.selfplay import file_name
-from sb3_pvp.selfplay.league import LEAGUE
-from sb3_pvp.zoo.resume import (
+from sb3_pvp.players.league import file_name
+from sb3_pvp.players.league.league import LEAGUE, league_of
+from sb3_pvp.zoo.patches import replaced
+from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     LastCallback,
     StoppedRun,
     choose_run,
     continue_counting,
     copy_league,
-    league_of,
     running,
     steps_of,
     stopped_run,
     warn_if_inexact,
 )
+from sb3_pvp.zoo.runs.tracking import EVENTS, Tracking
 from sb3_pvp.zoo.sweeps.manager import SweepingManager
-from sb3_pvp.zoo.tracking import EVENTS, Tracking
+from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.workers import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
@@ -62,8 +62,8 @@ _COSTLY_EVALUATION = 5, 1
 class PvpExperimentManager(SweepingManager):
     """`rl_zoo3.exp_manager.ExperimentManager` with the same arguments; our own options are attributes of ``args``.
 
-    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.resume.choose_run`. ``args.tracked`` tracks
-    the run in W&B, as does ``args.track`` when rl-zoo3's own command has already opened a W&B run.
+    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.tracked``
+    tracks the run in W&B, as does ``args.track`` when rl-zoo3's own command has already opened a W&B run.
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
@@ -327,16 +327,3 @@ class PvpExperimentManager(SweepingManager):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
-
-
-@contextmanager
-def replaced(owner: Any, **names: Any) -> Iterator[None]:
-    """Sets attributes of a module in this context; it need not have them before."""
-    before = {name: vars(owner)[name] for name in names if name in vars(owner)}
-    try:
-        vars(owner).update(names)
-        yield
-    finally:
-        for name in names:
-            del vars(owner)[name]
-        vars(owner).update(before)

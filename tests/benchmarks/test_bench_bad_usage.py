@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import main
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.serve_load import Exchange, ask
-from tests.rsps.served import handler_server
+from tests.games.osrs.remote.served import handler_server
 from tests.serving.fighters import random_nh, write
 
 

@@ -15,8 +15,8 @@ import pytest
 from benchmarks import server_load, server_process
 from benchmarks.__main__ import main
 from benchmarks.server_load import Load
-from sb3_pvp.contract import load_contract
-from tests.rsps.served import handler_server
+from sb3_pvp.game.contract import load_contract
+from tests.games.osrs.remote.served import handler_server
 
 MEASURED = {"case", "n", "agent_steps", "cpu_s", "wall_s", "agent_steps_per_core_s"}
 KEYS = MEASURED | {

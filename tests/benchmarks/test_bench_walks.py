@@ -41,5 +41,5 @@ def test_what_a_game_calls_is_not_the_plug_in_s() -> None:
     with walking() as walk:
         world.reset([0])
         require_known("letter", "a", "abc")
-    assert {"contract/actions.py", "games/osrs/sim/world.py"} < set(walk.files)
+    assert {"game/contract/turn.py", "games/osrs/sim/world.py"} < set(walk.files)
     assert walk.plugin == ["common/names.py"]

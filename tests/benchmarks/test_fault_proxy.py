@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fault_proxy import DIRECTIONS, KINDS, Chooser, FaultProxy, Line, RandomFaults, reset_on_close
-from tests.rsps.one_fault import OneFault
+from tests.games.osrs.remote.one_fault import OneFault
 
 TIMEOUT = 20
 REQUESTS = [b'{"action":"step","body":1}\n', b'{"action":"step","body":{"action":[2,2]}}\n', b'{"action":"step"}\n']

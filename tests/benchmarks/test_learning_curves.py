@@ -16,8 +16,8 @@ from benchmarks.learning_curves import VARIANTS, Budget, CurveRun, callback
 from benchmarks.learning_curves.curves import Curve, read_curves, table
 from benchmarks.learning_curves.records import Evaluation, append_evaluation, read_evaluations
 from benchmarks.learning_curves.variants import vary
+from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.matches.evaluation import Score
-from sb3_pvp.ppo import PvpPPO
 
 STEPS = 4 * 16  # of a rollout
 TINY = {"n_envs": 4, "n_steps": 16, "batch_size": 32, "n_epochs": 1}

@@ -11,13 +11,12 @@ from benchmarks.learning_curves.records import Evaluation, append_evaluation, fi
 from benchmarks.learning_curves.run import CHECKPOINT
 from benchmarks.recipes import study
 from sb3_pvp import PvpPPO
+from sb3_pvp.algorithms.presets import find_preset
+from sb3_pvp.callbacks.exploiters.best_response import FIGURES
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.exploiters.best_response import FIGURES
+from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.presets.presets import find_preset
-from sb3_pvp.selfplay import League
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def _run(folder: Path, recipe: str, win_rate: float, exploited: float | None) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from duel import Duel, ResumableDuels
 
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.players.opponents import OpponentChoice
 
 
 class ChosenDuel(Duel):

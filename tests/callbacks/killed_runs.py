@@ -19,9 +19,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.model_files import PolicyFile
-from sb3_pvp.selfplay import League
+from sb3_pvp.policies.files.model_files import PolicyFile
 
 #: Called in every step of a run with the number of steps that its process has done.
 Watcher = Callable[[int], None]

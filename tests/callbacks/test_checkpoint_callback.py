@@ -17,8 +17,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import MaskableCheckpointCallback
 from sb3_pvp.callbacks.checkpoint import checkpoints, spread
-from sb3_pvp.policies.model_files import is_stripped
-from sb3_pvp.selfplay import Player, file_name
+from sb3_pvp.players.league import Player, file_name
+from sb3_pvp.policies.files.model_files import is_stripped
 
 ROLLOUT = 4 * 16
 

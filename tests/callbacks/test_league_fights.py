@@ -12,7 +12,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.selfplay import League, Player
+from sb3_pvp.players.league import League, Player
 
 ZERKER = {"accountBuild": "ZERKER"}
 

@@ -1,7 +1,5 @@
 """Everything that is logged is documented."""
 
-from pathlib import Path
-
 from logged import remember
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -15,10 +13,11 @@ from sb3_pvp.callbacks import (
 )
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from tests.paths import ROOT
 
 
 def test_the_page_in_the_docs_is_up_to_date() -> None:
-    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    page = ROOT / "docs" / "metrics.md"
     assert page.read_text(encoding="utf-8") == render_page() + "\n", "run `make docs`"
 
 

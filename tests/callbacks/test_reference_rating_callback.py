@@ -18,7 +18,7 @@ from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ReferenceRatingCallback
 from sb3_pvp.callbacks.evaluations import Reference, read_references, sample_references
-from sb3_pvp.selfplay import Player
+from sb3_pvp.players.league import Player
 
 ROLLOUT = 4 * 16
 

@@ -28,9 +28,9 @@ from sb3_pvp.callbacks import (
 from sb3_pvp.callbacks.base import clean_name, player_of_opponent, unique_names
 from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Source, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.players.league import League, Player, match_maker
+from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.selfplay import League, Player, match_maker
 
 ROLLOUT = 8 * 16
 

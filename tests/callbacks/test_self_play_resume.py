@@ -10,7 +10,7 @@ import pytest
 from killed_runs import DuelRun, NhRun, at_steps, kill_after, kill_myself, killed
 
 from sb3_pvp.callbacks import LeagueCallback, league
-from sb3_pvp.selfplay import League, MatchLog
+from sb3_pvp.players.league import League, MatchLog
 
 
 @pytest.fixture(scope="module")

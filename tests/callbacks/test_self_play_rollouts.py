@@ -12,11 +12,11 @@ from logged import remember
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
+from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import OpponentChoice
-from sb3_pvp.ppo import resumable
-from sb3_pvp.selfplay import League, Player
-from sb3_pvp.selfplay.match_makers import Uniform
+from sb3_pvp.players.league import League, Player
+from sb3_pvp.players.league.match_makers import Uniform
 
 ROWS, STEPS = 8, 16
 ROLLOUT = ROWS * STEPS

@@ -14,9 +14,9 @@ from logged import remember
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback, WandbArtifactsCallback
-from sb3_pvp.selfplay import League
-from sb3_pvp.selfplay.leaderboard import snapshot_standings
-from tests.zoo.wandb_files import read_runs, use_folder
+from sb3_pvp.players.league import League
+from sb3_pvp.players.league.leaderboard import snapshot_standings
+from tests.zoo.runs.wandb_files import read_runs, use_folder
 
 ROLLOUT = 8 * 16
 

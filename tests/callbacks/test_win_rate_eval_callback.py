@@ -19,7 +19,7 @@ from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback, WinRateEvalCallb
 from sb3_pvp.callbacks.base import shared_league
 from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.selfplay import MatchRecord, Player
+from sb3_pvp.players.league import MatchRecord, Player
 
 ROLLOUT = 8 * 16
 

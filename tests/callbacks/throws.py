@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.opponents.opponents import OpponentChoice
+from sb3_pvp.players.opponents import OpponentChoice
 
 ROCK, PAPER, SCISSORS = range(3)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game import Game
-from sb3_pvp.simple_game import ArrayWorld
+from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 
 
 class CoinWorld(ArrayWorld):

@@ -89,7 +89,7 @@ def test_what_may_be_a_bug_says_how_to_see_where(
     def broken(*_: object) -> None:
         np.zeros(2) + np.zeros(3)
 
-    monkeypatch.setattr("sb3_pvp.selfplay.League.existing", broken)
+    monkeypatch.setattr("sb3_pvp.players.league.League.existing", broken)
     assert run(["league", "show", "league"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("sb3-pvp: error: operands could not be broadcast") and "PYTHONDEVMODE=1" in second

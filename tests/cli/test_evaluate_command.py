@@ -15,9 +15,9 @@ from sb3_pvp.game import Outcome, WorldError
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches import evaluation
 from sb3_pvp.matches.evaluation import Score, evaluate_model, wilson_interval
+from sb3_pvp.players.league import League, Player
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.selfplay import League, Player
-from tests.rsps.served import logged_in, world_server
+from tests.games.osrs.remote.served import logged_in, world_server
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_other_arguments_of_the_environment(
     short = evaluate(model, "--opponent", "noop", "--env-kwargs", '{"max_episode_ticks": 3}', capsys=capsys)
     assert (short["ties"], short["mean_ticks"]) == (6, 3.0)
     given: list[Any] = []
-    score_model = "sb3_pvp.cli.fights.score_model"
+    score_model = "sb3_pvp.matches.scoring.score_model"
     monkeypatch.setattr(score_model, lambda *_, **arguments: given.append(arguments) or (Score(), {}, ""))
     evaluate(model, "--env-kwargs", '{"reset_params": {"accountBuild": "MED", "allowSmite": false}}', capsys=capsys)
     evaluate(model, "--reset-params", '{"accountBuild": "MED", "allowSmite": false}', capsys=capsys)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sb3_pvp import PvpPPO, load
+from sb3_pvp.callbacks.exploiters.best_response import BestResponses
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.exploiters.best_response import BestResponses
 from sb3_pvp.policies import AutoregressivePolicy
-from tests.policies.exported import poisoned
+from tests.policies.export.exported import poisoned
 
 MED = {"accountBuild": "MED"}
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sb3_pvp.algorithms.presets import find_preset
 from sb3_pvp.cli import main
 from sb3_pvp.cli.usage import progress
-from sb3_pvp.presets.presets import find_preset
 from sb3_pvp.zoo.front_ends import COMMANDS
-from sb3_pvp.zoo.resume import running
+from sb3_pvp.zoo.runs.resume import running
+from tests.paths import DATA
 
-TRAINED = Path(__file__).parents[1] / "data" / "first_edition" / "trained"
+TRAINED = DATA / "first_edition" / "trained"
 
 
 def run(*arguments: object) -> object:

@@ -20,7 +20,7 @@ from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.fighter_files import export_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from tests.hub_stand_in import TOKEN, Hub, hub_stand_in  # noqa: F401  (a fixture)
 
 REPO = "somebody/archer"

@@ -9,9 +9,10 @@ import torch as th
 
 from sb3_pvp import import_upstream, load
 from sb3_pvp.cli import main
-from tests.policies.upstream_files import Original
+from tests.paths import DATA
+from tests.zoo.imports.upstream_files import Original
 
-CHECKPOINT = Path(__file__).parents[1] / "data" / "upstream" / "small.zip"
+CHECKPOINT = DATA / "upstream" / "small.zip"
 
 
 def run(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

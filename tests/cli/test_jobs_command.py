@@ -17,11 +17,10 @@ import pytest
 from sb3_pvp.cli import jobs as command
 from sb3_pvp.cli import main
 from sb3_pvp.zoo.jobs import Jobs
-from tests.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
+from tests.paths import ROOT
+from tests.zoo.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from sb3_pvp.cli import main
 from sb3_pvp.matches.rating import Progress
-from sb3_pvp.selfplay import League, MatchRecord, Player
+from sb3_pvp.players.league import League, MatchRecord, Player
 
 BOT, OLD, NEW = Player("baseline"), Player("main", 64), Player("main", 128)
 

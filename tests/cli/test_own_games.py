@@ -18,8 +18,8 @@ from sb3_pvp.callbacks import LeagueCallback
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.game import find_game, game_reference
+from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.selfplay import League
 
 SMALL: dict[str, Any] = {"n_steps": 4, "batch_size": 8, "policy_kwargs": {"net_arch": [4]}, "seed": 0}
 

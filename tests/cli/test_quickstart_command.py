@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sb3_pvp.cli import main
-from sb3_pvp.common.shipped import default_fighter
+from sb3_pvp.policies.files.shipped import default_fighter
 
 
 def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

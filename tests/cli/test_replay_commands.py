@@ -9,11 +9,12 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp import PvpPPO
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
+from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.replay import load_fight
-from tests.envs.opponent_models import random_model, saved
+from tests.paths import DATA
+from tests.players.opponent_models import random_model, saved
 
-RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
+RECORDINGS = DATA / "recordings"
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -75,8 +76,8 @@ def test_every_fight_has_a_page_of_its_own(
     name: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[Path] = []
-    monkeypatch.setattr("sb3_pvp.replay.load_fight", lambda path, game: path)
-    monkeypatch.setattr("sb3_pvp.replay.write_replay_page", lambda recording, path: pages.append(path))
+    monkeypatch.setattr("sb3_pvp.matches.replay.load_fight", lambda path, game: path)
+    monkeypatch.setattr("sb3_pvp.matches.replay.write_replay_page", lambda recording, path: pages.append(path))
     assert run("replay", str(tmp_path / name), capsys=capsys)[0] == 0
     assert pages == [tmp_path / page]
 

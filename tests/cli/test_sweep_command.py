@@ -10,11 +10,11 @@ import yaml
 from optuna.trial import TrialState
 
 from sb3_pvp import zoo
+from sb3_pvp.algorithms.presets import Preset
 from sb3_pvp.cli import main
-from sb3_pvp.presets.presets import Preset
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, applicable, read_space
 from sb3_pvp.zoo.sweeps.study import Settings
-from tests.zoo.study_workers import do_trials, open_queue
+from tests.zoo.sweeps.study_workers import do_trials, open_queue
 
 NAMES = ("n_steps", "clip_range", "ent_coef")
 SPACE = {name: DEFAULT_SPACE[name] for name in NAMES}

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
-from sb3_pvp.testing import assert_value_error, wrong_actions
+from sb3_pvp.game.checks import assert_value_error, wrong_actions
+from sb3_pvp.game.contract import Contract
 
 
 def check_pvp_env(env: gym.Env[Any, Any], ticks: int = 300, seed: int = 0) -> None:

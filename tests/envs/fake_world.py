@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.contract import load_contract
 from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.report import META_DTYPE, Style
 
 MAX_HITPOINTS = 99

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from tests.envs.fake_world import FakeWorld
+from tests.paths import ROOT
 
 FIGHTS = 3
 NOISE = {"adders": [{"indices": ["0:10"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}
@@ -126,7 +127,7 @@ env.set_state(pickle.load(open(sys.argv[1], "rb")))
 print(play(env, 50, seed=2))
 """
     run = [sys.executable, "-c", program, str(tmp_path / "state.pickle")]
-    output = subprocess.run(run, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
+    output = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert output.split() == [play(env, 50, seed=2)]
 
 

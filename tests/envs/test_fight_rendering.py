@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sb3_pvp.contract import Contract, load_contract
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import Outcome
+from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.remote.client_replies import ReplyDecoder, View
 from sb3_pvp.games.osrs.rendering import Fighter, fighters_scene, render_text, scene_of
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
-from tests.rsps.replay import Recording
-from tests.sim.recordings import FOLDER
+from tests.games.osrs.remote.replay import Recording
+from tests.games.osrs.sim.recordings import FOLDER
 
 ESCAPE = re.compile(r"\033\[\d+m")
 STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.opponents.seat_views import SeatObservations, Seats, observation_space
+from sb3_pvp.envs.observations import SeatObservations, observation_space
+from sb3_pvp.players.seats import Seats
 from tests.envs.fake_world import FakeWorld
 
 FIGHTS = np.arange(2)

@@ -11,9 +11,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import sb3_pvp  # noqa: F401  (registers NhEnv)
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.opponents.seat_views import ActionMaskOverride
+from sb3_pvp.game.contract import load_contract
+from sb3_pvp.players.seats import ActionMaskOverride
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("NhEnv")

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sb3_pvp.common.random_words import RandomWords, words_from_seeds
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.opponents.seat_views import ObservationNoise
+from sb3_pvp.game.contract import load_contract
+from sb3_pvp.players.seats import ObservationNoise
 from tests.envs.fake_world import FakeWorld
 
 CONTRACT = load_contract("NhEnv")

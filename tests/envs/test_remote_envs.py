@@ -17,7 +17,7 @@ from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim import SimWorld
-from tests.rsps.served import logged_in, world_server
+from tests.games.osrs.remote.served import logged_in, world_server
 
 LMS = {"randomizeBuild": True, "randomizeGear": True, "randomBuildOptions": ["LMS_PURE", "LMS_MED", "MED"]}
 PARAMS = {"NhEnv": LMS, "DharokEnv": {}}

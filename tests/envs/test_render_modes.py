@@ -28,7 +28,7 @@ from sb3_pvp.games.osrs.rendering import Scene
 from sb3_pvp.games.osrs.rendering import viewer as game_viewer
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
-from tests.rsps.served import world_server
+from tests.games.osrs.remote.served import world_server
 
 SHAPE = (640, 960, 3)
 STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])

@@ -14,16 +14,16 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice, parallel_env
 from sb3_pvp.envs.metrics import summarize
 from sb3_pvp.game import Outcome
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.envs.fake_world import FakeWorld, ending
-from tests.envs.opponent_models import random_model, saved
 from tests.envs.test_env_state import assert_plain, play
-from tests.rsps.served import logged_in, world_server
+from tests.games.osrs.remote.served import logged_in, world_server
+from tests.players.opponent_models import random_model, saved
 
 CONTRACT = load_contract("NhEnv")
 NOISE = {"adders": [{"indices": ["0:10"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sb3_pvp.contract import load_contract
 from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.game.contract import load_contract
 
 FIGHTS, TICKS = 64, 20
 NO_OP = np.zeros((FIGHTS, load_contract("NhEnv").num_heads), np.int64)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp.envs.tally import add_tick
 from sb3_pvp.game import Outcome
-from sb3_pvp.opponents.seat_views import Seats
+from sb3_pvp.players.seats import Seats
 
 
 @given(st.integers(2, 40), st.integers(1, 45), st.sampled_from([1, 5, sys.maxsize]), st.integers(0, 2**32))

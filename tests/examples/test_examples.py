@@ -13,9 +13,10 @@ import pytest
 import torch as th
 
 from sb3_pvp.cli import main
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
+from tests.paths import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 #: Line limits of programs that are longer; this one also has a viewer.
 LONGER = {"tic_tac_toe.py": 120}
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ import pytest
 
 from sb3_pvp.envs import PvpEnv, PvpVecEnv
 from sb3_pvp.game import Outcome, make_world
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)
 def among_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
 
 
 def test_it_is_learned_by_self_play_and_shown(capsys: pytest.CaptureFixture[str]) -> None:

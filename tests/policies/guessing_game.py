@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 
 NH = load_contract("NhEnv")
 NUM_PRIVILEGED = len(NH.partial_indices)

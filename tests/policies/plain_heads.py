@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch as th
 from torch.nn import functional
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies import AutoregressivePolicy
 
 ACTIVATIONS = {"relu": th.relu, "tanh": th.tanh, "gelu": functional.gelu}

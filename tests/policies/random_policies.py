@@ -10,7 +10,7 @@ import torch as th
 from gymnasium import spaces
 from hypothesis import strategies as st
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies import AutoregressivePolicy
 
 ACTIVATIONS = st.sampled_from(["relu", "tanh", "gelu"])

@@ -13,9 +13,9 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
-from tests.contract.random_contracts import contracts
+from tests.game.contract.random_contracts import contracts
 from tests.policies.guessing_game import NH, breaks_a_rule
 from tests.policies.plain_heads import Outcome, plain_heads
 from tests.policies.random_policies import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
-from tests.contract.random_contracts import contracts
+from tests.game.contract.random_contracts import contracts
 from tests.policies.guessing_game import NH
 from tests.policies.random_policies import Case, cases, make_policy, observation_space, random_batch, randomize
 

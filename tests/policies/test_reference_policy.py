@@ -7,7 +7,6 @@ computed for observations of its last rollout (greedy, sampled, and for given ac
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.networks import RunningNormalizer
+from tests.paths import DATA
 from tests.policies.random_policies import observation_space
 
 NH = load_contract("NhEnv")
@@ -28,7 +28,7 @@ Arrays = dict[str, th.Tensor]
 
 @pytest.fixture(scope="module")
 def reference() -> Arrays:
-    with np.load(Path(__file__).parents[1] / "data" / "reference_policy.npz") as file:
+    with np.load(DATA / "reference_policy.npz") as file:
         return {name: th.as_tensor(array) for name, array in file.items()}
 
 

@@ -8,8 +8,8 @@ import torch as th
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.opponents.opponents import model_opponent
-from sb3_pvp.policies import AutoregressivePolicy, actors
+from sb3_pvp.policies import AutoregressivePolicy, sampling
+from sb3_pvp.policies.files.model_opponent import model_opponent
 
 
 def new_model(seed: int, head_arch: Any) -> PvpPPO:
@@ -21,8 +21,8 @@ def new_model(seed: int, head_arch: Any) -> PvpPPO:
 def test_opponents_act_alike_in_batches_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (model_opponent(new_model(seed, ())) for seed in (0, 1))
     latents: list[Any] = []
-    sample = actors.sample_actions
-    monkeypatch.setattr(actors, "sample_actions", lambda *given: (latents.append(given[1]), sample(*given))[1])
+    sample = sampling.sample_actions
+    monkeypatch.setattr(sampling, "sample_actions", lambda *given: (latents.append(given[1]), sample(*given))[1])
     seen = NhVecEnv(40, seed=0).reset()
     observations, masks = seen["observation"], seen["action_mask"].astype(bool)
     words, starts, sampled = one.initial_state(range(40)), np.ones(40, bool), np.zeros(40, bool)
@@ -35,7 +35,7 @@ def test_opponents_act_alike_in_batches_of_any_size(size: int, monkeypatch: pyte
         assert th.equal(latents[-1][0][:size], latents[0][0][rows[:size]])
 
 
-def test_log_probabilities_are_the_same_bits_in_batches_of_four_or_more() -> None:
+def test_log_probabilities_are_the_same_bits_in_batches_of_any_size() -> None:
     policy: Any = new_model(0, [64, 64]).policy.eval()
     env = NhVecEnv(40, seed=0, opponent="scripted")
     seen, numbers, rng = env.reset(), th.rand(40, 12), np.random.default_rng(0)
@@ -43,7 +43,7 @@ def test_log_probabilities_are_the_same_bits_in_batches_of_four_or_more() -> Non
         seen = env.step(env.fights.contract.random_action(env.action_masks(), rng))[0]
     tensors = {key: th.from_numpy(part) for key, part in seen.items()}
     actions, log_probs = policy.act(tensors, False, None, numbers)
-    for size in (4, 5, 13, 20):
+    for size in (1, 2, 4, 5, 13, 20):
         for start in range(0, 40 - size + 1, size):
             part = slice(start, start + size)
             own = policy.act({key: each[part] for key, each in tensors.items()}, False, None, numbers[part])

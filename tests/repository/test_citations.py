@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 SPEC = ROOT / "docs" / "spec"
 #: Whatever cites: code, hyperparameters, and the pages beside the specifications.
 FILES = sorted(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import typer
 
 from sb3_pvp.cli.app import app
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: Instructions in order, each with its text on one line.
 INSTRUCTIONS = [
     tuple(line.split(maxsplit=1))

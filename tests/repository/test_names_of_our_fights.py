@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "sb3_pvp"
+from tests.paths import ROOT
+
+PACKAGE = ROOT / "sb3_pvp"
 GAME = PACKAGE / "games" / "osrs"
 WORDS = re.compile(
     r"osrs|runescape|rsps|dharok|nhenv|nhvecenv|nhparallel|\bnh\b|nh-|sb3_pvp\.sim\b|pray|veng|account_?build|build_?options"
@@ -14,7 +15,7 @@ WORDS = re.compile(
 )
 #: Names that users have always called, where they lead to, and the files that may have them.
 FROZEN = re.compile(r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.sim)\b|rsps://|(\"rsps\": \")?sb3_pvp\.games\.osrs[\w.:]*")
-LISTED = {PACKAGE / name for name in ("game.py", "envs/__init__.py", "envs/vec_env.py", "sim/__init__.py")}
+LISTED = {PACKAGE / name for name in ("game/game.py", "envs/__init__.py", "envs/vec_env.py", "former.py")}
 
 
 def test_no_name_of_our_fights_is_outside_their_folder() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import setuptools
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 DATA_FOLDERS = ("hyperparams", "models")  #: At the top of the checkout, but inside the package in a wheel.
 OPTIONS = configparser.ConfigParser()
 OPTIONS.read(ROOT / "setup.cfg")

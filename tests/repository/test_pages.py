@@ -23,14 +23,14 @@ from docs import commands_page, examples_page, fighters_page, presets_page
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.games.osrs.remote import serve
+from sb3_pvp.matches.replay import load_fight, record_fight, save_fight, write_replay_page
+from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.fighter_files import export_fighter
-from sb3_pvp.replay import load_fight, record_fight, save_fight, write_replay_page
-from sb3_pvp.selfplay import League
-from tests.rsps.served import in_thread
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from tests.games.osrs.remote.served import in_thread
+from tests.paths import ROOT
 from tests.serving.served import serving
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(ROOT)): path for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
 _BLOCK = re.compile(r"^(?:<!-- not run: (?P<reason>.+) -->\n+)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)

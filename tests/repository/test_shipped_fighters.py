@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.card_text import card_text
 from sb3_pvp import load
-from sb3_pvp.common.shipped import default_fighter, shipped_card, shipped_file, shipped_folder, shipped_names
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game, game_names
-from sb3_pvp.opponents.opponents import LEAGUE_OF, SELF_PLAY, known_opponents
-from sb3_pvp.policies.fighter_files import read_fighter
-from sb3_pvp.policies.model_files import game_of
-from sb3_pvp.selfplay import Player
+from sb3_pvp.players.league import Player
+from sb3_pvp.players.opponents import LEAGUE_OF, SELF_PLAY, known_opponents
+from sb3_pvp.policies.files.fighter_files import read_fighter
+from sb3_pvp.policies.files.model_files import game_of
+from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_folder, shipped_names
 
 NAMES = shipped_names()
 MOST_BYTES = 8_000_000  #: Of the folder.

@@ -11,9 +11,9 @@ import torch as th
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.fighter_files import export_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from tests.policies.random_policies import randomize
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.contract.actions import Turn, split_mask
 from sb3_pvp.game import find_game
+from sb3_pvp.game.contract.turn import Turn
+from tests.paths import DATA
 from tests.serving.fighters import NH, by_hand, random_nh, write
 from tests.serving.served import RawClient, RunningServer, serving
 
-DATA = Path(__file__).parents[1] / "data" / "serving"
-GOOD = [json.loads(line) for line in (DATA / "requests.jsonl").read_text().splitlines()]
-BAD = [json.loads(line) for line in (DATA / "bad_requests.jsonl").read_text().splitlines()]
+SERVING = DATA / "serving"
+GOOD = [json.loads(line) for line in (SERVING / "requests.jsonl").read_text().splitlines()]
+BAD = [json.loads(line) for line in (SERVING / "bad_requests.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_sampling_follows_the_probabilities(server: RunningServer) -> None:
 
 
 def masks_of(flat: np.ndarray) -> list[list[bool]]:
-    return [part.tolist() for part in split_mask(NH, flat)]
+    return [part.tolist() for part in NH.split_mask(flat)]
 
 
 def test_scripted_fighters_by_name(server: RunningServer) -> None:

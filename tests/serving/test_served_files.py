@@ -10,15 +10,15 @@ import pytest
 import torch as th
 
 from sb3_pvp import import_upstream
-from sb3_pvp.contract.actions import split_mask
-from sb3_pvp.policies.fighter_files import export_fighter
-from sb3_pvp.policies.inference import CompiledBackend, OnnxBackend, possible_backends, random_batch
-from sb3_pvp.policies.model_files import load
-from tests.policies.exported import stock
+from sb3_pvp.policies.export.inference import CompiledBackend, OnnxBackend, possible_backends, random_batch
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.model_files import load
+from tests.paths import DATA
+from tests.policies.export.exported import stock
 from tests.serving.fighters import NH, random_nh
 from tests.serving.served import RawClient, serving
 
-UPSTREAM = Path(__file__).parents[1] / "data" / "upstream"
+UPSTREAM = DATA / "upstream"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_a_checkpoint_of_the_original_answers_as_recorded(folder: Path, backend:
             request = {
                 "model": "upstream",
                 "obs": observation.tolist(),
-                "actionMasks": [part.tolist() for part in split_mask(NH, recorded["masks"][row])],
+                "actionMasks": [part.tolist() for part in NH.split_mask(recorded["masks"][row])],
                 "deterministic": True,
                 **dict.fromkeys(("returnLogProb", "returnEntropy", "returnValue", "returnProbs"), True),
                 "extensions": ["winrate"],
@@ -95,7 +95,7 @@ def test_policies_of_sb3_contrib_answer_by_their_graphs(tmp_path: Path) -> None:
     request = {
         "model": "stock",
         "obs": [frame.tolist()],
-        "actionMasks": [part.tolist() for part in split_mask(NH, mask)],
+        "actionMasks": [part.tolist() for part in NH.split_mask(mask)],
         "deterministic": True,
         "returnValue": True,
     }

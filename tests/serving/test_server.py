@@ -26,7 +26,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.contract.actions import split_mask
 from sb3_pvp.serving.connection import MAX_UNANSWERED, Limits
 from sb3_pvp.serving.server import Settings
 from tests.serving.fighters import NH, by_hand, random_nh, write
@@ -63,7 +62,7 @@ def requests_to(model: MaskablePPO, name: str, rng: np.random.Generator, count: 
         {
             "model": name,
             "obs": seen.tolist(),
-            "actionMasks": [part.tolist() for part in split_mask(NH, mask)],
+            "actionMasks": [part.tolist() for part in NH.split_mask(mask)],
             "deterministic": True,
             "returnProbs": bool(index % 2),  # with and without details in one batch
         }

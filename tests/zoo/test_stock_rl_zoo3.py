@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.ppo import PvpPPO
+from sb3_pvp.algorithms.ppo import PvpPPO
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 TINY = ["-params", "n_envs:4", "n_steps:64", "batch_size:64", "n_epochs:1"]
 

@@ -24,9 +24,9 @@ from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import WorldError
 from sb3_pvp.games.osrs.remote import RspsServer
 from sb3_pvp.zoo.workers import WorkerVecEnv
-from tests.rsps.served import hear_interrupts, logged_in, world_server
+from tests.games.osrs.remote.served import hear_interrupts, logged_in, world_server
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = Path("logs/maskable_ppo/NhEnv_1")
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "--num-threads", "1"]
 TINY = ["n_steps:32", "batch_size:64", "n_epochs:1"]

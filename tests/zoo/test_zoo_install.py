@@ -17,9 +17,9 @@ from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_pvp import zoo
+from sb3_pvp.algorithms import presets as hyperparams
+from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.presets import presets as hyperparams
 from sb3_pvp.zoo.manager import PvpExperimentManager
 from sb3_pvp.zoo.workers import WorkerVecEnv
 

@@ -16,8 +16,8 @@ from stable_baselines3.common.monitor import load_results
 from strict_env import StrictEnv
 
 from sb3_pvp import zoo
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = ["-params", "n_envs:4", "n_steps:64", "batch_size:64", "n_epochs:1"]
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from sb3_pvp import zoo
+from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.presets import with_nested
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.ppo import PvpPPO
-from sb3_pvp.presets.presets import with_nested
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
 CALLBACKS = "sb3_pvp.callbacks."

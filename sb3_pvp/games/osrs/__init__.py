@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.contract import Contract, read_contract
 from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
+from sb3_pvp.game.contract import Contract, read_contract
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from sb3_pvp.contract.actions import Turn
+    from sb3_pvp.game.contract.turn import Turn
     from sb3_pvp.games.osrs.sim import SimWorld
 
 __all__ = ["DHAROK", "NH", "SimWorld"]
@@ -72,7 +72,7 @@ class OsrsGame(Game):
     @cached_property
     def viewer(self) -> Viewer:  # type: ignore[override]
         """The pictures of a fight: fighters, their supplies and their choices."""
-        from sb3_pvp.games.osrs.rendering.viewer import OsrsViewer
+        from sb3_pvp.games.osrs.viewer import OsrsViewer
 
         return OsrsViewer()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sb3_pvp.contract.actions import Turn
+from sb3_pvp.game.contract.turn import Turn
 
 HUNGRY, STARVING = 0.6, 0.4  # health below which it eats, and below which a karambwan too
 # (potion, observation, value below which it is drunk); 0.95 of a full boost.

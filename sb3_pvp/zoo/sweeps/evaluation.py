@@ -12,10 +12,10 @@ from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.callbacks.evaluations import summarize
 from sb3_pvp.matches.evaluation import EVALUATION_SEED, EvaluationFights
-from sb3_pvp.opponents.opponents import OpponentChoice
-from sb3_pvp.ppo.resumable import preserved_random_state
+from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.zoo.sweeps.space import WIN_RATE
 
 #: A function that returns metrics of a model by tag, the first of which is the objective; and one that cleans up.

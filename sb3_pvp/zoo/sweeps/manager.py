@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import copy
 import gc
+import importlib
 import io
 import json
 import tempfile
@@ -21,25 +22,28 @@ import gymnasium
 import optuna
 import torch
 import yaml
+from gymnasium.envs.registration import EnvSpec
 from optuna.pruners import HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import TrialState
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 from tqdm import tqdm
 
+from sb3_pvp.algorithms.actors import room_for_actors
+from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
+from sb3_pvp.algorithms.presets import hyperparams_in, is_ours, with_current_names, with_nested
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
-from sb3_pvp.distributed import RayTasks, room_for_actors
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
-from sb3_pvp.opponents.opponents import find_file, is_path, make_opponent, opponent_name
-from sb3_pvp.presets.presets import hyperparams_in, is_ours, with_current_names, with_nested
-from sb3_pvp.presets.validation import policy_kwargs_in
+from sb3_pvp.players.opponents import is_path, make_opponent, opponent_name
+from sb3_pvp.policies.files.model_opponent import find_file
 from sb3_pvp.zoo.sweeps.evaluation import Measure, SweepEvalCallback, mean_reward, win_rates
-from sb3_pvp.zoo.sweeps.processes import run_trials
+from sb3_pvp.zoo.sweeps.ray_tasks import RayTasks
 from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Block, Space, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, Settings, TrialQueue, find_study, read_settings
@@ -387,3 +391,32 @@ def plain_block(hyperparams: Mapping[str, Any], env_kwargs: Mapping[str, Any] | 
         block |= {"policy_kwargs": policy_kwargs_in(block)} if "policy_kwargs" in block else {}
     with refusals(TypeError, about="a study stores plain values only (such as activation: tanh, not a class)"):
         return cast("Block", json.loads(json.dumps(block)))
+
+
+def run_trials(
+    manager: type[SweepingManager],
+    arguments: tuple[Any, ...],
+    algorithm: type[BaseAlgorithm],
+    spec: EnvSpec,
+    storage: str,
+    settings: Settings,
+    folder: Path,
+) -> Iterator[str]:
+    """Runs trials in a worker process, with a manager like that of the process that started it, until none are left.
+
+    Args:
+        manager: its class.
+        arguments: of the manager: two tuples or mappings at the end, of positional and of keyword arguments.
+        algorithm, spec: of the study, as they are registered there.
+        storage, settings: of the study.
+        folder: for temporary files, which the other process removes.
+    """
+    args, algo, env_id, positional, keywords = arguments
+    for package in getattr(args, "gym_packages", ()):
+        importlib.import_module(package)
+    ALGOS[algo] = algorithm
+    gymnasium.registry.setdefault(spec.id, spec)
+    folder.mkdir(exist_ok=True)  # another machine of a cluster does not have it
+    tempfile.tempdir = str(folder)
+    own = manager(args, algo, env_id, *positional, **keywords)
+    yield from own._run_trials(own._queue(storage, settings), settings, tqdm(disable=True))

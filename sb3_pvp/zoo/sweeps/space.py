@@ -15,12 +15,12 @@ from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr, TypeAdapter, 
 from pydantic_core import PydanticCustomError
 from sb3_contrib import MaskablePPO
 
+from sb3_pvp.algorithms.presets import hyperparams_folder
 from sb3_pvp.common.arguments import NUMBER, first_error
+from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.game import game_and_contract
+from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.presets.presets import hyperparams_folder
-from sb3_pvp.schedules import parse_schedule
-from sb3_pvp.simple_game import OutcomeRewards
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sb3_pvp.game.metrics import Series, Ticks
 from sb3_pvp.games.osrs.report import OPTIONAL_FIELDS, Style
-from sb3_pvp.simple_game import Series, Ticks
 
 # A plain integer: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _NONE = int(Style.NONE)

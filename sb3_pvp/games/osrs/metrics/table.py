@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sb3_pvp.game import Outcome
+from sb3_pvp.game.metrics import Metric, ReportMetrics, Series, Statistic
 from sb3_pvp.games.osrs.metrics.series import (
     at_outcome,
     at_the_end,
@@ -20,7 +21,6 @@ from sb3_pvp.games.osrs.metrics.series import (
     with_smite,
 )
 from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
-from sb3_pvp.simple_game import Metric, ReportMetrics, Series, Statistic
 
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _STYLES = {"magic": int(Style.MAGIC), "melee": int(Style.MELEE), "ranged": int(Style.RANGED)}

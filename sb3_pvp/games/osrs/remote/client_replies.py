@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
 from sb3_pvp.game import Outcome
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
 from sb3_pvp.games.osrs.remote.messages import INDEPENDENT_FIGHTS
 from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import NoServer, RemoteError

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sb3_pvp.games.osrs.remote.agents import Agent, Reply, State
-from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Reply, State
 from sb3_pvp.games.osrs.remote.errors import (
     ENVIRONMENT,
     ILLEGAL_STATE,
@@ -20,9 +19,9 @@ from sb3_pvp.games.osrs.remote.errors import (
     not_logged_in,
     own_target,
 )
-from sb3_pvp.games.osrs.remote.fights import Fight
 from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
 from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
+from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +33,8 @@ class Lobby:
     #: without having to step other agents.
     has_independent_fights = False
 
-    def __init__(self, arenas: Arenas) -> None:
-        self._arenas = arenas
+    def __init__(self, games: ServedGames) -> None:
+        self._games = games
         self._agents: dict[str, Agent] = {}
         self._now = 0.0
 
@@ -62,6 +61,9 @@ class Lobby:
             if agent.message is not None and agent.message.reply == reply:
                 agent.message.reply = _discard_reply
 
+    def _game(self, agent: Agent) -> ServedGame:
+        return self._games[agent.agent_type]
+
     def _call_handler(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
         try:
             handler(request, reply)
@@ -74,10 +76,11 @@ class Lobby:
     def _handle_login(self, request: Request, reply: Reply) -> None:
         agent_id = request.agent_id
         agent_type = body_object(request.body, "body").get("agentType")
-        arena = self._arenas["" if agent_type is None else text(agent_type, "agentType")]
+        agent_type = "" if agent_type is None else text(agent_type, "agentType")
+        _ = self._games[agent_type]  # makes the world, or raises `RequestError`
         if agent_id in self._agents:
             raise RequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
-        self._agents[agent_id] = Agent(agent_id, arena, last_heard=self._now)
+        self._agents[agent_id] = Agent(agent_id, agent_type, last_heard=self._now)
         reply(EMPTY_REPLY)
 
     def _handle_logout(self, request: Request, reply: Reply) -> None:
@@ -100,7 +103,7 @@ class Lobby:
             "id": agent.id,
             "state": agent.state.value,
             "pendingMessage": agent.message is not None,
-            "envType": f"{agent.arena.contract.name.removesuffix('Env')}EnvironmentDescriptor",
+            "envType": f"{agent.agent_type.removesuffix('Env')}EnvironmentDescriptor",
             "currentEpisodeTicks": self._episode_ticks(agent),
             "lastMessageTick": agent.last_message_tick,
             "isLoaded": True,
@@ -120,14 +123,14 @@ class Lobby:
 
     def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
         """Parses the body of a reset; raises `RequestError` for a target that this server does not support."""
-        request = parse_reset(body, agent.arena.contract.name)
+        request = parse_reset(body, agent.agent_type)
         if request.target == ATTACKER:
             raise no_attackers()
         if request.target == agent.id:
             raise own_target(agent.id)
         target = self._agents.get(request.target)
-        if target is not None and target.arena is not agent.arena:
-            types = agent.arena.contract.name, target.arena.contract.name
+        if target is not None and target.agent_type != agent.agent_type:
+            types = agent.agent_type, target.agent_type
             error = different_types(agent.id, types[0], target.id, types[1])
             if self._waits_for(target, agent):  # In vain, as is only known now that this agent has its type.
                 self._stop_waiting(target, error)
@@ -156,20 +159,20 @@ class Lobby:
 
     def _start(self, agents: list[Agent]) -> None:
         try:
-            agents[0].arena.player.start(agents)
+            self._game(agents[0]).player.start(agents)
         except RequestError as error:
             for agent in agents:
                 self._stop_waiting(agent, error)
 
     def _leave(self, agent: Agent) -> None:
         fight = agent.fight
-        agent.arena.player.leave(agent)
+        self._game(agent).player.leave(agent)
         agent.request, agent.last_message_tick = None, 0
         if fight is not None:
             # The fight may be ready now: the opponent no longer has to wait for a message of this agent.
-            self._play_soon(agent.arena, fight)
+            self._play_soon(self._game(agent), fight)
 
-    def _play_soon(self, arena: Arena, fight: Fight) -> None:
+    def _play_soon(self, game: ServedGame, fight: Fight) -> None:
         """Called when an agent of this fight has sent a message or left."""
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import Lost, RemoteError

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.contract import Contract, load_contract
-from sb3_pvp.contract.actions import fight_numbers, joint_actions
 from sb3_pvp.game import NUM_SEATS, Outcome
+from sb3_pvp.game.contract import Contract, load_contract
+from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
 from sb3_pvp.games.osrs.remote.address import RemoteSettings, parse_address
 from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 from sb3_pvp.games.osrs.remote.client_replies import meta_record

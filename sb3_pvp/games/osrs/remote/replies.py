@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
 from sb3_pvp.game import World
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, camel_case
 
 if TYPE_CHECKING:

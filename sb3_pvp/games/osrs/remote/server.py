@@ -13,10 +13,10 @@ import numpy as np
 
 from sb3_pvp.common.open_files import allow_many_open_files
 from sb3_pvp.game import NUM_SEATS
-from sb3_pvp.games.osrs.remote.arena import AGENT_TYPES, Arenas
 from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.games.osrs.remote.gathering import Gathering
 from sb3_pvp.games.osrs.remote.lobby import Lobby
+from sb3_pvp.games.osrs.remote.served_games import AGENT_TYPES, ServedGames
 from sb3_pvp.games.osrs.remote.server_connection import Connection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
@@ -58,15 +58,15 @@ async def serve(
         ValueError: for a tick rate that is not above 0 or an idle timeout below 0.
     """
     check_times(tick_rate, idle_timeout)
-    arenas = Arenas(make_world or _make_sim_world, seed)
-    lobby, tickers = _make_lobby(arenas, tick_rate, idle_timeout)
+    games = ServedGames(make_world or _make_sim_world, seed)
+    lobby, tickers = _make_lobby(games, tick_rate, idle_timeout)
     connections: set[Connection] = set()
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
     )
     try:
         # After binding the address and before accepting: compiling takes time, an address in use should fail before.
-        _ = arenas[AGENT_TYPES[0]]
+        _ = games[AGENT_TYPES[0]]
         await server.start_serving()
         for ticker in tickers:
             ticker.start()
@@ -79,7 +79,7 @@ async def serve(
             ticker.stop()
         for connection in list(connections):
             connection.close()
-        arenas.close()
+        games.close()
 
 
 def check_times(tick_rate: float | None, idle_timeout: float) -> None:
@@ -90,17 +90,17 @@ def check_times(tick_rate: float | None, idle_timeout: float) -> None:
         raise ValueError(f"the idle timeout must be 0 seconds or more, got {idle_timeout:g}")
 
 
-def _make_lobby(arenas: Arenas, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
+def _make_lobby(games: ServedGames, tick_rate: float | None, idle_timeout: float) -> tuple[Lobby, list[Ticker]]:
     """Returns the lobby, and the tickers that drive it in addition to the messages of clients."""
     loop = asyncio.get_running_loop()
     lobby: Lobby
     if tick_rate is None:
         # The lobby and its scheduler need each other, hence the lambda, which is only called later.
         gathering = Gathering(lambda: synchronous.play(), loop)
-        lobby = synchronous = SynchronousLobby(arenas, gathering.add)
+        lobby = synchronous = SynchronousLobby(games, gathering.add)
         tickers = []
     else:
-        lobby = ticked = TickedLobby(arenas)
+        lobby = ticked = TickedLobby(games)
         tickers = [Ticker(tick_rate / 1000, ticked.tick, loop)]
     if idle_timeout:
         start = loop.time()

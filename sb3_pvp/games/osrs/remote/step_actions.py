@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.games.osrs.remote.messages import body_object
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sb3_pvp.games.osrs.remote.agents import Message, Reply, State
-from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.agents import Fight, Message, Reply, State
 from sb3_pvp.games.osrs.remote.errors import message_already_queued, no_transition
-from sb3_pvp.games.osrs.remote.fights import Fight
 from sb3_pvp.games.osrs.remote.lobby import Lobby
 from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 from sb3_pvp.games.osrs.remote.step_actions import parse_actions
 
 
@@ -22,8 +21,8 @@ class SynchronousLobby(Lobby):
 
     has_independent_fights = True
 
-    def __init__(self, arenas: Arenas, schedule: Callable[[bool], object]) -> None:
-        super().__init__(arenas)
+    def __init__(self, games: ServedGames, schedule: Callable[[bool], object]) -> None:
+        super().__init__(games)
         self._schedule = schedule
         self._num_ready = 0
         self._handlers: dict[str, Callable[[Request, Reply], None]] = {
@@ -41,8 +40,8 @@ class SynchronousLobby(Lobby):
     def play(self) -> None:
         """Plays one tick of every fight whose agents are ready."""
         self._num_ready = 0
-        for arena in self._arenas:
-            arena.play_ready()
+        for game in self._games:
+            game.play_ready()
 
     def _handle_reset(self, request: Request, reply: Reply) -> None:
         agent = self._sender(request)
@@ -62,13 +61,13 @@ class SynchronousLobby(Lobby):
             raise message_already_queued()
         if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
             raise no_transition(agent.state.value, "STEP")
-        actions, error = agent.arena.action_check.playable(sent)
+        actions, error = self._game(agent).action_check.playable(sent)
         agent.message = Message(reply, actions, error)
         agent.last_message_tick = agent.fight.episode_ticks(agent)
-        self._play_soon(agent.arena, agent.fight)
+        self._play_soon(self._game(agent), agent.fight)
 
-    def _play_soon(self, arena: Arena, fight: Fight) -> None:
+    def _play_soon(self, game: ServedGame, fight: Fight) -> None:
         if fight.is_ready():
-            arena.ready.append(fight)
+            game.ready.append(fight)
             self._num_ready += 1
-            self._schedule(self._num_ready >= self._arenas.num_in_play)
+            self._schedule(self._num_ready >= self._games.num_in_play)

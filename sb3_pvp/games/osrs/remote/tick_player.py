@@ -7,12 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sb3_pvp.contract import Contract
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.remote.agents import Agent, Ending, State
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.games.osrs.remote.agents import Agent, Ending, Fight, State
 from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import FightPool, ServedWorld
-from sb3_pvp.games.osrs.remote.fights import Fight
 from sb3_pvp.games.osrs.remote.messages import error_reply
 from sb3_pvp.games.osrs.remote.replies import ReplyEncoder, Views
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.remote.agents import Agent, Message, Reply, State
-from sb3_pvp.games.osrs.remote.arena import Arena, Arenas
+from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Message, Reply, State
 from sb3_pvp.games.osrs.remote.errors import RequestError, message_already_queued, no_transition, too_many_ticks
-from sb3_pvp.games.osrs.remote.fights import Fight
 from sb3_pvp.games.osrs.remote.lobby import Lobby
 from sb3_pvp.games.osrs.remote.messages import Request
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE
+from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 from sb3_pvp.games.osrs.remote.step_actions import parse_actions
 
 logger = logging.getLogger(__name__)
@@ -35,8 +34,8 @@ _DEATHS = (Outcome.WON.name, Outcome.LOST.name)
 class TickedLobby(Lobby):
     """Queues messages for the next call of `tick`, which a clock makes."""
 
-    def __init__(self, arenas: Arenas) -> None:
-        super().__init__(arenas)
+    def __init__(self, games: ServedGames) -> None:
+        super().__init__(games)
         self._tasks: list[tuple[Request, Reply]] = []
         self._task_handlers = {"login": self._handle_login, "logout": self._handle_logout, "debug": self._handle_debug}
         #: Number of the tick that is being played, or of the next one.
@@ -55,10 +54,10 @@ class TickedLobby(Lobby):
         for request, reply in tasks:
             self._call_handler(self._task_handlers[request.action], request, reply)
         # A fight that starts in this tick plays its first tick in the next one.
-        fights = {agent.fight: agent.arena for agent in self._agents.values() if agent.fight is not None}
+        fights = {agent.fight: self._game(agent) for agent in self._agents.values() if agent.fight is not None}
         for agent in list(self._agents.values()):
             self._take_turn(agent)
-        self._play({fight: arena for fight, arena in fights.items() if fight.agents})
+        self._play({fight: game for fight, game in fights.items() if fight.agents})
         if self._tick % EXPIRY_INTERVAL == 0:
             self._log_out_expired()
         self._tick += 1
@@ -100,7 +99,7 @@ class TickedLobby(Lobby):
         if agent.state is State.STEPPING and agent.counts.missed > MISSED_TICKS_ALLOWED:
             raise too_many_ticks(agent.counts.missed, agent.id)
         agent.counts.missed = 0
-        message.actions, message.error = agent.arena.action_check.playable(parse_actions(request.body))
+        message.actions, message.error = self._game(agent).action_check.playable(parse_actions(request.body))
 
     def _advance_reset(self, agent: Agent, request: Request) -> None:
         # Several of these stages may be passed in one tick (protocol.md §5.1).
@@ -133,10 +132,10 @@ class TickedLobby(Lobby):
             agent.counts.waited = self._tick + 1 - agent.counts.episode_start if len(agents) > 1 else 0
         super()._start(agents)
 
-    def _play(self, fights: dict[Fight, Arena]) -> None:
+    def _play(self, fights: dict[Fight, ServedGame]) -> None:
         undecided = [agent for fight in fights for agent in fight.agents if agent.ending is None]
-        for arena in self._arenas:
-            arena.player.play([fight for fight, its_arena in fights.items() if its_arena is arena])
+        for game in self._games:
+            game.player.play([fight for fight, its_game in fights.items() if its_game is game])
         for agent in undecided:
             if agent.ending is not None and agent.ending.outcome in _DEATHS:
                 agent.counts.dying_until = self._tick + DYING_TICKS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.report import Style
 
 STYLE_NAMES = {Style.NONE: "none", Style.MELEE: "melee", Style.RANGED: "ranged", Style.MAGIC: "magic"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sb3_pvp.common.schedules import Schedule, sampling_from
 from sb3_pvp.games.osrs.rewards.weights import RewardWeights
-from sb3_pvp.schedules import Schedule, sampling_from
 
 _PRAYERS = [
     f"{event}_{previous}{right}_prayer"

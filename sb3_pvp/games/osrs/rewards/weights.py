@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.schedules import Constant, Schedule, parse_schedule
 from sb3_pvp.game import Transition
 from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.rewards.components import COMPONENTS, facts_of
-from sb3_pvp.schedules import Constant, Schedule, parse_schedule
 
-#: A number or a schedule; `RewardWeights` also takes whatever `sb3_pvp.schedules.parse_schedule` can parse.
+#: A number or a schedule; `RewardWeights` also takes whatever `sb3_pvp.common.schedules.parse_schedule` can parse.
 Weight = float | Schedule
 
 

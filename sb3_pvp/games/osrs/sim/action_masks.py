@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import availability as available
 from sb3_pvp.games.osrs.sim.availability import mobile, ready
 from sb3_pvp.games.osrs.sim.compile import rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import Contract
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.sim import rng
 from sb3_pvp.games.osrs.sim.compile import kernel, rule
 

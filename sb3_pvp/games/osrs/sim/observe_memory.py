@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.state import MAGE_SET, MAGIC, MELEE, MELEE_SET, RANGED, RANGED_SET, Seat
 from sb3_pvp.games.osrs.sim.statistics import (

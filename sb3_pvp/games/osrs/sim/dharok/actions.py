@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.contract import load_contract
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import items, vengeance
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.dharok.loadout import AXE_SET, FULL_SET, MAUL_SET, WHIP_SET

@@ -1,0 +1,310 @@
+"""The environments of a model whose rollouts are played by actors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
+
+from sb3_pvp.algorithms.actors.fleet import (
+    LAST,
+    OBSERVATIONS,
+    ActorSpec,
+    Arrays,
+    Backend,
+    EnvCall,
+    Layout,
+    Request,
+    layout,
+    packed_policy,
+    packed_weights,
+)
+from sb3_pvp.common.snapshots import Snapshot, check_identity
+from sb3_pvp.game import WorldError
+
+_IDENTITY = {"kind": "ActorVecEnv", "version": 1}
+#: Methods of environments whose names begin so change settings: they return nothing and hold until the next such call.
+_SETTINGS = ("set_", "enable_")
+_LEAST_ROWS = 4  #: Of an actor.
+BackendFactory = Callable[[Sequence[ActorSpec], Layout, Layout], Backend]
+
+
+class PlayedStep(NamedTuple):
+    """A step of all rows, with the names that its parts have in SB3."""
+
+    obs: Any
+    obs_tensor: Any
+    actions: NDArray[np.int64]
+    values: th.Tensor  #: NaN where they are computed later.
+    log_probs: th.Tensor
+    action_masks: NDArray[np.bool_] | None
+    new_obs: Any
+    rewards: NDArray[np.float32]
+    dones: NDArray[np.bool_]
+    infos: list[dict[str, Any]]
+
+
+class Draws(NamedTuple):
+    """The random numbers of a rollout."""
+
+    is_greedy: NDArray[np.bool_]  #: Steps in which the most likely actions are taken, ``(n_steps,)``.
+    uniforms: NDArray[np.float32]  #: For the heads of an `AutoregressivePolicy`, ``(n_steps, rows, heads)``.
+
+    @classmethod
+    def empty(cls, n_steps: int, num_rows: int, num_heads: int) -> Draws:
+        """Returns arrays to draw into; without heads for other policies."""
+        return cls(np.zeros(n_steps, np.bool_), np.full((n_steps, num_rows, num_heads), -1.0, np.float32))
+
+
+class Rollout(NamedTuple):
+    """A finished rollout; the arrays are valid until the next one starts."""
+
+    arrays: Arrays
+    infos: dict[int, dict[int, dict[str, Any]]]  #: By step and row.
+    rows: NDArray[np.int64]  #: The rows that were played: all but those of lost actors.
+    begun: NDArray[np.int64]  #: The rows whose episodes have begun with this rollout.
+
+    def steps(self) -> Iterator[PlayedStep]:
+        """Yields the steps; rows of lost actors are not done and have no info."""
+        arrays = self.arrays
+        n_steps, num_rows = arrays["dones"].shape
+        lost = np.setdiff1d(np.arange(num_rows), self.rows)
+        for step in range(n_steps):
+            rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
+            rewards[lost], dones[lost] = 0.0, False
+            infos: list[dict[str, Any]] = [{} for _ in range(num_rows)]
+            for row, info in self.infos.get(step, {}).items():
+                infos[row] = info
+            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
+            log_probs = th.from_numpy(arrays["log_probs"][step])
+            values = th.full_like(log_probs, th.nan)
+            obs, new_obs = self._observation(step), self._observation(step + 1)
+            tensors = {key: th.from_numpy(part) for key, part in obs.items()}
+            yield PlayedStep(obs, tensors, actions, values, log_probs, masks, new_obs, rewards, dones, infos)
+
+    def _observation(self, step: int) -> dict[str, NDArray[Any]]:
+        """Returns the observation before a step; the one after the last step is a copy, which stays valid."""
+        keys = [name.removeprefix(LAST) for name in self.arrays if name.startswith(LAST)]
+        if step == len(self.arrays["dones"]):
+            return {key: self.arrays[LAST + key].copy() for key in keys}
+        return {key: self.arrays[OBSERVATIONS + key][step] for key in keys}
+
+
+class ActorVecEnv(VecEnvWrapper):
+    """Wraps the `sb3_pvp.envs.PvpVecEnv` of a model; the actors' copies of it play, and it only answers `get_attr`.
+
+    Calls of methods such as ``set_opponent`` take effect with the next rollout, those of others return the results of
+    all rows. There are no single steps.
+
+    Args:
+        venv: has a method ``part(first, count)`` that returns how to make some of its rows.
+        policy: of the learner.
+        n_steps: of a rollout.
+        num_actors: at most one per four rows.
+        make_backend: where the actors run.
+
+    Raises `ValueError` for environments without such parts.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        policy: MaskableActorCriticPolicy,
+        n_steps: int,
+        num_actors: int,
+        make_backend: BackendFactory,
+    ) -> None:
+        if isinstance(venv, VecEnvWrapper) or not hasattr(venv, "part"):
+            raise ValueError(
+                f"actors need a PvpVecEnv without wrappers, not {type(venv).__name__}: each actor makes a part of it "
+                "(rl-zoo3: --vec-env dummy and no normalize; PvpPPO normalises observations and rewards itself)"
+            )
+        super().__init__(venv)
+        self.rows, self.n_steps, self.policy = _parts(venv.num_envs, num_actors), n_steps, policy
+        specs = [
+            ActorSpec(venv.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
+        ]
+        space, num_heads = venv.observation_space, len(getattr(policy, "head_sizes", ()))
+        assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
+        inputs: Layout = {
+            "weights": (packed_weights(policy).shape, np.dtype(np.uint8)),
+            "is_greedy": ((n_steps,), np.dtype(np.bool_)),
+            "uniforms": ((n_steps, venv.num_envs, num_heads), np.dtype(np.float32)),
+        }
+        masks = spaces.flatdim(space["action_mask"])
+        self._backend = make_backend(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
+        self._end = finalize(self, self._backend.close)
+        # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
+        self._calls: list[list[EnvCall]] = [[] for _ in specs]
+        self._settings: list[list[EnvCall]] = [[] for _ in specs]
+        self._backend.settings = self._settings.__getitem__  # without this object, to be finalized
+        self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
+        self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
+        self._is_beginning = False  # whether there was a `begin` without its `start` yet
+
+    def begin(self) -> None:
+        """Marks the start of a rollout for `get_state`; calls until now belong to the one before."""
+        if any(self._calls):
+            self._backend.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
+        self._is_beginning = True
+
+    def start(self, draws: Draws) -> None:
+        """Starts a rollout with the policy as it is now."""
+        weights, calls = packed_weights(self.policy), self._taken_calls()
+        # Policies without random numbers of their own sample with the global generators of the actors.
+        seeds = [0] * len(calls) if draws.uniforms.size else th.randint(2**31, (len(calls),)).tolist()
+        self._backend.start(
+            [
+                Request(self.n_steps, own, weights, draws.is_greedy, draws.uniforms[:, rows], seed)
+                for rows, own, seed in zip(self.rows, calls, seeds, strict=True)
+            ]
+        )
+        self.is_collecting, self._is_beginning = True, False
+
+    def wait(self) -> Rollout:
+        """Returns the rollout that was started."""
+        try:
+            arrays, reports = self._backend.wait()
+        finally:
+            self.is_collecting = False
+        infos: dict[int, dict[int, dict[str, Any]]] = {}
+        played, begun = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for rows, report in zip(self.rows, reports, strict=True):
+            if report is None:
+                continue
+            played.append(np.arange(rows.start, rows.stop))
+            begun += [played[-1]] if report.is_new else []
+            for step, row, info in report.infos:
+                infos.setdefault(step, {})[rows.start + row] = info
+        return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
+
+    def values(self) -> NDArray[np.float32]:
+        """Waits for the values of the last rollout, ``(n_steps, rows)``."""
+        return self._backend.values()
+
+    def reset(self) -> dict[str, NDArray[Any]]:
+        """Starts new episodes in all rows."""
+        calls, seeds, options = self._taken_calls(), self.venv._seeds, self.venv._options
+        answers = self._backend.call(
+            "reset", {index: (calls[index], seeds[rows], options[rows]) for index, rows in enumerate(self.rows)}
+        )
+        self.venv._reset_seeds()
+        self.venv._reset_options()
+        found = [answers.get(index) or self._nothing(rows) for index, rows in enumerate(self.rows)]
+        self.reset_infos = [info for _, infos in found for info in infos]
+        return {key: np.concatenate([part[key] for part, _ in found]) for key in found[0][0]}
+
+    def _nothing(self, rows: slice) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
+        """Returns what `reset` has of the rows of a lost actor, which do not take part in the next rollout."""
+        space, count = self.venv.observation_space, rows.stop - rows.start
+        assert isinstance(space, spaces.Dict)
+        parts = {key: np.zeros((count, *(part.shape or ())), part.dtype) for key, part in space.spaces.items()}
+        return parts, [{} for _ in range(count)]
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Calls a method of the environments, see the class."""
+        rows = [*self._get_indices(indices)]
+        if method_name.startswith(_SETTINGS) and not method_kwargs:
+            for index, part in enumerate(self.rows):
+                own = None if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
+                if own != []:
+                    call = EnvCall(method_name, own, method_args)
+                    self._calls[index].append(call)
+                    self._settings[index] = [*_without(self._settings[index], call), call]
+            return [None] * len(rows)
+        calls, asked = self._taken_calls(), {}
+        for index, part in enumerate(self.rows):
+            if own := [row - part.start for row in rows if part.start <= row < part.stop]:
+                asked[index] = (calls[index], method_name, own, method_args, method_kwargs)
+            elif calls[index]:
+                asked[index] = (calls[index], method_name, [], method_args, method_kwargs)
+        answers, results = self._backend.call("env_method", asked), dict[int, Any]()
+        for index, given in asked.items():
+            own = [self.rows[index].start + row for row in given[2]]
+            if index not in answers:
+                self._set_up(index)
+                answers[index] = self.venv.env_method(method_name, *method_args, indices=own, **method_kwargs)
+            results |= zip(own, answers[index], strict=True)
+        return [results[row] for row in rows]
+
+    def _set_up(self, index: int) -> None:
+        """Makes the settings of a lost actor in this process's environment, which plays nothing, to answer for it."""
+        rows = range(self.rows[index].start, self.rows[index].stop)
+        for name, own, arguments in self._settings[index]:
+            self.venv.env_method(name, *arguments, indices=rows if own is None else [rows[row] for row in own])
+
+    def get_state(self, at_start: bool = False) -> Snapshot:
+        """Returns the states of all actors between two rollouts, or ``at_start`` of the last one; also when closed.
+
+        Raises as the ``get_state`` of the environments; `NotImplementedError` if an actor has been replaced since then.
+        """
+        if not self._end.alive:
+            if (last := self._last_states[at_start]) is None:
+                raise NotImplementedError("the actors were ended: their fights cannot be saved")
+            return last
+        # Calls that came after the start have no part in its state.
+        calls = [()] * len(self.rows) if at_start else self._taken_calls()
+        is_kept = at_start and not self._is_beginning
+        states = self._backend.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
+        return {**_IDENTITY, "rows": [(rows.start, rows.stop) for rows in self.rows], "states": states}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restores the states of all actors; `ValueError` if there were others."""
+        check_identity(state, _IDENTITY)
+        if state["rows"] != [(rows.start, rows.stop) for rows in self.rows]:
+            raise ValueError(f"the run had {len(state['rows'])} actors, now there are {len(self.rows)}")
+        self._backend.call("set_state", {index: (each,) for index, each in state["states"].items()})
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        """Not supported."""
+        raise NotImplementedError("actors play whole rollouts: for single steps, make another environment")
+
+    def step_wait(self) -> Any:
+        """Not supported."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends the actors."""
+        for at_start in (True, False) if self._end.alive else ():
+            with suppress(NotImplementedError, ConnectionError, WorldError):
+                if self.is_collecting:
+                    self.wait()
+                self._last_states[at_start] = self.get_state(at_start)
+        self._end()
+        self.venv.close()
+
+    def _taken_calls(self) -> list[list[EnvCall]]:
+        """Returns for each actor the calls that were not sent yet, and forgets them."""
+        calls, self._calls = self._calls, [[] for _ in self.rows]
+        return calls
+
+
+def _without(settings: Sequence[EnvCall], call: EnvCall) -> Iterator[EnvCall]:
+    """Yields what is left of earlier settings after a call."""
+    rows = set(call.rows or ())
+    for each in settings:
+        if each.name != call.name or (each.rows is None and rows):
+            yield each
+        elif rows and (left := [row for row in each.rows or () if row not in rows]):
+            yield each._replace(rows=left)
+
+
+def _parts(num_rows: int, num_actors: int) -> list[slice]:
+    """Divides rows among actors; both rows of a pair, 2j and 2j + 1, belong to the same one.
+
+    Each gets at least `_LEAST_ROWS`."""
+    num_pairs = (num_rows + 1) // 2
+    count = max(min(num_actors, num_rows // _LEAST_ROWS), 1)
+    ends = [min(2 * (num_pairs * (index + 1) // count), num_rows) for index in range(count)]
+    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]

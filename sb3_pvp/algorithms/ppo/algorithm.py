@@ -1,0 +1,322 @@
+"""`PvpPPO`: MaskablePPO for long self-play runs."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch as th
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import FloatSchedule, explained_variance
+
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
+from sb3_pvp.algorithms.actors.local_actors import LocalActors
+from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
+from sb3_pvp.algorithms.ppo import resumable
+from sb3_pvp.algorithms.ppo.buffers import REUSED
+from sb3_pvp.algorithms.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
+from sb3_pvp.algorithms.ppo.metrics import record
+from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, UpdateLog, read_buffer
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.names import arguments_of, require_all_known
+from sb3_pvp.common.schedules import Schedule, parse_schedule
+from sb3_pvp.game import is_installed
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
+from sb3_pvp.policies.files.description import describe
+from sb3_pvp.policies.files.shipped import find_model, is_fighter
+from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
+from sb3_pvp.policies.precision import check_precision, resolve_precision
+
+Self = TypeVar("Self", bound="PvpPPO")
+
+#: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
+_LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
+_ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
+
+
+class PvpPPO(RolloutCollection):
+    """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
+
+    With default arguments it computes the same as MaskablePPO (training.md §6, §7).
+
+    - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: no
+      learning), ``batch_size``, ``max_grad_norm``, ``gradient_accumulation_steps`` and ``eps_greedy`` may each be a
+      schedule of `sb3_pvp.common.schedules`, or its config. Schedules are functions of `trained_rollouts`, the number
+      of finished rollouts; the attribute of the same name holds the current value.
+    - A policy whose ``has_statistics`` is false does not learn from a rollout: it only collects statistics.
+    - After `load`, ``learn(..., reset_num_timesteps=False)`` continues exactly as if the run had never stopped, if the
+      vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
+      the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
+    - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
+    - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
+      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``. So it
+      is for all policies with actors.
+    - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
+
+    Args:
+        policy: class of a masked policy, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
+        env: environment with action masks, as in MaskablePPO.
+        gradient_accumulation_steps: mini-batches per step of the optimiser (training.md §7.3).
+        normalize_reward: divide rewards by the running standard deviation of discounted returns (training.md §6.2 c).
+            Logged episode rewards remain raw.
+        precision: ``"bf16"`` computes the products of hidden layers in bfloat16 while learning, with an
+            `AutoregressivePolicy`; ``"fp32"`` everything in float32. ``"auto"`` measures once, before the model first
+            learns, and takes bfloat16 if the layers are wide and it is clearly faster on this machine; then the
+            attribute, which is saved, holds the choice.
+        actors: processes that play the rollouts, each with an equal part of the rows of a `sb3_pvp.envs.PvpVecEnv`; 0:
+            this process plays them itself; ``"auto"``: one per core, if `learn` is to last long enough.
+        synchronous: with actors, learn from a rollout before the next one begins, so that results and `save` are
+            exactly those without actors. By default the actors play on meanwhile, with the weights from before.
+        eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
+        kwargs: other arguments of MaskablePPO.
+
+    Raises:
+        ValueError: for an unknown argument, a hyperparameter out of range, or an invalid schedule.
+    """
+
+    #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
+    description: dict[str, Any] | None = None
+    #: Folder where callbacks put their files; set by the program that starts the run, not saved.
+    run_folder: str | Path | None = None
+
+    def __init__(
+        self,
+        policy: str | type[MaskableActorCriticPolicy],
+        env: GymEnv | str,
+        *args: Any,
+        gradient_accumulation_steps: int | dict[str, Any] | Schedule = 1,
+        normalize_reward: bool = False,
+        precision: str = PRECISION_AUTO,
+        actors: int | str = 0,
+        synchronous: bool = False,
+        eps_greedy: float | dict[str, Any] | Schedule = 0.0,
+        _init_setup_model: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
+        super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
+        self.gradient_accumulation_steps: Any = gradient_accumulation_steps
+        self.normalize_reward = normalize_reward
+        self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
+        self.eps_greedy: Any = eps_greedy
+        self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
+        self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
+        self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
+        # From the environments, or ``None`` if they do not have them; saved with the model.
+        self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
+        self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
+        self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
+        #: Running statistics of returns; unused without ``normalize_reward``.
+        self.reward_normalizer = RewardNormalizer()
+        #: Objects saved with the run, by name; callbacks register in ``_init_callback``. ``get_state()`` returns copies
+        #: to pickle, ``set_state(state, same_episodes)`` restores; ``same_episodes``: the environments resumed theirs.
+        self.resumable_parts: dict[str, Any] = {}
+        if _init_setup_model:  # a loaded model keeps the contract it was trained with
+            self._adopt_contract()
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        """Checks arguments, collects the schedules, and reads from the environments what is saved with the model."""
+        POSITIVE.check(n_steps=self.n_steps)
+        known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
+        require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
+        given = {name: getattr(self, name) for name in RANGES}
+        self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
+        self._apply_schedules()
+        super()._setup_model()
+        buffer: Any = self.rollout_buffer
+        if type(buffer) in REUSED:  # by default; another class that the user has chosen stays
+            sizes = {name: getattr(buffer, name) for name in ("device", "gamma", "gae_lambda", "n_envs")}
+            own_class: Any = REUSED[type(buffer)]
+            self.rollout_buffer = own_class(self.n_steps, self.observation_space, self.action_space, **sizes)
+        check_precision(self.precision, self.policy)
+        if self.env is not None and self.env.has_attr("frame_ages"):
+            self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
+            fights = self.env.get_attr("match_settings", indices=[0])[0]
+            self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
+
+    def _adopt_contract(self) -> None:
+        """Passes the environments' contract to the policy, unless any process can look it up by its name."""
+        env, given = self.env, self.policy_kwargs.get("contract", AUTO)
+        if env is None or given != AUTO or not issubclass(self.policy_class, AutoregressivePolicy):
+            return
+        contract = env.get_attr("contract", indices=[0])[0] if env.has_attr("contract") else None
+        if isinstance(contract, Contract) and contract.action_space == self.action_space and not is_installed(contract):
+            self.policy_kwargs = {**self.policy_kwargs, "contract": contract}
+
+    def _apply_schedules(self) -> None:
+        """Sets the hyperparameters to their values at `trained_rollouts`."""
+        for name in RANGES:
+            given = self.schedules.get(name, getattr(self, name))
+            setattr(self, name, value_at(name, given, self.trained_rollouts))
+        # SB3 wraps numbers into schedules only in _setup_model; train() calls them.
+        self._setup_lr_schedule()
+        self.clip_range = FloatSchedule(self.clip_range)
+
+    def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
+        """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
+        AT_LEAST_0.check(total_timesteps=total_timesteps)
+        is_small = self.device.type == "cpu" and self._width() <= MAX_WIDTH_FOR_ONE_THREAD
+        threads = th.get_num_threads()
+        th.set_num_threads(1 if is_small else threads)
+        try:
+            return super().learn(total_timesteps, *args, **kwargs)
+        finally:
+            th.set_num_threads(threads)
+
+    def train(self) -> None:
+        """Learns from the rollout in the buffer (training.md §7)."""
+        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
+        if isinstance(self.policy, AutoregressivePolicy):
+            self.policy.observe(samples.observations, samples.actions)
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        self._resolve_precision()
+        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
+        for name in ("clip_range", "clip_range_vf"):
+            if numbers[name] is not None:
+                numbers[name] = numbers[name](self._current_progress_remaining)
+        update = PpoUpdate(**numbers)
+        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
+        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
+        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
+        # AutoregressivePolicy applies the statistics of the rollout here.
+        self.policy.set_training_mode(False)
+        self._n_updates += len(log.epoch_starts)
+        self.num_updates += len(log.grad_norms)
+        self.trained_rollouts += 1
+        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
+            self._rollout_start = None
+        metrics = self._update_metrics(update, log)
+        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
+    def _resolve_precision(self) -> None:
+        """Replaces ``"auto"`` by what is faster here; a run that resumes elsewhere keeps it."""
+        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
+        if given != self.precision and self.verbose:
+            print(f"Learning with precision {self.precision}")
+
+    def _update_metrics(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
+        """Returns the metrics of a learning phase, by tag without ``train/``."""
+        buffer = self.rollout_buffer
+        metrics = {
+            "total_steps": self.num_timesteps,
+            "trained_rollouts": self.trained_rollouts,
+            "epochs": len(log.epoch_starts),
+            "num_updates": len(log.grad_norms),
+            "batch_size": update.batch_size or buffer.rewards.size,
+            "grad_accum": update.gradient_accumulation_steps,
+            "max_grad_norm": update.max_grad_norm,
+            "entropy_coef": update.ent_coef,
+            "vf_coef": update.vf_coef,
+            "clip_coef": update.clip_range,
+            "clip_range": update.clip_range,
+        }
+        if update.clip_range_vf is not None:
+            metrics["clip_range_vf"] = update.clip_range_vf
+        if log.terms:
+            metrics |= log.metrics(getattr(self.policy, "head_ids", None))
+            metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        return metrics
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[int, BaseCallback]:
+        """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
+        self._rollout_start, self.resumable_parts = None, {}
+        assert self.env is not None
+        if isinstance(self.env, ActorVecEnv) and self.env.is_collecting:  # the last call was interrupted
+            self.env.wait()
+            self._last_obs = None
+        num_actors = self._num_actors(total_timesteps)
+        if num_actors and self.actor_backend is LocalActors:
+            th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
+        if num_actors and not isinstance(self.env, ActorVecEnv):
+            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.actor_backend)
+            self._last_obs = None  # the actors begin new episodes
+        if reset_num_timesteps:
+            self.training_state = None
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Writes a zip file for `load` and ``MaskablePPO.load``, as SB3 does, but atomically.
+
+        ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
+        """
+        exclude, pending = set(exclude or ()), self.training_state
+        if pending is None and "training_state" not in exclude:
+            state = self._rollout_start
+            if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
+                state = resumable.current_state(self, self.env)
+            self.training_state = None if state is None else resumable.pack(resumable.completed(state, self.env))
+        self.description = None
+        with suppress(ValueError):  # such a model cannot be loaded without unpickling
+            self.description = describe(self).plain()
+        try:
+            if isinstance(path, (str, Path)):
+                target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
+                with replacing(target) as partial, partial.open("wb") as file:
+                    super().save(file, exclude, include)
+            else:
+                super().save(path, exclude, include)
+        finally:
+            self.training_state = pending
+            del self.description
+
+    def _excluded_save_params(self) -> list[str]:
+        """Also excludes what belongs to the process or is packed into `training_state`."""
+        own = ["_rollout_start", "_whole_buffer", "actor_backend", "run_folder", "resumable_parts"]
+        return [*super()._excluded_save_params(), *own]
+
+    @classmethod
+    def load(
+        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
+    ) -> Self:
+        """Loads a model as SB3 does; ``kwargs`` are SB3's, or arguments of the algorithm that replace the saved ones.
+
+        Without ``env``, that is for inference, the global random generators are left unchanged.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: if the file is no model, or an argument is unknown (SB3 would set an unused attribute).
+        """
+        known = arguments_of(cls)
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_LOAD_ARGUMENTS))
+        file = find_model(path) if isinstance(path, (str, Path)) else path
+        if isinstance(file, Path) and is_fighter(file):
+            raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")
+        try:
+            with nullcontext() if env is not None else resumable.preserved_random_state():
+                model = super().load(file, env, *args, **kwargs)
+        except AssertionError as error:  # SB3 asserts that the file has data and parameters
+            raise ValueError(f"{file} is not a model: {error}") from error
+        vars(model).pop("description", None)
+        # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
+        for name in model.schedules.keys() & kwargs.keys():
+            if not is_schedule(kwargs[name]):
+                del model.schedules[name]
+                setattr(model, name, kwargs[name])
+        model._apply_schedules()
+        return model

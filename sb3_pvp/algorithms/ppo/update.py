@@ -1,0 +1,206 @@
+"""One learning phase of PPO: random mini-batches, losses and accumulated gradients (training.md §6.3, §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.type_aliases import PyTorchObs
+from torch.nn import functional as F
+
+from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
+from sb3_pvp.policies.precision import FP32, learning_in
+
+MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
+
+#: Columns of `UpdateLog.terms`; the entropy losses of the heads follow.
+TERMS = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "kl")
+KL = TERMS.index("kl")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Steps of a rollout; the first axis of every tensor is that of steps: all environments of a step, then the next.
+
+    ``n_envs`` is the number of environments.
+    """
+
+    observations: PyTorchObs
+    actions: th.Tensor
+    action_masks: th.Tensor
+    old_values: th.Tensor
+    old_log_probs: th.Tensor
+    advantages: th.Tensor
+    returns: th.Tensor
+    n_envs: int = 1
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def __getitem__(self, indices: th.Tensor) -> Samples:
+        """Returns the steps with these indices, int64 ``(batch,)``."""
+        picked = {
+            name: map_parts(tensors, lambda tensor: tensor.index_select(0, indices))
+            for name, tensors in vars(self).items()
+            if name != "n_envs"
+        }
+        return Samples(**picked)
+
+    def shuffled(self) -> th.Tensor:
+        """Returns all indices in random order, int64 ``(steps,)``, with the random numbers that SB3 uses."""
+        # SB3 numbers the steps of one environment after those of another. To copy them into that order, as it does,
+        # would cost as much as to collect them.
+        n_steps = len(self) // self.n_envs
+        numbers = np.random.permutation(len(self))  # noqa: NPY002  # as SB3
+        return th.from_numpy(numbers % n_steps * self.n_envs + numbers // n_steps).to(self.returns.device)
+
+
+def read_buffer(buffer: MaskableBuffer) -> Samples:
+    """Returns the content of a full rollout buffer as tensors, on the CPU without copying it."""
+
+    def tensor(array: NDArray[Any]) -> th.Tensor:
+        return th.as_tensor(array.reshape(-1, *array.shape[2:]), device=buffer.device)
+
+    actions = tensor(buffer.actions)
+    return Samples(
+        map_parts(buffer.observations, tensor),
+        actions.long().flatten() if isinstance(buffer.action_space, spaces.Discrete) else actions,
+        tensor(buffer.action_masks).bool(),
+        tensor(buffer.values),
+        tensor(buffer.log_probs),
+        tensor(buffer.advantages),
+        tensor(buffer.returns),
+        buffer.n_envs,
+    )
+
+
+@dataclass
+class UpdateLog:
+    """Measurements of a learning phase; tensors, so that nothing waits for the GPU before the end."""
+
+    terms: list[th.Tensor] = field(default_factory=list)  #: One ``(TERMS and heads,)`` per mini-batch.
+    grad_norms: list[th.Tensor] = field(default_factory=list)  #: One scalar per step of the optimiser.
+    epoch_starts: list[int] = field(default_factory=list)  #: Index in ``terms`` where each epoch begins.
+
+    def metrics(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
+        """Returns means over all mini-batches, by tag without ``train/``; without ids, heads are numbered."""
+        terms = th.stack(self.terms)
+        means = terms.mean(0).tolist()
+        heads = head_ids or range(len(means) - len(TERMS))
+        metrics = dict(zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False))
+        metrics["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
+        if self.grad_norms:
+            metrics["grad_norm"] = float(th.stack(self.grad_norms).mean())
+        return metrics
+
+
+@dataclass(frozen=True)
+class PpoUpdate:
+    """One learning phase; fields are named like SB3's hyperparameters."""
+
+    policy: MaskableActorCriticPolicy
+    batch_size: int | None  #: ``None``: the whole rollout.
+    clip_range: float
+    clip_range_vf: float | None
+    normalize_advantage: bool
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float
+    gradient_accumulation_steps: int
+    target_kl: float | None
+    precision: str = FP32
+
+    def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
+        """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
+
+        Gradients accumulate across epochs; an incomplete accumulation at the end is dropped (training.md §7.3).
+
+        ``renew_log_probs`` is for samples of older weights. PPO clips how far a policy moves from the log-probabilities
+        in the samples. From the weights that acted, it has moved once already by the time it learns: clipped against
+        them, it learns visibly less from each step (`python -m benchmarks actors_learning`). With those of the present
+        weights this is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
+        """
+        log, size = UpdateLog(), len(samples)
+        if hasattr(self.policy, "evaluate_features"):
+            # Statistics do not change while learning, so all epochs share these features.
+            with th.no_grad():
+                samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
+        self.policy.optimizer.zero_grad()
+        parameters = [*self.policy.parameters()]  # to find them takes as long as to clip them
+        for epoch in range(n_epochs):
+            log.epoch_starts.append(len(log.terms))
+            order = samples.shuffled()
+            if renew_log_probs and epoch == 0:
+                samples = replace(samples, old_log_probs=self._log_probs(samples, order))
+            for indices in th.split(order, self.batch_size or size):
+                batch = samples[indices]
+                loss = self._loss(batch, log)
+                if renew_log_probs and not log.grad_norms:
+                    samples.old_log_probs[indices] = batch.old_log_probs
+                if self.target_kl is not None and log.terms[-1][KL] > 1.5 * self.target_kl:
+                    self.policy.optimizer.zero_grad()
+                    return log
+                (loss / self.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
+                if len(log.terms) % self.gradient_accumulation_steps == 0:
+                    norm = th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
+                    log.grad_norms.append(norm)
+                    self.policy.optimizer.step()
+                    self.policy.optimizer.zero_grad()
+        self.policy.optimizer.zero_grad()
+        return log
+
+    @th.no_grad()
+    def _log_probs(self, samples: Samples, order: th.Tensor) -> th.Tensor:
+        """Returns the log-probabilities of the actions with the present weights, ``(steps,)``.
+
+        They are NaN in the batches before the first step of the optimiser, in which `_loss` computes them."""
+        evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
+        log_probs = th.full_like(samples.old_log_probs, th.nan)
+        later = order[(self.batch_size or len(order)) * self.gradient_accumulation_steps :]
+        for part in th.split(later, ROWS_AT_ONCE) if len(later) else ():
+            each = samples[part]
+            log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
+        return log_probs
+
+    def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
+        """Returns the loss of one mini-batch, a scalar (training.md §7.2), and logs its terms.
+
+        Keep the order of operations: results are bit for bit those of SB3.
+        """
+        names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
+        evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
+        with learning_in(self.precision, batch.returns.device):
+            values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
+        values, head_entropies = values.flatten(), entropies
+        if log_probs.ndim == 2:  # one column per head
+            log_probs, entropies = log_probs.sum(1), entropies.sum(1)
+        else:  # a policy without evaluate_heads
+            head_entropies = values.new_zeros(len(batch), 0)
+        old_log_probs = batch.old_log_probs
+        old_log_probs.copy_(th.where(old_log_probs.isnan(), log_probs.detach(), old_log_probs))
+        log_ratios = log_probs - old_log_probs
+        ratios = th.exp(log_ratios)
+        advantages = batch.advantages
+        if self.normalize_advantage and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        clipped = th.clamp(ratios, 1 - self.clip_range, 1 + self.clip_range)
+        policy_loss = -th.min(advantages * ratios, advantages * clipped).mean()
+        if self.clip_range_vf is not None:
+            values = batch.old_values + th.clamp(values - batch.old_values, -self.clip_range_vf, self.clip_range_vf)
+        value_loss = F.mse_loss(batch.returns, values)
+        # As in SB3: without an analytical form, the entropy is estimated by -log_prob.
+        entropy_loss = -th.mean(-log_probs if entropies is None else entropies)
+        loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
+        with th.no_grad():
+            clip_fraction = th.mean((th.abs(ratios - 1) > self.clip_range).float())
+            kl = th.mean((ratios - 1) - log_ratios)  # the k3 estimator, http://joschu.net/blog/kl-approx.html
+            terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
+            log.terms.append(th.cat([terms, -head_entropies.mean(0)]))
+        return loss

@@ -1,0 +1,18 @@
+"""Schedules: values that depend on the number ``t`` of rollouts that a model was trained on (training.md §9)."""
+
+from sb3_pvp.common.schedules.base import Constant, Function, Schedule, parse_schedule
+from sb3_pvp.common.schedules.expression import Expression, sampling_from
+from sb3_pvp.common.schedules.kinds import BooleanArray, Jump, Linear, Log
+
+__all__ = [
+    "BooleanArray",
+    "Constant",
+    "Expression",
+    "Function",
+    "Jump",
+    "Linear",
+    "Log",
+    "Schedule",
+    "parse_schedule",
+    "sampling_from",
+]

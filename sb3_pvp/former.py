@@ -1,0 +1,124 @@
+"""Names of earlier editions: old files name modules and classes by them, and so do programs of users.
+
+Importing a former module gives the module that is there now, the same object. To take a name away from users, remove
+its row here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+#: Former modules and where they are now. A row also stands for the modules inside it that have no row of their own.
+MODULES = {
+    "sb3_pvp.callbacks.plots": "sb3_pvp.matches.curves",
+    "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",
+    "sb3_pvp.contract": "sb3_pvp.game.contract",
+    "sb3_pvp.contract.actions": "sb3_pvp.game.contract.turn",
+    "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",
+    "sb3_pvp.distributed.tasks": "sb3_pvp.zoo.sweeps.ray_tasks",
+    "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
+    "sb3_pvp.games.osrs.remote.arena": "sb3_pvp.games.osrs.remote.served_games",
+    "sb3_pvp.games.osrs.remote.fights": "sb3_pvp.games.osrs.remote.agents",
+    "sb3_pvp.games.osrs.remote.recordings": "sb3_pvp.games.osrs.wire_recordings",
+    "sb3_pvp.games.osrs.rendering.viewer": "sb3_pvp.games.osrs.viewer",
+    "sb3_pvp.opponents": "sb3_pvp.players",
+    "sb3_pvp.opponents.seat_views": "sb3_pvp.players.seats",
+    "sb3_pvp.policies.actors": "sb3_pvp.policies.sampling",
+    "sb3_pvp.policies.description": "sb3_pvp.policies.files.description",
+    "sb3_pvp.policies.fighter_files": "sb3_pvp.policies.files.fighter_files",
+    "sb3_pvp.policies.inference": "sb3_pvp.policies.export.inference",
+    "sb3_pvp.policies.model_files": "sb3_pvp.policies.files.model_files",
+    "sb3_pvp.policies.onnx_builder": "sb3_pvp.policies.export.onnx_builder",
+    "sb3_pvp.policies.onnx_graph": "sb3_pvp.policies.export.onnx_graph",
+    "sb3_pvp.policies.onnx_heads": "sb3_pvp.policies.export.onnx_heads",
+    "sb3_pvp.policies.restricted_pickle": "sb3_pvp.zoo.imports.restricted_pickle",
+    "sb3_pvp.policies.upstream": "sb3_pvp.zoo.imports.pvp_ml",
+    "sb3_pvp.ppo": "sb3_pvp.algorithms.ppo",
+    "sb3_pvp.ppo.actor_env": "sb3_pvp.algorithms.actors.actor_env",
+    "sb3_pvp.ppo.actors": "sb3_pvp.algorithms.actors.fleet",
+    "sb3_pvp.ppo.hyperparameters": "sb3_pvp.algorithms.hyperparameters",
+    "sb3_pvp.ppo.local_actors": "sb3_pvp.algorithms.actors.local_actors",
+    "sb3_pvp.ppo.upstream": "sb3_pvp.zoo.imports.pvp_ml",
+    "sb3_pvp.presets": "sb3_pvp.algorithms",
+    "sb3_pvp.presets.validation": "sb3_pvp.zoo.validation",
+    "sb3_pvp.replay": "sb3_pvp.matches.replay",
+    "sb3_pvp.schedules": "sb3_pvp.common.schedules",
+    "sb3_pvp.selfplay": "sb3_pvp.players.league",
+    "sb3_pvp.sim": "sb3_pvp.games.osrs.sim",
+    "sb3_pvp.simple_game": "sb3_pvp.game.arrays",
+    "sb3_pvp.testing": "sb3_pvp.game.checks",
+    "sb3_pvp.zoo.resume": "sb3_pvp.zoo.runs.resume",
+    "sb3_pvp.zoo.saved_runs": "sb3_pvp.zoo.runs.saved_runs",
+    "sb3_pvp.zoo.sweeps.processes": "sb3_pvp.zoo.sweeps.manager",
+    "sb3_pvp.zoo.tracking": "sb3_pvp.zoo.runs.tracking",
+}
+#: What has left a former module for other places than that of its row: names by place, ``module`` or ``module:class``.
+NAMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "sb3_pvp.contract.actions": {
+        "sb3_pvp.game.contract.rules": ("ContractError", "DependencyTables"),
+        "sb3_pvp.game.contract:Contract": ("conditional_mask", "random_action", "split_mask"),
+    },
+    "sb3_pvp.contract.model": {"sb3_pvp.game.contract.heads": ("Head", "Observation", "SubAction")},
+    "sb3_pvp.distributed": {"sb3_pvp.zoo.sweeps.ray_tasks": ("RayTasks",)},
+    "sb3_pvp.opponents.opponents": {
+        "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
+    },
+    "sb3_pvp.opponents.seat_views": {"sb3_pvp.envs.observations": ("SeatObservations", "observation_space")},
+    "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
+}
+#: Former names of callbacks in configurations and saved runs.
+CALLBACKS = {
+    "sb3_pvp.exploiters.ExploitabilityCallback": "sb3_pvp.callbacks.ExploitabilityCallback",
+    "sb3_pvp.exploiters.ExploiterCallback": "sb3_pvp.callbacks.ExploiterCallback",
+}
+
+
+def current_name(module: str) -> str:
+    """Returns the present name of a module, given that or a former one."""
+    known, inside = module, ""
+    while known and known not in MODULES:
+        known, _, last = known.rpartition(".")
+        inside = f".{last}{inside}"
+    return MODULES[known] + inside if known else module
+
+
+class _FormerModules(MetaPathFinder, Loader):
+    """Lets former modules be imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith("sb3_pvp."):
+            return None
+        now = current_name(fullname)
+        return None if now == fullname or find_spec(now) is None else ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(current_name(spec.name))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        former, module.__spec__ = module.__spec__, module.__spec__.loader_state  # type: ignore[union-attr]
+        assert former is not None
+        for place, names in NAMES.get(former.name, {}).items():
+            owner: Any = import_module(place.partition(":")[0])
+            if ":" in place:
+                owner = getattr(owner, place.partition(":")[2])
+            for name in names:
+                setattr(module, name, getattr(owner, name))
+
+
+def install() -> None:
+    """Lets former modules be imported from now on; once is enough."""
+    # First of all finders: the one for files would find former modules of a package that is elsewhere now, and load
+    # them a second time.
+    if not any(isinstance(each, _FormerModules) for each in sys.meta_path):
+        sys.meta_path.insert(0, _FormerModules())

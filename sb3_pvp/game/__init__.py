@@ -1,0 +1,69 @@
+"""The interface between training and games. Read this file first.
+
+Training code (environments, PPO, leagues) imports no game, and games import no training code; both only see what is
+defined here:
+
+* a `World` runs F fights between two seats and keeps their state in arrays;
+* a `Game` has a `Contract` (observations, actions and the rules between them), creates worlds, and may add `Rewards`,
+  `Metrics`, a `Viewer` and scripted opponents.
+
+`sb3_pvp.game.arrays` has base classes that suit most games, and ``docs/own-game.md`` builds a complete game with them.
+"""
+
+from sb3_pvp.game.game import (
+    HOME_GAME,
+    Game,
+    GameLike,
+    Viewer,
+    WorldFactory,
+    contract_of,
+    find_game,
+    game_and_contract,
+    game_names,
+    game_reference,
+    is_installed,
+    make_world,
+    register_environments,
+    register_game,
+)
+from sb3_pvp.game.metrics import Metrics
+from sb3_pvp.game.world import (
+    NUM_SEATS,
+    DesyncReason,
+    Grouped,
+    Leavable,
+    Outcome,
+    Resumable,
+    Rewards,
+    Transition,
+    World,
+    WorldError,
+)
+
+__all__ = [
+    "HOME_GAME",
+    "NUM_SEATS",
+    "DesyncReason",
+    "Game",
+    "GameLike",
+    "Grouped",
+    "Leavable",
+    "Metrics",
+    "Outcome",
+    "Resumable",
+    "Rewards",
+    "Transition",
+    "Viewer",
+    "World",
+    "WorldError",
+    "WorldFactory",
+    "contract_of",
+    "find_game",
+    "game_and_contract",
+    "game_names",
+    "game_reference",
+    "is_installed",
+    "make_world",
+    "register_environments",
+    "register_game",
+]

@@ -1,0 +1,26 @@
+"""Contracts: the observations and actions of a game, with action masks and the rules between heads."""
+
+from sb3_pvp.game.contract.heads import Head, Observation, SubAction
+from sb3_pvp.game.contract.model import (
+    Contract,
+    add_contract_source,
+    load_contract,
+    read_contract,
+    register_contract,
+    registered_contracts,
+)
+from sb3_pvp.game.contract.rules import ContractError, DependencyTables
+
+__all__ = [
+    "Contract",
+    "ContractError",
+    "DependencyTables",
+    "Head",
+    "Observation",
+    "SubAction",
+    "add_contract_source",
+    "load_contract",
+    "read_contract",
+    "register_contract",
+    "registered_contracts",
+]

@@ -1,0 +1,91 @@
+"""The actions of a tick: the checks that worlds make, and a script's view of its turn."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sb3_pvp.game.contract.model import Contract
+from sb3_pvp.game.contract.rules import Booleans
+
+
+def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64]:
+    """Converts numbers, a bool array or ``None`` (all) to numbers, int64 ``(N,)``; `ValueError` if out of range."""
+    if fights is None:
+        return np.arange(num_fights)
+    array = np.atleast_1d(np.asarray(fights))
+    numbers = np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64, copy=False)
+    if _any_outside(numbers, np.uint64(num_fights)):
+        raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, not {fights!r}")
+    return numbers
+
+
+def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:
+    """Returns the actions of both seats as a contiguous, writeable int64 array ``(count, 2, heads)``."""
+    array = np.ascontiguousarray(check_actions(actions, contract, count, 2))
+    # Numba compiles another version of a kernel for read-only arrays. That takes long, and two versions, one of them
+    # from the cache, have crashed.
+    return array if array.flags.writeable else array.copy()
+
+
+def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[np.int64]:
+    """Returns actions as int64 ``(*leading, heads)``; `ValueError` for another shape or dtype, or a wrong choice.
+
+    Masks are not checked: the world decides what a masked choice does.
+    """
+    array, shape = np.asarray(actions), (*leading, contract.num_heads)
+    if array.shape != shape:
+        raise ValueError(f"actions must have shape {shape} (the last are the heads), got {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"actions must be integers, got {array.dtype}")
+    array = array.astype(np.int64, copy=False)
+    if _any_outside(array, _ends(contract.head_sizes, leading)):
+        wrong = tuple(np.argwhere((array < 0) | (array >= np.asarray(contract.head_sizes)))[0])
+        head = contract.heads[wrong[-1]]
+        raise ValueError(f"head {head.id!r} has the actions 0 to {len(head.actions) - 1}, got {array[wrong]}")
+    return array
+
+
+@lru_cache(8)
+def _ends(sizes: tuple[int, ...], leading: tuple[int, ...]) -> NDArray[np.uint64]:
+    # For all rows: NumPy compares arrays of one shape twice as fast as many rows with one.
+    return np.tile(np.array(sizes, np.uint64), (*leading, 1))
+
+
+def _any_outside(numbers: NDArray[np.int64], ends: NDArray[np.uint64] | np.uint64) -> bool:
+    # Called in every tick: as unsigned integers negative numbers are huge, so that one comparison is enough.
+    return bool(np.count_nonzero(numbers.view(np.uint64) >= ends))
+
+
+class Turn:
+    """One tick of N fights as a script sees it, by the ids of the contract.
+
+    ``observation`` is float32 ``(N, D)``, ``masks`` flat, bool ``(N, A)``, and ``chance`` a random number from [0, 1)
+    for each fight, float64 ``(N,)``.
+    """
+
+    def __init__(
+        self, contract: Contract, observation: NDArray[np.float32], masks: Booleans, chance: NDArray[np.float64]
+    ) -> None:
+        self._contract, self._observation, self._masks, self.chance = contract, observation, masks, chance
+        self._chosen = np.zeros((len(observation), contract.num_flat_actions), bool)
+
+    def see(self, observation: str) -> NDArray[np.float32]:
+        """Returns the values of an observation, float32 ``(N,)``."""
+        return self._observation[:, self._contract.observation_index(observation)]
+
+    def can(self, action: str) -> Booleans:
+        """Returns in which fights a sub-action is not masked, bool ``(N,)``."""
+        return self._masks[:, self._contract.flat_index(action)]
+
+    def choose(self, action: str, where: Booleans) -> None:
+        """Chooses a sub-action in the fights ``where``, bool ``(N,)``; of several in one head, the first counts."""
+        self._chosen[:, self._contract.flat_index(action)] |= where
+
+    def actions(self) -> NDArray[np.int64]:
+        """Returns the chosen actions, int64 ``(N, num_heads)``; a head without a choice takes entry 0."""
+        borders = pairwise(self._contract.head_offsets)
+        return np.stack([self._chosen[:, begin:end].argmax(axis=1) for begin, end in borders], axis=1)

@@ -1,0 +1,72 @@
+"""The viewer of NhEnv and DharokEnv: fights as text, pictures, recordings and replay pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.common.plain_values import from_plain
+from sb3_pvp.game import World
+from sb3_pvp.games.osrs.rendering.events import events_of
+from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
+from sb3_pvp.games.osrs.rendering.text import render_text
+
+if TYPE_CHECKING:
+    from sb3_pvp.games.osrs.wire_recordings import WireFight
+
+#: In the order of execution: later scripts use definitions of earlier ones.
+_SCRIPTS = ("fighters.js", "arena.js", "panels.js", "story.js")
+
+
+class OsrsViewer:
+    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`."""
+
+    #: Endings of the files that `read_recording` reads.
+    recordings = (".jsonl", ".jsonl.gz")
+
+    def scene(
+        self,
+        world: World,
+        fight: int,
+        names: Sequence[str],
+        actions: Sequence[NDArray[np.int64] | None] = (None, None),
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+    ) -> Scene:
+        """See `scene_of`."""
+        return scene_of(world, fight, names, actions, masks)
+
+    def text(self, scene: Scene, color: bool = True) -> str:
+        """See `render_text`."""
+        return render_text(scene, color=color)
+
+    def picture(self, scene: Scene) -> NDArray[np.uint8]:
+        """Returns the picture, uint8 ``(640, 960, 3)``; needs pygame."""
+        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # here: pygame is an optional dependency
+
+        return scene_array(scene)
+
+    def read_scene(self, plain: Any) -> Scene:
+        """Returns the scene with these plain values; `ValueError`, with the location, if they are invalid."""
+        return from_plain(Scene, plain)
+
+    def read_recording(self, path: str | Path, fight: int = 0) -> WireFight:
+        """See `sb3_pvp.games.osrs.wire_recordings.read_wire_recording`."""
+        from sb3_pvp.games.osrs.wire_recordings import read_wire_recording  # here: it imports the socket client
+
+        return read_wire_recording(path, fight)
+
+    def events(self, scenes: Sequence[Scene]) -> list[dict[str, Any]]:
+        """See `events_of`."""
+        return [asdict(event) for event in events_of(scenes)]
+
+    def page(self) -> Mapping[str, str]:
+        """Returns ``script`` and ``style`` for a page. The script fills in ``scene`` of ``replay/data/fight.js``."""
+        data = files("sb3_pvp.games.osrs.rendering") / "data"
+        script = "\n".join((data / name).read_text("utf-8") for name in _SCRIPTS)
+        return {"script": script, "style": (data / "scene.css").read_text("utf-8")}

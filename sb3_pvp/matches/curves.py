@@ -1,0 +1,242 @@
+"""Plots learning curves of rl-zoo3's run folders, aggregated over several seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import yaml
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from stable_baselines3.common.monitor import load_results
+
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.names import require_known
+from sb3_pvp.matches.evaluation import wilson_interval
+from sb3_pvp.players.league import LEARNER, League
+from sb3_pvp.players.league.leaderboard import snapshot_standings
+
+#: The file with hyperparameters that rl-zoo3 writes to ``<run>/<environment>/``, next to ``args.yml``.
+CONFIG = "config.yml"
+#: Episodes in the moving average of training curves, as in SB3's logs.
+WINDOW = 100
+#: Bootstrap samples of runs for a 95 % interval.
+_BOOTSTRAP_SAMPLES = 2000
+#: Most points of a training curve: more cannot be seen in a figure.
+_MAX_POINTS = 500
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run."""
+
+    folder: Path  #: The run folder.
+    label: str  #: A given label, or the preset's name, or algorithm and environment.
+    seed: int | None  #: ``None`` if the run had a random seed.
+    hyperparams: str  #: The text of its `CONFIG` file.
+
+
+@dataclass(frozen=True)
+class Band:
+    """A curve with an interval, of one run or of several runs together; all arrays are ``(n,)``.
+
+    For several runs, ``center`` is their interquartile mean (the plain mean of fewer than four), and ``low`` and
+    ``high`` are its 95 % interval by bootstrapping over runs. For a single run they are the metric's own interval, or
+    equal to ``center`` if it has none.
+    """
+
+    steps: NDArray[np.float64]  #: Steps of all environments, increasing.
+    center: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    num_runs: int = 1
+
+
+class Metric(NamedTuple):
+    """A metric that can be plotted."""
+
+    title: str  #: Of the vertical axis; ``{opponent}`` is replaced by the opponent's label.
+    read: Callable[[Path, str], Band]  #: Reads the curve, given the run folder and the opponent's label.
+    share: bool = False  #: Whether its values are between 0 and 1.
+
+
+def find_runs(sources: Iterable[str]) -> list[Run]:
+    """Returns the runs in folders, each given as ``FOLDER`` or ``LABEL=FOLDER``, in this order.
+
+    A folder may be a run folder, or contain some, as ``logs/maskable_ppo`` and ``logs`` do. Raises `ValueError` for a
+    folder without any run.
+    """
+    runs: dict[Path, Run] = {}
+    for source in sources:
+        label, _, folder = source.rpartition("=")
+        # The folder is a run, an algorithm's folder or a log folder: the first level with runs counts.
+        depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
+        found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)
+        if found is None:
+            raise ValueError(f"{folder} holds no training run: rl-zoo3 writes a {CONFIG} for each, and none was found")
+        runs |= {each: _read_run(each, label) for each in sorted(found, key=_natural_order)}
+    return list(runs.values())
+
+
+def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Groups runs by label and hyperparameters; if groups share a label, their first folders are added to it."""
+    members: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        members.setdefault((run.label, run.hyperparams), []).append(run)
+    labels = [label for label, _ in members]
+    return {
+        label if labels.count(label) == 1 else f"{label} ({group[0].folder.name})": group
+        for (label, _), group in members.items()
+    }
+
+
+def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
+    """Returns the curve of a metric; raises `ValueError` if the metric is unknown or this run has not recorded it."""
+    require_known("metric", metric, METRICS)
+    try:
+        return METRICS[metric].read(run.folder, opponent)
+    except FileNotFoundError as error:
+        raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
+
+
+def common_metric(runs: Sequence[Run]) -> str:
+    """Returns the first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
+    for metric in METRICS:
+        with contextlib.suppress(ValueError):
+            for run in runs:
+                read_curve(run, metric)
+            return metric
+    folders = ", ".join(str(run.folder) for run in runs)
+    raise ValueError(f"these runs have none of {', '.join(METRICS)} in common: {folders}")
+
+
+def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
+    """Aggregates the curves of a group of runs over the range of steps that all of them cover.
+
+    Raises `ValueError` if there are no such steps.
+    """
+    if len(curves) == 1:
+        return curves[0]
+    first, last = max(curve.steps[0] for curve in curves), min(curve.steps[-1] for curve in curves)
+    if first > last:
+        raise ValueError("runs to be plotted together have no steps in common")
+    # Runs record at different steps: interpolate all of them at every recorded step.
+    steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
+    values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
+    samples = np.random.default_rng(seed).integers(len(curves), size=(_BOOTSTRAP_SAMPLES, len(curves)))
+    low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
+    return Band(steps, _interquartile_mean(values), low, high, len(curves))
+
+
+def plot_curves(path: Path, bands: Mapping[str, Band], title: str, share: bool = False) -> None:
+    """Plots a line with its 95 % interval for each label, in the image format of the path's suffix (default: PNG).
+
+    ``title`` is the label of the vertical axis; with ``share`` this ranges from 0 to 1.
+    """
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for number, (label, band) in enumerate(bands.items()):
+        name = label if band.num_runs == 1 else f"{label} ({band.num_runs} runs)"
+        marker = "o" if len(band.steps) == 1 else ""  # a line with a single point is invisible
+        axes.plot(band.steps / 1e6, band.center, marker=marker, color=f"C{number}", label=name)
+        axes.fill_between(band.steps / 1e6, band.low, band.high, color=f"C{number}", alpha=0.18, linewidth=0)
+    axes.set(xlabel="million steps", ylabel=title)
+    if share:
+        axes.set(ylim=(0, 1), yticks=[tenth / 10 for tenth in range(11)])
+    axes.grid(alpha=0.3)
+    axes.legend(loc="best")
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120, format=path.suffix.lstrip(".") or "png")
+
+
+def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the mean of each column without its lowest and highest quarters of values (rounded down)."""
+    cut = len(values) // 4  # 0 for fewer than four runs: the plain mean
+    middle: NDArray[np.float64] = np.sort(values, axis=0)[cut : len(values) - cut].mean(0)
+    return middle
+
+
+def _natural_order(folder: Path) -> list[str | int]:
+    """Sort key that puts ``Game_10`` after ``Game_9``, as rl-zoo3 numbers runs."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(folder))]
+
+
+def _read_run(folder: Path, label: str) -> Run:
+    config = min(folder.glob(f"*/{CONFIG}"))
+    path, arguments = config.with_name("args.yml"), dict[str, Any]()
+    if path.is_file():
+        # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
+        (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
+        arguments |= pairs
+    conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
+    trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
+    label = label or (Path(conf_file).stem if conf_file else trained)
+    return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
+
+
+def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
+    return Band(steps, values, values, values)
+
+
+def _read_win_rate(folder: Path, opponent: str) -> Band:
+    rows = pd.read_csv(folder / "win_rates.csv", dtype={"opponent": str})
+    require_known(f"opponent in {folder / 'win_rates.csv'}", opponent, rows["opponent"].unique())
+    columns = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
+    return Band(*columns.to_numpy(np.float64).T)
+
+
+def _read_eval_win_rate(folder: Path, opponent: str) -> Band:
+    with np.load(folder / "evaluations.npz") as file:
+        if "successes" not in file:
+            raise ValueError(f"{folder / 'evaluations.npz'} does not record which fights were won")
+        steps, won = file["timesteps"].astype(np.float64), file["successes"]
+    low, high = np.transpose([wilson_interval(int(each.sum()), len(each)) for each in won])
+    return Band(steps, won.mean(1), low, high)
+
+
+def _read_eval_reward(folder: Path, opponent: str) -> Band:
+    with np.load(folder / "evaluations.npz") as file:
+        return _without_interval(file["timesteps"].astype(np.float64), file["results"].mean(1))
+
+
+def _episode_reader(column: str) -> Callable[[Path, str], Band]:
+    def read(folder: Path, opponent: str) -> Band:
+        if not any(folder.glob("*monitor.csv")):
+            raise FileNotFoundError(f"{folder}/*.monitor.csv")
+        episodes = load_results(str(folder))
+        if episodes.empty:
+            raise ValueError(f"no episode of {folder} has ended yet")
+        means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
+        shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
+        return _without_interval(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
+
+    return read
+
+
+def _read_elo(folder: Path, opponent: str) -> Band:
+    ratings = League.existing(folder).ratings().elo.ratings
+    own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
+    return _without_interval(*np.array(own, float).reshape(-1, 2).T)
+
+
+def _read_rating(folder: Path, opponent: str) -> Band:
+    own = snapshot_standings(League.existing(folder).leaderboard(rollouts=False), LEARNER)
+    rows = [(step, each.rating, each.low, each.high) for step, each in own]
+    return Band(*np.array(rows, float).reshape(-1, 4).T)
+
+
+METRICS = {
+    "win_rate": Metric("win rate against {opponent}", _read_win_rate, share=True),
+    "eval_win_rate": Metric("win rate in an evaluation", _read_eval_win_rate, share=True),
+    "eval_reward": Metric("mean reward of an evaluation", _read_eval_reward),
+    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
+    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
+    "elo": Metric("Elo rating of the learner", _read_elo),
+    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _read_rating),
+}

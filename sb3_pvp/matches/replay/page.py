@@ -1,0 +1,84 @@
+"""A recorded fight as one self-contained HTML page: no network, no other files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.matches.replay.recording import Recording, recording_to_plain, viewer_of
+
+#: For JSON inside a <script> element, which the text must neither end nor turn into a comment.
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def write_replay_page(recording: Recording, path: str | Path) -> None:
+    """Writes the page of a recording to a file, atomically; errors are those of `replay_page`."""
+    write_atomically(Path(path), replay_page(recording))
+
+
+def replay_page(recording: Recording) -> str:
+    """Returns the page, whose ``Content-Security-Policy`` blocks all else; `ValueError` if the game has no viewer."""
+    own = viewer_of(recording.game or recording.contract).page()
+    style = _data("page.css") + own["style"]
+    # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
+    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
+    script = "\n".join([*map(_data, first), own["script"], *map(_data, last)])
+    content = {
+        "recording": recording_to_plain(recording),
+        "events": events_of(recording),
+        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
+    }
+    return Template(_data("page.html")).substitute(
+        title=html.escape(" against ".join(player.name for player in recording.players)),
+        policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
+        style=style,
+        script=script,
+        data=json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
+    )
+
+
+def events_of(recording: Recording) -> list[Mapping[str, Any]]:
+    """Returns the game's events, then the end of the fight, unless the game has its own event for that."""
+    viewer = viewer_of(recording.game or recording.contract)
+    events = [*viewer.events([moment.scene for moment in recording.moments])]
+    if not events or events[-1]["kind"] != "end":
+        text = _ENDS_WITHOUT_WINNER.get(recording.outcomes[0], f"the fight ends: {recording.outcomes[0]}")
+        for player, outcome in zip(recording.players, recording.outcomes, strict=True):
+            text = f"{player.name} wins" if outcome == "won" else text
+        events.append({"tick": len(recording.moments) - 1, "kind": "end", "seat": None, "text": text})
+    return events
+
+
+_ENDS_WITHOUT_WINNER = {
+    "tied": "the fight is tied",
+    "timeout": "the time is up, without a winner",
+    "running": "the recording ends",
+    "desync": "the fight is aborted: agent and server are out of step",
+    "target_lost": "the fight is aborted: the opponent disappeared",
+}
+
+
+def short_labels(ids: Sequence[str], head: str) -> list[str]:
+    """Returns short names of sub-actions, without words that they share or the head has; "none" for no action."""
+    words = [each.split("_") for each in ids]
+    common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}
+    kept = [" ".join(word for word in own if word not in common) or " ".join(own) for own in words]
+    return ["none" if {"no", "dont", "none"} & set(own) else text for own, text in zip(words, kept, strict=True)]
+
+
+def _data(name: str) -> str:
+    return (files("sb3_pvp.matches.replay") / "data" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Returns the hash by which the ``Content-Security-Policy`` allows an inline element."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,178 @@
+"""Ratings that follow from a match log alone: Elo (self-play.md §6), OpenSkill and the payoff matrix."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import fsum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from openskill.models import PlackettLuce
+
+from sb3_pvp.common.snapshots import Snapshot, check_identity
+from sb3_pvp.players.league.bradley_terry import BradleyTerry, fit_bradley_terry
+from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.players.league.players import Player, predecessor
+
+Rating = TypeVar("Rating")
+
+
+def expected_score(own: float, other: float) -> float:
+    """Returns the expected score from 0 to 1 of Elo rating ``own`` against ``other`` (self-play.md §6)."""
+    return 1 / (1 + 10 ** ((other - own) / 400))
+
+
+def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
+    """Returns the counted records in a pseudo-random order that depends on their keys only."""
+    # In the log, the short fights of a rollout come first, which would bias ratings that depend on the order.
+    counted = (record for record in records if record.counted)
+    return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
+
+
+class _OnlineRatings(ABC, Generic[Rating]):
+    """Ratings that are updated fight by fight."""
+
+    batch_size = 1  #: Number of matches that are applied at the same time.
+    ratings: dict[Player, Rating]  #: Ratings of all players with games.
+
+    def rating(self, player: Player) -> Rating:
+        """Returns a player's rating; for a new player the initial one."""
+        if player in self.ratings:
+            return self.ratings[player]
+        before = predecessor(player, self.ratings)
+        return self._initial_rating(None if before is None else self.ratings[before])
+
+    def update(self, records: Iterable[MatchRecord]) -> None:
+        """Rates the matches of one rollout (one `MatchLog.append`), after adding its new players."""
+        matches = shuffled(records)
+        for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
+            self.ratings[player] = self.rating(player)
+        for start in range(0, len(matches), self.batch_size):
+            self.apply(matches[start : start + self.batch_size])
+
+    @abstractmethod
+    def _initial_rating(self, predecessor: Rating | None) -> Rating:
+        """Returns the rating of a new player, given that of its `predecessor` if there is one."""
+
+    @abstractmethod
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Updates the ratings of known players by all matches of a batch at the same time."""
+
+
+class Elo(_OnlineRatings[float]):
+    """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings."""
+
+    batch_size = 10  #: As in self-play.md §6.
+
+    def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
+        self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
+        self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
+
+    def _initial_rating(self, predecessor: float | None) -> float:
+        """Returns the predecessor's rating, else ``initial``."""
+        return self.initial if predecessor is None else predecessor
+
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Updates the ratings by a batch; expected scores are those before the batch."""
+        changes = defaultdict[Player, list[float]](list)
+        for match in batch:
+            a, b = match.player_a, match.player_b
+            change = self.k * (match.score - expected_score(self.ratings[a], self.ratings[b]))
+            changes[a].append(change)
+            changes[b].append(-change)
+        for player in changes.keys() - self.anchors.keys():
+            self.ratings[player] += fsum(changes[player])  # rounds only once, so the order does not matter
+
+
+class Skill(NamedTuple):
+    """OpenSkill's belief about a player: mean and standard deviation."""
+
+    mu: float  #: Mean of the skill.
+    sigma: float  #: Standard deviation of the skill.
+
+    @property
+    def ordinal(self) -> float:
+        """``mu - 3 * sigma``, a conservative estimate of the skill that OpenSkill ranks by."""
+        return self.mu - 3 * self.sigma
+
+
+class OpenSkill(_OnlineRatings[Skill]):
+    """Bayesian ratings by Weng and Lin (2011), of the package ``openskill``: Plackett-Luce with default settings.
+
+    A new snapshot of the learner starts with its predecessor's mean and the uncertainty of a new player.
+    """
+
+    def __init__(self) -> None:
+        self.ratings, self._model = {}, PlackettLuce()
+
+    def _initial_rating(self, predecessor: Skill | None) -> Skill:
+        """Returns the predecessor's mean, else the default, with the default uncertainty."""
+        return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
+
+    def apply(self, batch: Sequence[MatchRecord]) -> None:
+        """Updates the ratings match by match; lower ranks are better."""
+        for match in batch:
+            players = (match.player_a, match.player_b)
+            teams = [[self._model.rating(*self.ratings[player])] for player in players]
+            rated = self._model.rate(teams, ranks=[1 - match.score, match.score])
+            for player, (rating,) in zip(players, rated, strict=True):
+                self.ratings[player] = Skill(rating.mu, rating.sigma)
+
+
+class Ratings:
+    """Elo, OpenSkill and the payoff of a match log, updated incrementally.
+
+    Reading the log rollout by rollout gives bit for bit the same result as reading it at once, in any process.
+    ``anchors`` are fixed ratings by player, for Elo and Bradley-Terry.
+    """
+
+    def __init__(self, anchors: Mapping[Player, float] | None = None) -> None:
+        self.elo, self.open_skill, self.payoff = Elo(anchors=anchors), OpenSkill(), Payoff()
+        self.position, self.broken = 0, 0  #: Numbers of records that were read, and of those that are not counted.
+        self.last_key: str | None = None  #: Key of the last record that was read.
+
+    def update(self, log: MatchLog) -> None:
+        """Reads the records that were appended since the last update."""
+        for records in log.appended(self.position):
+            for rating in (self.elo, self.open_skill, self.payoff):
+                rating.update(records)
+            self.position += len(records)
+            self.broken += sum(not record.counted for record in records)
+            self.last_key = records[-1].key
+
+    def is_prefix_of(self, log: MatchLog) -> bool:
+        """Whether the records read so far are the first ones of this log."""
+        return self.position == 0 or (self.last_key is not None and log.key(self.position) == self.last_key)
+
+    def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
+        """Fits Bradley-Terry ratings to all games; also rates ``players`` without games."""
+        return fit_bradley_terry(self.payoff, players, self.elo.anchors, self.elo.initial)
+
+    def get_state(self) -> Snapshot:
+        """Returns everything computed so far, as values that JSON stores without loss."""
+        return {
+            **self.identity,
+            **{name: getattr(self, name) for name in ("position", "broken", "last_key")},
+            "elo": {str(player): rating for player, rating in self.elo.ratings.items()},
+            "open_skill": {str(player): list(skill) for player, skill in self.open_skill.ratings.items()},
+            "payoff": [[str(a), str(b), *counts] for a, b, counts in self.payoff.pairs()],
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restores `get_state`; raises `ValueError`, and changes nothing, if anchors or settings differ."""
+        check_identity(state, self.identity)
+        self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
+        self.elo.ratings = {Player.parse(name): float(rating) for name, rating in state["elo"].items()}
+        skills = state["open_skill"].items()
+        self.open_skill.ratings = {Player.parse(name): Skill(*map(float, skill)) for name, skill in skills}
+        self.payoff = Payoff()
+        for a, b, *counts in state["payoff"]:
+            self.payoff.add(Player.parse(a), Player.parse(b), Counts(*counts))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The part of `get_state` that must be equal for `set_state`."""
+        anchors = {str(player): float(rating) for player, rating in sorted(self.elo.anchors.items())}
+        return {"kind": "ratings", "version": 1, "k": self.elo.k, "initial": self.elo.initial, "anchors": anchors}

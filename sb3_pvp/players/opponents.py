@@ -1,0 +1,232 @@
+"""Opponents: bots, scripts, models and leagues, given by name, file or object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
+from sb3_pvp.common.names import require_known
+from sb3_pvp.common.random_words import uniform, words_from_seeds
+from sb3_pvp.game import Game, game_and_contract
+from sb3_pvp.game.contract import Contract, ContractError
+from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
+
+# torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
+if TYPE_CHECKING:
+    from sb3_pvp.players.league.league import League
+    from sb3_pvp.policies.files.model_opponent import Decision, Flags, Frames
+
+WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
+SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
+LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
+MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
+_KINDS_WITHOUT_ACTIONS = ("bot", "self")
+_NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
+
+
+@runtime_checkable
+class Opponent(Protocol):
+    """Acts in N fights at once, with the signature of SB3's ``predict``."""
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Returns the state before the first tick, one row ``(N, ...)`` per seed of a fight."""
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Returns actions, ints ``(N, heads)``, and the next state.
+
+        Args:
+            observation: observations of the opponent's seat, float32 ``(N, D)``; if the opponent has an attribute
+                ``frame_ages`` (ages in ticks, ascending), those frames, ``(N, frames, D)``.
+            state: the result of `initial_state` or of the last call; rows must be independent of each other.
+            episode_start: bool ``(N,)``, true in the first tick of a fight.
+            deterministic: act without chance.
+            action_masks: flat masks, bool ``(N, A)``.
+        """
+
+
+#: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
+#: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
+OpponentLike = Any
+OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
+
+
+@dataclass(frozen=True)
+class OpponentChoice:
+    """An opponent and how it plays, for the next episode of a row; see `PvpEnv.set_opponent`.
+
+    Attributes:
+        opponent: as in `PvpEnv`; in `PvpVecEnv` also ``"self"``, the learner in both seats of a pair's fight.
+        name: its name in ``info``; by default its own name, or that of its file.
+        deterministic: it acts without chance.
+        delay_chance: probability per tick that it does nothing, like a late human. Its next decision is based on the
+            observation from the start of the delay, under the present action masks (self-play.md §3).
+        reset_params: changes to the reset parameters of its seat.
+        noise: noise on its observations, as in `PvpEnv`; schedules stay at their first value.
+        action_mask_override: actions that are forbidden to it, as in `PvpEnv`; schedules stay at their first value.
+
+    Raises:
+        ValueError: for a value out of range; or if ``deterministic``, ``delay_chance``, ``noise`` or
+            ``action_mask_override`` are given for the world's bot or ``"self"``, which do not act by themselves.
+    """
+
+    opponent: OpponentLike
+    name: Annotated[str | None, _NAME] = None
+    deterministic: Flag = False
+    delay_chance: Share = 0.0
+    reset_params: OptionalMapping = None
+    noise: OptionalMapping = None
+    action_mask_override: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
+            if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
+                raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
+        if self.kind == "self" and self.reset_params is not None:
+            raise ValueError("in self-play both seats have the reset_params of the environment")
+
+    @cached_property
+    def kind(self) -> OpponentKind:
+        """The kind of the opponent, see `kind_of`."""
+        return kind_of(self.opponent)
+
+    @property
+    def label(self) -> str:
+        """The name of the opponent in ``info`` and in ratings."""
+        return opponent_name(self.opponent) if self.name is None else self.name
+
+
+# The dataclass writes __init__ itself, so it can only be decorated afterwards.
+OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
+
+
+def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
+    """Returns a choice as it is, and any other opponent as a choice with default settings."""
+    return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
+
+
+def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default that of the contract)."""
+    return (WORLD_BOT, *_scripts_of(contract, game))
+
+
+def opponent_names(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+    """Returns `known_opponents` and the fighters that ship for the game: all names that ``opponent=`` accepts."""
+    if game is None:
+        game, _ = game_and_contract(None, None if contract is None else contract.name)
+    return tuple(dict.fromkeys((*known_opponents(contract, game), *shipped_names(game.name))))
+
+
+def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
+    """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
+
+    Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
+    """
+    kind = kind_of(opponent, _scripts_of(contract, game))
+    if kind in _KINDS_WITHOUT_ACTIONS:
+        return None
+    if kind == "script":
+        require_known("opponent", opponent, (*opponent_names(contract, game), SELF_PLAY))
+        return ScriptedOpponent(opponent, contract, game)
+    if isinstance(opponent, Opponent):
+        return opponent
+    if kind == "league":
+        opponent = next(iter(league_players(opponent).values()))
+    from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
+
+    made = model_opponent(opponent) if kind == "object" else load_opponent(opponent)
+    made.check(contract)
+    return made
+
+
+def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKind:
+    """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts.
+
+    The names of fighters that ship are files, unless they are among the ``scripts`` of a game.
+    """
+    if not isinstance(opponent, str):
+        return "file" if isinstance(opponent, PurePath) else "object"
+    if opponent in (WORLD_BOT, SELF_PLAY):
+        return "bot" if opponent == WORLD_BOT else "self"
+    if opponent.startswith(LEAGUE_OF):
+        return "league"
+    if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
+        return "file"
+    return "file" if opponent not in scripts and shipped_file(opponent) is not None else "script"
+
+
+def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
+    """Whether an opponent is given as a model file: by its path, or by the name of a fighter that ships.
+
+    The names of the game's scripts are not; without ``game`` there are none.
+    """
+    return kind_of(opponent, game.scripts if game else ()) == "file"
+
+
+def opponent_name(opponent: OpponentLike) -> str:
+    """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
+    if is_path(opponent):
+        return PurePath(opponent).name.removesuffix(".zip").removesuffix(".fighter")
+    return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
+
+
+def league_players(opponent: str) -> dict[str, str]:
+    """Returns model paths of a league's players by name, in order of steps; raises `ValueError` if there are none."""
+    league = _league(opponent.removeprefix(LEAGUE_OF))
+    players = {str(player): str(league.path(player)) for player in league.players()}
+    if not players:
+        raise ValueError(f"the league in {league.folder} has no players")
+    return players
+
+
+@cache
+def _league(folder: str) -> League:
+    """Opens a league, once per process."""
+    from sb3_pvp.players.league.league import League  # imports openskill, which few environments need
+
+    return League.existing(folder)
+
+
+class ScriptedOpponent:
+    """An opponent that follows a script of a game (by default the game of the contract).
+
+    Raises `ValueError` if the contract lacks an id that the script uses.
+    """
+
+    def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
+        self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
+        self.initial_state = partial(words_from_seeds, stream=1)  #: Returns random words, uint64 ``(N,)``.
+        try:  # scripts are branch-free array code, so one trial turn looks up every id they use
+            masks = np.ones((1, contract.num_flat_actions), bool)
+            self._script(Turn(contract, np.zeros((1, contract.num_observations), np.float32), masks, np.zeros(1)))
+        except ContractError as error:
+            raise ValueError(
+                f"the opponent {name!r} cannot play {contract.name}, 'baseline' and 'noop' can: {error}"
+            ) from error
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Implements `Opponent.predict`."""
+        chance, state = uniform(state)
+        turn = Turn(self.contract, observation, action_masks, np.zeros_like(chance) if deterministic else chance)
+        self._script(turn)
+        return turn.actions(), state
+
+
+def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
+    """Returns the scripts of a game (by default that of the contract) by name, and ``"noop"``."""
+    if game is None:
+        game, _ = game_and_contract(None, None if contract is None else contract.name)
+    return {"noop": lambda turn: None, **game.scripts}

@@ -1,0 +1,233 @@
+"""Observations and masks of a seat: frames, noise (training.md §10) and forbidden actions (rewards.md §7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from sb3_pvp.common.arguments import Kind
+from sb3_pvp.common.random_words import RandomWords, words_from_seeds
+from sb3_pvp.common.schedules import Schedule, parse_schedule, sampling_from
+from sb3_pvp.game import World
+from sb3_pvp.game.contract import Contract
+
+Selection = NDArray[np.int64] | slice
+Observation = dict[str, NDArray[Any]]
+_RANGE = re.compile(r"(\d+):(\d+)")
+
+
+class _Adder(BaseModel, extra="forbid"):
+    indices: Annotated[list[int | str], Field(min_length=1)]
+    value: Any
+
+
+class _Adders(BaseModel, extra="forbid"):
+    adders: list[_Adder]
+
+
+_CONFIG = Kind[_Adders](_Adders, '{"adders": [{"indices": [5, "0:9", "an_id"], "value": ...}, ...]}')
+
+
+class ObservationNoise:
+    """Adds noise to a seat's observations: one number per adder, tick and fight (training.md §10).
+
+    A deterministic schedule is evaluated in `set_trained_rollouts`, a random one, such as ``{"type": "expression",
+    "expression": "normal(0, 0.01)"}``, in every tick for all fights at once.
+
+    Args:
+        config: ``{"adders": [{"indices": [...], "value": schedule}, ...]}``. Indices are positions, half-open ranges
+            ``"a:b"`` or ids of observations; the same number is added to all indices of an adder.
+
+    Raises:
+        ValueError: for another form, an unknown observation, or a value that is not a finite number.
+    """
+
+    def __init__(self, config: Mapping[str, Any], contract: Contract) -> None:
+        self._adders: list[tuple[list[int], Schedule]] = []
+        for adder in _CONFIG.read("noise", config).adders:
+            positions = {position for index in adder.indices for position in _positions(index, contract)}
+            self._adders.append((sorted(positions), parse_schedule(adder.value)))
+        self._num_observations = contract.num_observations
+        self.set_trained_rollouts(0)
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Sets the time of the schedules."""
+        self._time = trained_rollouts
+        self._offset = np.zeros(self._num_observations, np.float32)
+        self._random: list[tuple[list[int], Schedule]] = []
+        for positions, schedule in self._adders:
+            trial = RandomWords(np.zeros(1, np.uint64))
+            value = self._values(schedule, trial)
+            if trial.words.any():  # the schedule has sampled from it
+                self._random.append((positions, schedule))
+            else:
+                self._offset[positions] += value
+
+    def add(
+        self, observations: NDArray[np.float32], words: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+        """Returns observations ``(n, D)`` with the noise of one tick, a new array, and the next random words.
+
+        ``words`` are the random words of the fights, uint64 ``(n,)`` (`sb3_pvp.common.random_words`).
+        """
+        noisy, generator = observations + self._offset, RandomWords(words)
+        for positions, schedule in self._random:
+            noisy[:, positions] += self._values(schedule, generator)[..., np.newaxis]
+        return noisy, generator.words
+
+    def _values(self, schedule: Schedule, generator: RandomWords) -> NDArray[np.float64]:
+        """Returns one number per fight ``(n,)``, or one for all ``()``."""
+        with sampling_from(generator):
+            value = schedule(self._time)
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise ValueError(f"the value of a noise adder must be a finite number, got {value!r} at t = {self._time}")
+        return array.astype(np.float64)
+
+
+def _positions(index: int | str, contract: Contract) -> Sequence[int]:
+    """Returns the positions of one entry of ``indices``."""
+    found = _RANGE.fullmatch(str(index))
+    if isinstance(index, str) and found is None:
+        return [contract.observation_index(index)]
+    positions = range(int(found[1]), int(found[2])) if found else [int(index)]
+    if not positions or min(positions) < 0 or max(positions) >= contract.num_observations:
+        raise ValueError(f"indices of noise must be observations 0 to {contract.num_observations - 1}, got {index!r}")
+    return positions
+
+
+class ActionMaskOverride:
+    """Removes sub-actions from action masks, always or by a schedule (rewards.md §7).
+
+    Args:
+        config: ``{"forbid": [ids]}``; or a schedule of arrays with one boolean per sub-action, such as an
+            ``npboolarray`` or a ``jump`` of them, in which ids may be used as indices and ``size`` may be omitted.
+
+    Raises:
+        ValueError: for another form, or an unknown id.
+    """
+
+    def __init__(self, config: Any, contract: Contract) -> None:
+        self._num_actions = contract.num_flat_actions
+        self._first_entries = contract.head_offsets[:-1]
+        self._schedule = parse_schedule(_spelled_out(config, contract))
+        for threshold, _ in getattr(self._schedule, "jumps", ()):
+            self.set_trained_rollouts(threshold)  # report invalid later values now, not after hours of training
+        self.set_trained_rollouts(0)
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Sets the time of the schedule; raises `ValueError` if its value is no mask."""
+        self.allowed = np.asarray(self._schedule(trained_rollouts))
+        if self.allowed.shape != (self._num_actions,) or self.allowed.dtype != bool:
+            raise ValueError(
+                f"action_mask_override must give {self._num_actions} booleans, one per sub-action, "
+                f"got {self.allowed.dtype} {self.allowed.shape} at t = {trained_rollouts}"
+            )
+
+    def applied(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Returns the restricted masks ``(..., A)``, a new array; a head without a legal entry gets entry 0."""
+        left: NDArray[np.bool_] = masks & self.allowed
+        left[..., self._first_entries] |= ~np.logical_or.reduceat(left, self._first_entries, axis=-1)
+        return left
+
+
+def _spelled_out(config: Any, contract: Contract) -> Any:
+    """Returns the config with positions instead of ids, including nested schedules."""
+    if not isinstance(config, Mapping):
+        return config
+    if set(config) == {"forbid"}:
+        config = {"type": "npboolarray", "false_indices": config["forbid"]}
+    keys = {str(key).replace("-", "_"): value for key, value in config.items()}
+    for key in ("true_indices", "false_indices"):
+        if isinstance(keys.get(key), (list, tuple)):
+            keys[key] = [contract.flat_index(entry) if isinstance(entry, str) else entry for entry in keys[key]]
+    if keys.get("type") == "npboolarray":
+        keys.setdefault("size", contract.num_flat_actions)
+    return {key: _spelled_out(value, contract) for key, value in keys.items()}
+
+
+class Seats:
+    """The fight and seat of each row of an environment.
+
+    Rows ``2j`` and ``2j + 1`` are a pair. In self-play they have seats 0 and 1 of fight ``2j``, and fight ``2j + 1`` is
+    idle. Any other row ``r`` has the given seat of fight ``r``.
+    """
+
+    def __init__(self, num_rows: int, seat: int = 0) -> None:
+        self._alone = seat  # the seat of rows that do not play their partner
+        self.pair(np.zeros(num_rows, bool))
+
+    def pair(self, paired: NDArray[np.bool_]) -> None:
+        """Sets which rows play their partner, bool ``(N,)``; must be equal for both rows of a pair."""
+        rows = np.arange(len(paired))
+        self.fight = np.where(paired, rows & ~1, rows)  #: Fight of each row, int64 ``(N,)``.
+        self.seat = np.where(paired, rows & 1, self._alone)  #: Seat of each row in its fight, int64 ``(N,)``.
+        self.paired = np.flatnonzero(paired)  #: The rows that play their partner.
+        self.partner = self.paired ^ 1  #: The partners of these rows.
+        self.playing = np.unique(self.fight) if self.paired.size else None  #: Fights that are played; ``None``: all.
+
+    def own(self, array: NDArray[Any], rows: Selection = slice(None)) -> NDArray[Any]:
+        """Returns what belongs to the rows' seats of an array ``(N, 2, ...)``, a new array ``(rows, ...)``."""
+        if self.playing is None and isinstance(rows, slice):
+            return array[rows, self._alone].copy()  # in half the time of an index
+        own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
+        return own
+
+    def others(self, array: NDArray[Any], rows: Selection, columns: NDArray[np.int64]) -> NDArray[Any]:
+        """Returns columns of what belongs to the other seats, ``(N, 2, D)``: a new array ``(rows, columns)``."""
+        if self.playing is None and isinstance(rows, slice):  # both seats side by side, without a copy
+            entries, columns = array.reshape(len(array), -1)[rows], columns + (1 - self._alone) * array.shape[2]
+        else:
+            entries = array[self.fight[rows], 1 - self.seat[rows]]
+        return entries.take(columns, axis=1)
+
+
+class SeatHistory:
+    """The last ``depth`` observations (perhaps none) of N rows from their seats, with noise.
+
+    ``hidden`` are indices of the other seat's observations to keep as well; ``stream`` is that of a fight's seed for
+    the noise. After `Seats.pair`, call `begin` for the rows whose seat has changed.
+    """
+
+    def __init__(
+        self, world: World, seats: Seats, depth: int, stream: int, hidden: NDArray[np.int64] | tuple[()] = ()
+    ) -> None:
+        self._world, self._seats, self._stream, self._hidden = world, seats, stream, np.asarray(hidden, np.int64)
+        shape = (world.num_fights, depth) if depth else (0, 1)  # the format of snapshots: no rows, one frame
+        #: Float32 ``(N, depth, D)``, newest first; zero before the start of the episode (contract.md §5).
+        self.own = np.zeros((*shape, world.contract.num_observations), np.float32)
+        self.hidden = np.zeros((*shape, len(hidden)), np.float32)  #: The same of the other seat, for ``hidden``.
+        self.words = words_from_seeds(range(world.num_fights), stream)  #: Random words of the noise, uint64 ``(N,)``.
+        #: Each noise with the rows that have it.
+        self.noises: Sequence[tuple[ObservationNoise, NDArray[np.int64]]] = ()
+
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        """Clears the history of these rows and adds their first observation; without a seed a row keeps its stream."""
+        for row, seed in zip(rows.tolist(), seeds, strict=True):
+            if seed is not None:
+                self.words[row] = words_from_seeds([seed], self._stream)[0]
+        if len(self.own):
+            self.own[rows] = self.hidden[rows] = 0.0
+            self._read_newest(rows)
+
+    def advance(self, rows: NDArray[np.int64]) -> None:
+        """Adds the observations of these rows after a tick; frames of other rows become meaningless."""
+        if len(self.own):
+            # Slices shift all rows faster than an index shifts some.
+            self.own[:, 1:] = self.own[:, :-1]
+            self.hidden[:, 1:] = self.hidden[:, :-1]
+            self._read_newest(rows)
+
+    def _read_newest(self, rows: NDArray[np.int64]) -> None:
+        """Copies the newest frame from the world, and adds noise to it."""
+        self.own[rows, 0] = self._seats.own(self._world.obs, rows)
+        for noise, affected in self.noises:
+            noisy = np.intersect1d(affected, rows)
+            self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
+        if self._hidden.size:
+            self.hidden[rows, 0] = self._seats.others(self._world.obs, rows, self._hidden)

@@ -1,0 +1,256 @@
+"""Inference back-ends: the same decisions by PyTorch, by compiled loops, or by the ONNX graphs of a fighter file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import ZipFile
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+
+from sb3_pvp.common.names import require_known
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.export import ACTOR, CRITIC
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_with_scores
+
+BACKENDS = ("torch", "compiled", "onnx")
+AUTO = "auto"
+#: Sizes of the batches that `fastest` measures, and how often.
+MEASURED_BATCHES, _REPETITIONS = (1, 16, 128), 5
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What a fighter decided in a batch of N rows, with H heads and A entries of all heads.
+
+    ``entropies`` of the heads and ``probabilities`` of the entries are given the choices of earlier heads, and ``None``
+    unless they were asked for.
+    """
+
+    actions: NDArray[np.int64]  #: ``(N, H)``.
+    log_probs: Floats  #: Of the joint actions, ``(N,)``; NaN if the fighter computes NaN, then the action is arbitrary.
+    entropies: Floats | None  #: ``(N, H)``.
+    probabilities: Floats | None  #: ``(N, A)``.
+
+
+class Backend(Protocol):
+    """Runs one fighter. Arrays must be contiguous and writeable; numbers are not checked."""
+
+    frame_shape: tuple[int, int]  #: Frames, and features of the fighter's own view in each of them: ``(F, D)``.
+    head_sizes: tuple[int, ...]
+    num_privileged: int  #: P, the features of a frame that only the critic sees.
+
+    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+        """Returns legal actions.
+
+        Args:
+            observations: raw, newest frame first, ``(N, F, D)``.
+            masks: flat action masks ``(N, A)``.
+            uniforms: random numbers in [0, 1), ``(N, H)``; a negative one selects the head's most likely entry.
+            details: return entropies and probabilities as well.
+        """
+
+    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+        """Returns the critic's values ``(N,)``; ``privileged (N, F, P)`` is ``None`` if P is 0; masks ``(N, A)``."""
+
+
+class TorchBackend:
+    """Runs the policy itself, on its device.
+
+    Raises `ValueError` if it is not an `AutoregressivePolicy` that sees frames of features.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        if not isinstance(policy, AutoregressivePolicy):
+            raise ValueError(f"the model's policy is a {type(policy).__name__}, not an AutoregressivePolicy")
+        seen = policy.features
+        if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
+            raise ValueError(f"the model sees {sorted(seen.keys)}, not frames of features under {OBSERVATION!r}")
+        policy.set_training_mode(False)
+        self.policy = policy
+        self.frame_shape = seen.num_frames, seen.num_public // seen.num_frames
+        self.head_sizes = policy.head_sizes
+        self.num_privileged = (seen.features_dim - seen.num_public) // seen.num_frames
+        self._space, self._tables = policy.observation_space, HeadTables(policy.heads)
+
+    @th.inference_mode()
+    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+        """Implements `Backend.decide`."""
+        allowed = th.from_numpy(masks).to(self.policy.device)
+        latent = self.policy.actor_latent(self._parts(observations, None))
+        actions, log_probs, _ = _sample(self._tables, latent, allowed, th.from_numpy(uniforms))
+        if not details:
+            return Decisions(actions, log_probs, None, None)
+        given = latent, allowed, th.from_numpy(actions).to(latent.device)
+        entropies, probabilities = self.policy.heads(*given)[1], self.policy.heads.probabilities(*given)
+        return Decisions(actions, log_probs, entropies.cpu().numpy(), probabilities.cpu().numpy())
+
+    @th.inference_mode()
+    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+        """Implements `Backend.values`."""
+        return self.policy.predict_values(self._parts(observations, privileged)).flatten().cpu().numpy()
+
+    def _parts(self, observations: Floats, privileged: Floats | None) -> Any:
+        """Returns the policy's observation; the actor does not look at the privileged part."""
+        seen = th.from_numpy(observations).to(self.policy.device)
+        if not isinstance(self._space, spaces.Dict):
+            return seen
+        if not self.num_privileged:
+            return {OBSERVATION: seen}
+        if privileged is None:
+            unknown = th.zeros(*seen.shape[:2], self.num_privileged, device=seen.device)
+            return {OBSERVATION: seen, PRIVILEGED: unknown}
+        return {OBSERVATION: seen, PRIVILEGED: th.from_numpy(privileged).to(seen.device)}
+
+
+class CompiledBackend:
+    """Runs the actor as `AutoregressiveActor` does, on the CPU; raises `ValueError` as `TorchBackend` does."""
+
+    def __init__(self, policy: Any) -> None:
+        whole = TorchBackend(policy)
+        if whole.policy.device.type != "cpu":
+            raise ValueError("the compiled back-end runs on the CPU only: take torch")
+        self.frame_shape, self.head_sizes = whole.frame_shape, whole.head_sizes
+        self.num_privileged, self.values = whole.num_privileged, whole.values
+        weights = whole.policy.state_dict()
+        self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, whole.policy._arguments, weights)
+
+    @th.inference_mode()
+    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+        """Implements `Backend.decide`."""
+        from sb3_pvp.policies.kernels import entropies_and_probabilities  # Numba takes long to import
+
+        tables = self._actor.tables
+        latent = self._actor.latent(th.from_numpy(observations))
+        actions, log_probs, scores = _sample(tables, latent, th.from_numpy(masks), th.from_numpy(uniforms))
+        if not details:
+            return Decisions(actions, log_probs, None, None)
+        return Decisions(actions, log_probs, *entropies_and_probabilities(scores, tables.starts))
+
+
+def _sample(
+    tables: HeadTables, latent: th.Tensor, masks: th.Tensor, uniforms: th.Tensor
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Does `sample_with_scores` for one policy; log-probabilities are NaN where the policy computes NaN."""
+    actions, log_probs, scores = sample_with_scores([tables], [latent], masks, uniforms)
+    log_probs[np.isnan(scores).any(axis=1)] = np.nan
+    return actions, log_probs, scores
+
+
+class OnnxBackend:
+    """Runs the graphs of a fighter file with ONNX Runtime, on one core.
+
+    Raises `ValueError` if the file has no graphs or ONNX Runtime is not installed.
+    """
+
+    def __init__(self, path: str | Path, head_sizes: tuple[int, ...]) -> None:
+        if not has_graphs(path):
+            raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
+        with ZipFile(path) as archive:
+            self._actor, self._critic = (open_session(archive.read(name)) for name in (ACTOR, CRITIC))
+        shapes = {each.name: each.shape for each in self._critic.get_inputs()}
+        self.frame_shape = int(shapes[OBSERVATION][1]), int(shapes[OBSERVATION][2])
+        self.head_sizes = head_sizes
+        self.num_privileged = int(shapes[PRIVILEGED][2]) if PRIVILEGED in shapes else 0
+
+    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+        """Implements `Backend.decide`."""
+        outputs = ["action", "log_prob", *(["entropy", "probability"] if details else [])]
+        given = {OBSERVATION: observations, ACTION_MASK: masks, "uniform": uniforms}
+        actions, log_probs, *both = self._actor.run(outputs, given)
+        return Decisions(actions, log_probs, *(both or (None, None)))
+
+    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+        """Implements `Backend.values`."""
+        given = {OBSERVATION: observations, PRIVILEGED: privileged, ACTION_MASK: masks}
+        seen = {each.name: given[each.name] for each in self._critic.get_inputs()}
+        values: Floats = self._critic.run(["value"], seen)[0]
+        return values
+
+
+def open_session(graph: bytes) -> Any:
+    """Returns ONNX Runtime's session of a graph, on one core; raises `ValueError` if ONNX Runtime is not installed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ValueError("the ONNX back-end needs ONNX Runtime: pip install 'sb3-pvp[onnx]'") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_mem_reuse = False  # the graphs have many small nodes: 5 % less time at batch 1, no more at 128
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def has_graphs(path: str | Path) -> bool:
+    """Whether a model file contains ONNX graphs of actor and critic."""
+    with ZipFile(path) as archive:
+        return {ACTOR, CRITIC} <= {*archive.namelist()}
+
+
+def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:
+    """Returns a back-end by name for a model and the file it was loaded from; raises `ValueError` if it cannot run."""
+    require_known("back-end", name, BACKENDS)
+    if name == "onnx":
+        sizes: Any = getattr(model.action_space, "nvec", None)
+        if sizes is None:
+            raise ValueError(f"the model has the action space {model.action_space}, but it must be MultiDiscrete")
+        return OnnxBackend(path, tuple(sizes.tolist()))
+    return TorchBackend(model.policy) if name == "torch" else CompiledBackend(model.policy)
+
+
+def possible_backends(model: MaskablePPO, path: str | Path) -> list[str]:
+    """Returns the names of the back-ends that can run a model here.
+
+    Those of sb3-contrib only have their graphs; raises `ValueError` without.
+    """
+    own = isinstance(model.policy, AutoregressivePolicy)
+    if model.policy.device.type != "cpu":
+        return ["torch"]
+    names = ["torch", "compiled"] if own else []
+    if has_graphs(path) and find_spec("onnxruntime") is not None:
+        names.append("onnx")
+    if not names:
+        raise ValueError(
+            f"a {type(model.policy).__name__} is run by its ONNX graphs only: pip install 'sb3-pvp[onnx]', and make a "
+            "fighter file with sb3-pvp export"
+        )
+    return names
+
+
+def fastest(backends: Mapping[str, Backend]) -> tuple[str, dict[str, list[float]]]:
+    """Measures back-ends of one fighter; returns the name of the fastest, and the milliseconds of all by name.
+
+    The milliseconds are for one decision of each size in `MEASURED_BATCHES`, the best of a few; the fastest has the
+    lowest product of them.
+    """
+    timings: dict[str, list[float]] = {name: [] for name in backends}
+    for batch in MEASURED_BATCHES:
+        best = dict.fromkeys(backends, np.inf)
+        for _ in range(1 + _REPETITIONS):  # the first one compiles and warms up
+            for name, backend in backends.items():
+                start = time.perf_counter()
+                backend.decide(*random_batch(backend, batch), False)
+                best[name] = min(best[name], 1000 * (time.perf_counter() - start))
+        for name in backends:
+            timings[name].append(float(best[name]))
+    return min(timings, key=lambda name: float(np.prod(timings[name]))), timings
+
+
+def random_batch(backend: Backend, batch: int) -> tuple[Floats, Flags, Floats]:
+    """Returns arguments for `Backend.decide`, always the same: noise as observations, and half of all entries legal."""
+    rng = np.random.default_rng(batch)
+    observations = rng.standard_normal((batch, *backend.frame_shape), np.float32)
+    masks = rng.random((batch, sum(backend.head_sizes))) < 0.5
+    masks[:, 0] = True
+    return observations, masks, rng.random((batch, len(backend.head_sizes)), np.float32)

@@ -1,0 +1,264 @@
+"""Model files: loading the policy alone for inference, and files without the parts that only training needs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import torch as th
+from gymnasium import Space, spaces
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import json_to_data
+
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
+from sb3_pvp.policies.files.description import build
+from sb3_pvp.policies.files.fighter_files import Fighter, read_fighter, read_sb3_zip
+from sb3_pvp.policies.files.shipped import find_model, is_fighter
+from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor
+
+_DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
+_PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
+
+#: Attributes in a model file that only training needs.
+TRAINING_ONLY = (
+    "training_state",
+    "outcome_predictor",
+    "curve_progress",
+    "ep_info_buffer",
+    "ep_success_buffer",
+    "_last_obs",
+    "_last_episode_starts",
+)
+# Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
+# would reset the global random generators on loading.
+_INFERENCE_OBJECTS = {
+    "learning_rate": 0.0,
+    "lr_schedule": lambda _: 0.0,
+    "clip_range": lambda _: 0.0,
+    "seed": None,
+    "training_state": None,
+}
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Preserves torch's random state while a model is loaded, and turns any failure into a one-line `ValueError`."""
+    try:
+        with th.random.fork_rng(devices=[]):  # a new network samples initial weights before it gets the saved ones
+            yield
+    except Exception as error:  # unpickling a foreign file can raise anything
+        raise ValueError(f"{name} is not a model of MaskablePPO: {' '.join(str(error).split()):.500}") from error
+
+
+class PolicyFile:
+    """The policy in a model file. Reading a zip unpickles, unless ``safe``: only read files that you trust.
+
+    Args:
+        source: what `find_model` takes; or a model, to get what its file would contain now.
+        safe: unpickle nothing, see `load`; always so for ``.fighter`` files.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a model file, its policy cannot be built here, or it cannot be read safely.
+    """
+
+    content_hash: str  #: Equal for files with the same policy.
+    policy_class: type
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    arguments: dict[str, Any]  #: Of the policy, without the device.
+    frame_ages: tuple[int, ...] | None  #: Ages of the frames that it was trained on, in ticks; ``None`` if unknown.
+    game: str | None  #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if unknown.
+    _weights: dict[str, th.Tensor]
+
+    def __init__(self, source: str | Path | BaseAlgorithm, safe: bool = False) -> None:
+        file: Path | io.BytesIO = io.BytesIO()
+        if isinstance(source, BaseAlgorithm):
+            self.name = type(source).__name__
+            source.save(file, exclude=["training_state"])
+        else:
+            file = find_model(source)
+            self.name = str(file)
+            if safe or is_fighter(file):
+                self._take(_read_plain(file))
+                return
+        self._unpickle(file)
+
+    def _take(self, fighter: Fighter) -> None:
+        described = fighter.description
+        with _loading(self.name):
+            self._weights, self.content_hash = fighter.weights(), fighter.content_hash
+            self.arguments = described.arguments()
+            self.observation_space, self.action_space = described.observation_space, described.action_space
+        self.policy_class, self.frame_ages, self.game = described.policy_class, described.frame_ages, described.game
+
+    def _unpickle(self, file: Path | io.BytesIO) -> None:
+        with _loading(self.name):
+            with ZipFile(file) as archive:
+                data: dict[str, Any] = json.loads(archive.read(_DATA))
+                content = archive.read(_WEIGHTS)
+            wanted = (*_PARTS, "frame_ages", "game")
+            parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
+            definition = [parts[part] for part in _PARTS]
+            # Of the repr of the spaces, since pickles of equal spaces differ.
+            self.content_hash = hashlib.sha256(repr(definition).encode() + content).hexdigest()
+            self._weights = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        self.policy_class, self.observation_space, self.action_space, arguments = definition
+        self.arguments = {key: value for key, value in arguments.items() if key != "device"}
+        ages = parts.get("frame_ages")
+        self.frame_ages, self.game = None if ages is None else tuple(ages), parts.get("game")
+
+    def actor(self) -> Actor:
+        """Builds the policy for inference on the CPU.
+
+        Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions.
+        """
+        if not issubclass(self.policy_class, MaskableActorCriticPolicy):
+            raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
+        if not isinstance(self.action_space, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
+        seen = NormalizedFeatures(self.observation_space)
+        if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
+            raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
+        frame_shape = seen.num_frames, seen.num_public // seen.num_frames
+        head_sizes = tuple(self.action_space.nvec.tolist())
+        with _loading(self.name):
+            if issubclass(self.policy_class, AutoregressivePolicy):
+                arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, self._weights)
+            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+            policy.load_state_dict(self._weights)
+        policy.set_training_mode(False)
+        return PlainActor(policy, frame_shape, head_sizes)
+
+
+def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:
+    """Saves the model without `TRAINING_ONLY` and the state of the optimiser.
+
+    SB3 loads the file like any other; training from it starts with a fresh optimiser.
+    """
+    optimizer: Any = model.policy.optimizer
+    optimizer_state, optimizer.state = optimizer.state, defaultdict(dict)
+    try:
+        model.save(path, exclude=TRAINING_ONLY)
+    finally:
+        optimizer.state = optimizer_state
+
+
+def strip(path: Path) -> None:
+    """Removes from a model file what `save_weights` leaves out, atomically and without unpickling anything."""
+    with ZipFile(path) as full, replacing(path) as partial, ZipFile(partial, "w") as stripped:
+        for entry in full.infolist():
+            content = full.read(entry)
+            if entry.filename == _DATA:
+                kept = {name: value for name, value in json.loads(content).items() if name not in TRAINING_ONLY}
+                content = json.dumps(kept, indent=4).encode()
+            elif entry.filename == _OPTIMIZER:
+                buffer = io.BytesIO()
+                th.save(_optimizer_state(content) | {"state": {}}, buffer)
+                content = buffer.getvalue()
+            stripped.writestr(entry, content)
+
+
+def is_stripped(path: Path) -> bool:
+    """Whether `strip` has nothing left to remove from a model file."""
+    with ZipFile(path) as file:
+        has_moments = _OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(_OPTIMIZER))["state"])
+        return not has_moments and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
+
+
+def has_training_state(path: Path) -> bool:
+    """Whether training can resume exactly from a model file; nothing is unpickled."""
+    return _read_data(path).get("training_state") is not None
+
+
+def steps_of(path: Path) -> int:
+    """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
+    if is_fighter(path):
+        return read_fighter(path).description.steps
+    return int(_read_data(path)["num_timesteps"])
+
+
+def _read_data(path: Path) -> dict[str, Any]:
+    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text."""
+    with ZipFile(path) as file:
+        data: dict[str, Any] = json.loads(file.read(_DATA))
+        return data
+
+
+def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
+    """Reads an optimiser's state dict without unpickling other classes than tensors."""
+    state: dict[str, Any] = th.load(io.BytesIO(optimizer), weights_only=True, map_location="cpu")
+    return state
+
+
+def _read_plain(path: Path) -> Fighter:
+    """Reads a file without unpickling anything; the name decides what it is."""
+    return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
+
+
+def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
+    """Loads a model for inference; to continue training use ``PvpPPO.load``.
+
+    Does not need rl-zoo3, and does not touch the global random generators. The policies of sb3_contrib do not read
+    masks from observations: pass them to ``predict``.
+
+    Args:
+        path: the model file, with or without ``.zip``, or a ``.fighter`` file; the name of a fighter that ships with
+            this package; or the content of a zip.
+        device: PyTorch device of the policy.
+        safe: unpickle nothing, so that the file need not be trusted. This works for ``.fighter`` files, which are
+            always loaded so, and for zips of `PvpPPO.save`, whose outcome predictor is left out then. Loading other
+            zips unpickles: only load those that you trust.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is not a model of MaskablePPO, or cannot be loaded safely.
+    """
+    file = path if isinstance(path, io.BytesIO) else find_model(path)
+    if isinstance(file, Path) and (safe or is_fighter(file)):
+        fighter = _read_plain(file)
+        with _loading(str(file)):
+            model = build(fighter.description, fighter.weights(), device)
+            if (predictor := fighter.outcome_predictor()) is not None:
+                model.outcome_predictor = predictor  # type: ignore[attr-defined]
+            return model
+    with _loading(str(file)):
+        return MaskablePPO.load(file, device=device, custom_objects=_INFERENCE_OBJECTS)
+
+
+def game_of(model: BaseAlgorithm) -> Game:
+    """Returns the game a model was trained on: the one it names, else that of its contract.
+
+    Raises `ValueError` if the model does not name its game, the game is not installed, or it would have to be imported
+    because a file says so that need not be trusted (``load(safe=True)``).
+    """
+    name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
+    if name is None:
+        heads = getattr(model.policy, "head_sizes", tuple(getattr(model.action_space, "nvec", ())))
+        contract = contract or find_contract(AUTO, heads, NormalizedFeatures(model.observation_space))
+        name = None if contract is None else contract.name
+    if name is None:
+        raise ValueError("the model does not name its game: pass --game module:object")
+    if ":" in name and not getattr(model, "game_is_trusted", True):
+        raise ValueError(f"the code of the game {name!r} is not run because a file names it: pass --game {name}")
+    return named_game(name)
+
+
+def named_game(name: str) -> Game:
+    """Returns the game with a name from a file; raises `ValueError` if it is not installed."""
+    if ":" not in name and name not in game_names():
+        raise ValueError(f"the game {name!r} is not installed: pass --game module:object")
+    return find_game(name)

@@ -1,0 +1,138 @@
+"""The fighters that ship with this package: in ``models/`` of a checkout, package data in a wheel.
+
+A fighter is a file ``NAME.fighter`` and its card, ``NAME.json``, which ``NAME.md`` shows as text. Whatever is in the
+folder is found by name; no code knows a fighter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sb3_pvp.common.names import did_you_mean
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+SUFFIX, _CARD = ".fighter", ".json"
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Interval = tuple[Share, Share]
+
+
+def data_folders(name: str) -> tuple[Path, Path]:
+    """Returns where a folder of package data may be: in a wheel, and in a checkout."""
+    return _PACKAGE / name, _PACKAGE.parent / name
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fights(_Plain):
+    """Fights against one opponent, as ``sb3-pvp evaluate --json`` counts them."""
+
+    episodes: int
+    wins: int
+    losses: int
+    ties: int
+    broken: int
+    win_rate: Share
+    ci95: Interval
+    mean_ticks: float
+    groups: dict[str, Fights] = {}  #: By build, in games with builds.
+
+
+class Attack(_Plain):
+    """A best response that was trained against the fighter, and its fights at the end."""
+
+    start: str  #: ``"scratch"``, or ``"warm"``: from a copy of the fighter.
+    seed: int
+    steps: int  #: Of its training.
+    win_rate: Share
+    ci95: Interval
+
+
+class Exploitability(_Plain):
+    """What ``sb3-pvp exploit`` measured: responses of equally long training."""
+
+    lower_bound: Share  #: With 97.5 % confidence some opponent wins at least that share.
+    responses: list[Attack]
+
+
+class Card(_Plain):
+    """What is known of a fighter that ships, from measurements."""
+
+    description: str  #: One line.
+    game: str
+    default: bool = False  #: It is the one to be compared with in its game.
+    sha256: str  #: Of the fighter's file.
+    command: str  #: That trained it.
+    steps: int  #: Of training.
+    cpu_hours: float  #: Of training.
+    curve: list[tuple[int, Share, Share, Share]] = []  #: While training: steps, win rate against the bot, interval.
+    fights: dict[str, Fights] = {}  #: By opponent; actions are sampled.
+    exploitability: list[Exploitability] = []
+    behaviour: dict[str, dict[str, float]] = {}  #: By opponent: numbers by what they mean.
+    notes: str = ""  #: Paragraphs about how it was made.
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The highest of all lower bounds of its exploitability; ``None`` if it was not measured."""
+        return max((each.lower_bound for each in self.exploitability), default=None)
+
+
+def shipped_folder() -> Path | None:
+    """Returns the folder of all fighters that ship; ``None`` if this installation has none."""
+    return next((folder for folder in data_folders("models") if folder.is_dir()), None)
+
+
+def shipped_names(game: str | None = None) -> list[str]:
+    """Returns the names of all fighters that ship, sorted; with ``game`` only those with a card for that game."""
+    folder = shipped_folder()
+    files = sorted(folder.glob(f"[!.]*{SUFFIX}")) if folder else []
+    return [
+        file.stem for file in files if game is None or (file.with_suffix(_CARD).is_file() and _read(file).game == game)
+    ]
+
+
+def shipped_file(name: str | Path) -> Path | None:
+    """Returns the file of the fighter that ships under this name; ``None`` if there is none."""
+    folder = shipped_folder()
+    return folder / f"{name}{SUFFIX}" if folder and str(name) in shipped_names() else None
+
+
+def shipped_card(name: str) -> Card:
+    """Returns the card of a fighter that ships; raises `FileNotFoundError` and `ValueError` if it has no valid one."""
+    file = shipped_file(name)
+    if file is None:
+        raise FileNotFoundError(f"no fighter {name!r} ships with this package")
+    return _read(file)
+
+
+def _read(file: Path) -> Card:
+    """Returns the card of a fighter's file."""
+    return Card.model_validate_json(file.with_suffix(_CARD).read_bytes())
+
+
+def default_fighter(game: str) -> str | None:
+    """Returns the name of the fighter to be compared with in a game; ``None`` if none ships for it."""
+    return next((name for name in shipped_names(game) if shipped_card(name).default), None)
+
+
+def find_model(path: str | Path, folder: str | Path = "") -> Path:
+    """Returns the model file, adding ``.zip`` if needed, or else the fighter that ships under this name.
+
+    Relative paths are relative to ``folder``. Raises `FileNotFoundError` if there is no such file.
+    """
+    given = Path(folder, path)
+    for candidate in (given, given.with_name(f"{given.name}.zip"), shipped_file(path)):
+        if candidate is not None and candidate.is_file():
+            return candidate
+    why = ", which is a folder" if given.is_dir() else did_you_mean(path, shipped_names())
+    raise FileNotFoundError(f"There is no model file {path}{why}")
+
+
+def is_fighter(path: str | Path) -> bool:
+    """Whether this is the name of a fighter file, which is read without unpickling anything."""
+    return Path(path).suffix == SUFFIX

@@ -1,1 +1,0 @@
-"""Hyperparameter files: import, merge, validate."""

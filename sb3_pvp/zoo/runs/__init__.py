@@ -1,0 +1,1 @@
+"""Runs in their folders: saved, resumed and tracked."""

@@ -1,0 +1,289 @@
+"""Resuming stopped runs (``--resume``), and starting new runs from a trained model (``-i model.zip``).
+
+A run is the folder, such as ``ENV_3``, that rl-zoo3 creates for it. It resumes from its newest checkpoint, whether of
+`MaskableCheckpointCallback` or of rl-zoo3's ``--save-freq``. A new run with ``-i`` continues the model's count of steps
+and rollouts, by which snapshots and matches are named, but with new episodes and random numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import threading
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+from filelock import FileLock, Timeout
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
+
+from sb3_pvp.algorithms.presets import with_current_names
+from sb3_pvp.callbacks.base import learner, trained_rollouts
+from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
+from sb3_pvp.players.league.league import SETTINGS
+from sb3_pvp.policies.files import model_files as weights
+
+#: The value of `--resume` without a folder.
+NEWEST = "newest"
+#: The file in the run folder with the model before its first step.
+INITIAL_MODEL = "initial_model.zip"
+#: The file in the run folder that is locked while a process trains there.
+LOCK = ".running"
+#: Reasons that an error lists for not resuming runs; a log folder may have hundreds of them.
+_MAX_REASONS = 5
+
+_CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
+#: Beginning of the keys with which `LeagueCallback` records the matches of a rollout.
+_ROLLOUT = re.compile(rf"{LEARNER}/rollout-(\d+)/")
+
+
+class ResumeError(Refusal):
+    """The requested run cannot be resumed; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class StoppedRun:
+    """A run that has a checkpoint."""
+
+    folder: Path
+    checkpoint: Path
+    steps: int  #: Training steps of the checkpoint.
+    initial_steps: int = 0  #: Training steps of the model with which the run began.
+
+    @property
+    def finished(self) -> int:
+        """Training steps of the run itself."""
+        return self.steps - self.initial_steps
+
+
+def choose_run(
+    wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, initial_model: str = ""
+) -> StoppedRun | None:
+    """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
+
+    A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
+    the same initial model (given by its path) and less than ``n_timesteps`` own steps, and is not being trained by
+    another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this environment; raises
+    `ResumeError`, with the reasons, if it has runs and none qualifies.
+    """
+    if wanted != NEWEST:
+        return _resumable_run(Path(wanted), env_name, config, n_timesteps)
+    name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")  # with a UUID after rl-zoo3's --uuid
+    numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
+    reasons = []
+    for _, folder in sorted(numbered, reverse=True):
+        if not (folder / env_name / "config.yml").is_file():
+            continue  # its training failed before it started
+        try:
+            if not _has_initial_model(folder, env_name, initial_model):
+                raise ResumeError(f"the run in {folder} began with another initial model (-i), or without one")
+            return _resumable_run(folder, env_name, config, n_timesteps)
+        except ResumeError as error:
+            reasons.append(str(error))
+    if reasons:
+        older = f"; and {len(reasons) - _MAX_REASONS} older runs" if len(reasons) > _MAX_REASONS else ""
+        reasons = reasons[:_MAX_REASONS]
+        raise ResumeError(f"no run can be resumed: {'; '.join(reasons)}{older}. Omit --resume to start a new one")
+    return None
+
+
+def stopped_run(folder: Path) -> StoppedRun | None:
+    """Returns the run in this folder with its newest intact checkpoint; ``None`` if there is no such checkpoint."""
+    found = checkpoints_in(folder)
+    steps = next((steps for steps in sorted(found, reverse=True) if is_whole(found[steps])), None)
+    if steps is None:
+        return None
+    initial = folder / INITIAL_MODEL
+    return StoppedRun(folder, found[steps], steps, initial_steps=steps_of(initial) if initial.is_file() else 0)
+
+
+def checkpoints_in(folder: Path) -> dict[int, Path]:
+    """Returns the checkpoints of the run in this folder, by training steps."""
+    files = (*folder.glob("*.zip"), *(folder / CHECKPOINTS).glob("*.zip"))
+    return {int(match[1]): path for path in files if (match := _CHECKPOINT.fullmatch(path.stem))}
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a zip file is complete and matches its checksums."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return False
+
+
+def warn_if_inexact(run: StoppedRun) -> None:
+    """Warns about damaged newer checkpoints, and if the run cannot be resumed exactly."""
+    for path in _damaged(run.folder, after=run.steps):
+        warnings.warn(f"Skipping {path}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
+    if not weights.has_training_state(run.checkpoint):
+        optimizer = " and a new optimiser" if weights.is_stripped(run.checkpoint) else ""
+        text = f"Resuming with new episodes{optimizer}, not exactly: {run.checkpoint} has no training state"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def steps_of(model: Path) -> int:
+    """Returns the training steps of a saved model; raises `Refusal` if the file is not one."""
+    with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
+        return weights.steps_of(model)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[None]:
+    """Locks the run folder while training in it; the operating system releases the lock if the process is killed.
+
+    Raises `ResumeError` if another process is training there.
+    """
+    try:
+        lock = FileLock(folder / LOCK, timeout=0).acquire()
+    except Timeout:
+        raise ResumeError(f"another process is training in {folder}: stop it first") from None
+    with lock:
+        yield
+
+
+def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
+    """Restores the step counters of SB3's callbacks, and the results of earlier evaluations."""
+    for callback in callbacks:
+        callback.n_calls = run.steps // n_envs  # with which SB3's callbacks determine when they are due
+        if isinstance(callback, EvalCallback):
+            _restore_evaluations(callback, run)
+
+
+class LastCallback(BaseCallback):
+    """Records the progress of training after all other callbacks, and defers Ctrl-C to the end of a step."""
+
+    #: Whether a rollout has started, in all other callbacks as well.
+    has_begun = False
+    #: Whether Ctrl-C was pressed.
+    interrupted = False
+    #: The training steps at the start of the rollout in progress; ``None`` while the model learns.
+    rollout_start: int | None = None
+
+    @contextmanager
+    def deferring_ctrl_c(self) -> Iterator[None]:
+        """Lets the first Ctrl-C end training between two steps, where it can be resumed, and the second one at once."""
+        before = signal.getsignal(signal.SIGINT)
+        # Signal handlers can only be set in the main thread; one that the user has set is kept.
+        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, frame: object) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+            print("Stopping after this step; press Ctrl-C again to stop at once")
+
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _on_rollout_start(self) -> None:
+        self.has_begun, self.rollout_start = True, self.model.num_timesteps
+
+    def _on_step(self) -> bool:
+        """Raises ``KeyboardInterrupt`` if Ctrl-C was pressed."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.rollout_start = None
+
+
+def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
+    """Copies a league, as it was when the model was saved, to ``target``, which must not be a league yet.
+
+    Later snapshots and matches are left out: the new run will use their names and keys for its own.
+    """
+    old, new = League.existing(source), League(target)
+    present, rollout = learner(model), trained_rollouts(model)
+
+    def existed(player: Player) -> bool:
+        return player.name != LEARNER or player <= present
+
+    def was_played(record: MatchRecord) -> bool:
+        match = _ROLLOUT.match(record.key)
+        is_later = match is not None and int(match[1]) >= rollout
+        return not is_later and existed(record.player_a) and existed(record.player_b)
+
+    for player in filter(existed, old.players()):
+        with replacing(new.path(player)) as partial:
+            shutil.copyfile(old.path(player), partial)
+    # In the same batches, because ratings are updated by batch.
+    for records in old.log.appended():
+        new.log.append([*filter(was_played, records)])
+    settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
+    if maker := settings["match_maker"]:
+        known = maker["players"].items()
+        maker["players"] = {name: learned for name, learned in known if existed(Player.parse(name))}
+    write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
+
+
+def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
+    """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
+    saved = folder / env_name / "config.yml"
+    if saved.is_file():
+        with running(folder):  # raises if another process is training there
+            pass
+    run = stopped_run(folder)
+    if run is None:
+        damaged = "".join(f" ({path} is damaged)" for path in _damaged(folder))
+        hint = f"give the folder of a run, such as {env_name}_1"
+        if (model := folder / f"{env_name}.zip").is_file():
+            hint = f"start a new run from its model with -i {model}"
+        raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
+    if not saved.is_file() or with_current_names(saved.read_text()) != config:
+        raise ResumeError(
+            f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
+            f"start a new run from its model with -i {run.checkpoint}"
+        )
+    if run.finished >= n_timesteps:
+        raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")
+    return run
+
+
+def _damaged(folder: Path, after: int = -1) -> list[Path]:
+    """Returns the damaged checkpoints in this run folder with more than ``after`` steps."""
+    return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
+
+
+def _has_initial_model(folder: Path, env_name: str, model: str) -> bool:
+    """Whether the run began with this model file, according to the arguments that rl-zoo3 has saved."""
+    path = folder / env_name / "args.yml"
+    if not path.is_file():
+        return not model
+    # rl-zoo3 dumps Python objects, which a safe loader refuses.
+    began_with = str(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader).get("trained_agent", ""))
+    return bool(began_with) == bool(model) and Path(began_with).resolve() == Path(model).resolve()
+
+
+def _restore_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
+    """Restores the evaluations before the checkpoint, which the next one would otherwise overwrite in the file."""
+    path = Path(f"{callback.log_path}.npz")
+    if not path.is_file():
+        return
+    with np.load(path) as saved:
+        before = saved["timesteps"] <= run.steps
+        lists = {name: saved[name][before] for name in saved.files if len(saved[name]) == len(before)}
+    callback.evaluations_timesteps = lists["timesteps"].tolist()
+    callback.evaluations_results = lists["results"].tolist()
+    callback.evaluations_length = lists["ep_lengths"].tolist()
+    callback.evaluations_successes = lists["successes"].tolist() if "successes" in lists else []
+    if callback.evaluations_results:
+        callback.best_mean_reward = max(float(np.mean(each)) for each in callback.evaluations_results)
