@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from sb3_pvp.policies.files.shipped import Card, Fights, Interval
+from sb3_pvp.policies.files.shipped import Card, CardScore, Interval
 
 _BOT = "the bot (`baseline`)"
 
@@ -86,7 +86,7 @@ def _who(name: str) -> str:
     return {"baseline": _BOT, "itself": "itself"}.get(name, f"`{name}`")
 
 
-def _rate(fights: Fights) -> str:
+def _rate(fights: CardScore) -> str:
     return f"{fights.win_rate:.1%} ({_interval(fights.ci95)})"
 
 

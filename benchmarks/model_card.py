@@ -20,7 +20,7 @@ from sb3_pvp.cli.usage import Jobs, Seed, use_one_thread, watched
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.envs.measures import summarize
 from sb3_pvp.game import Game
 from sb3_pvp.matches.evaluation import finished_episodes
 from sb3_pvp.matches.scoring import score_model

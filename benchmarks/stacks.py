@@ -20,7 +20,7 @@ from benchmarks.report import ROUNDS, Case
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, Samples, read_buffer
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
-from sb3_pvp.games.osrs.report import RANDOMISED
+from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.policies import AutoregressivePolicy
 
 PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "numpy", "numba")

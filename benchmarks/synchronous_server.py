@@ -17,16 +17,16 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from sb3_pvp.games.osrs.remote.errors import FramingError, RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
-from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, MAX_LINE, Request, error_reply, parse_request
+from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, MAX_LINE, WireRequest, error_reply, parse_request
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
+from sb3_pvp.games.osrs.remote.wire_errors import FramingError, WireRequestError
 
 #: Ticks until the reply to a reset, of an agent that has just logged in and of one that has fought (protocol.md §5.3).
 FIRST_RESET_TICKS = (1, 2)
 RESET_TICKS = (8, 9)
-Message = tuple[Request, Callable[[bytes], None]]
+Message = tuple[WireRequest, Callable[[bytes], None]]
 _TIMING = {
     int(agents): ticks for agents, ticks in json.loads(Path(__file__).with_name("rsps_timing.json").read_text()).items()
 }
@@ -82,13 +82,13 @@ class SynchronousServer:
                 self._news.set()
         writer.close()
 
-    def _take(self, request: Request, send: Callable[[bytes], None]) -> None:
+    def _take(self, request: WireRequest, send: Callable[[bytes], None]) -> None:
         def reply(line: bytes) -> None:
             send(line.replace(b',"independentFights":true', b""))  # here they are not
 
         try:
             agent = "" if request.action == "debug" else request.agent_id
-        except RequestError as error:
+        except WireRequestError as error:
             reply(error_reply(error))
             return
         if request.action == "login":
@@ -105,7 +105,7 @@ class SynchronousServer:
         self._unanswered.pop(agent, None)
         self._veterans.discard(agent)
 
-    def _take_message(self, agent: str, request: Request, reply: Callable[[bytes], None]) -> None:
+    def _take_message(self, agent: str, request: WireRequest, reply: Callable[[bytes], None]) -> None:
         inbox, unanswered = self._inbox[agent], self._unanswered
         unanswered[agent] += 1
 

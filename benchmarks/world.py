@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.report import Case, Row, Turn, make_row, positive_numbers, print_report, take_turn
-from sb3_pvp.games.osrs.report import RANDOMISED
+from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 
 _FIRST_TICK = """
 from sb3_pvp.sim import SimWorld

@@ -18,7 +18,7 @@ from sb3_pvp.callbacks import (
 )
 from sb3_pvp.callbacks.exploiters import callback as exploiters
 from sb3_pvp.callbacks.exploiters import exploitability_callback
-from sb3_pvp.envs.metrics import metrics_of
+from sb3_pvp.envs.measures import metrics_of
 from sb3_pvp.game import HOME_GAME, Game, find_game
 from sb3_pvp.game.arrays import OutcomeRewards
 

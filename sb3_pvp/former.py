@@ -17,23 +17,37 @@ from typing import Any
 
 #: Former modules and where they are now. A row also stands for the modules inside it that have no row of their own.
 MODULES = {
+    "sb3_pvp.callbacks.league": "sb3_pvp.callbacks.league_callback",
+    "sb3_pvp.callbacks.observations": "sb3_pvp.callbacks.observations_callback",
+    "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
     "sb3_pvp.callbacks.plots": "sb3_pvp.matches.curves",
+    "sb3_pvp.common.checks": "sb3_pvp.common.value_checks",
     "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",
     "sb3_pvp.contract": "sb3_pvp.game.contract",
     "sb3_pvp.contract.actions": "sb3_pvp.game.contract.turn",
     "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",
     "sb3_pvp.distributed.tasks": "sb3_pvp.zoo.sweeps.ray_tasks",
+    "sb3_pvp.envs.metrics": "sb3_pvp.envs.measures",
+    "sb3_pvp.envs.render": "sb3_pvp.games.osrs.rendering",
+    "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
     "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
+    "sb3_pvp.exploiters.hyperparameters": "sb3_pvp.callbacks.exploiters.exploiter_preset",
     "sb3_pvp.games.osrs.remote.arena": "sb3_pvp.games.osrs.remote.served_games",
+    "sb3_pvp.games.osrs.remote.connection": "sb3_pvp.games.osrs.remote.line_connection",
+    "sb3_pvp.games.osrs.remote.errors": "sb3_pvp.games.osrs.remote.wire_errors",
     "sb3_pvp.games.osrs.remote.fights": "sb3_pvp.games.osrs.remote.agents",
     "sb3_pvp.games.osrs.remote.recordings": "sb3_pvp.games.osrs.wire_recordings",
+    "sb3_pvp.games.osrs.remote.server": "sb3_pvp.games.osrs.remote.wire_server",
     "sb3_pvp.games.osrs.rendering.viewer": "sb3_pvp.games.osrs.viewer",
+    "sb3_pvp.games.osrs.report": "sb3_pvp.games.osrs.meta_fields",
+    "sb3_pvp.jobs": "sb3_pvp.zoo.jobs",
     "sb3_pvp.opponents": "sb3_pvp.players",
     "sb3_pvp.opponents.seat_views": "sb3_pvp.players.seats",
     "sb3_pvp.policies.actors": "sb3_pvp.policies.sampling",
     "sb3_pvp.policies.description": "sb3_pvp.policies.files.description",
     "sb3_pvp.policies.fighter_files": "sb3_pvp.policies.files.fighter_files",
     "sb3_pvp.policies.inference": "sb3_pvp.policies.export.inference",
+    "sb3_pvp.policies.kernels": "sb3_pvp.policies.acting_kernels",
     "sb3_pvp.policies.model_files": "sb3_pvp.policies.files.model_files",
     "sb3_pvp.policies.onnx_builder": "sb3_pvp.policies.export.onnx_builder",
     "sb3_pvp.policies.onnx_graph": "sb3_pvp.policies.export.onnx_graph",
@@ -45,19 +59,27 @@ MODULES = {
     "sb3_pvp.ppo.actors": "sb3_pvp.algorithms.actors.fleet",
     "sb3_pvp.ppo.hyperparameters": "sb3_pvp.algorithms.hyperparameters",
     "sb3_pvp.ppo.local_actors": "sb3_pvp.algorithms.actors.local_actors",
+    "sb3_pvp.ppo.metrics": "sb3_pvp.algorithms.ppo.rollout_log",
     "sb3_pvp.ppo.upstream": "sb3_pvp.zoo.imports.pvp_ml",
     "sb3_pvp.presets": "sb3_pvp.algorithms",
     "sb3_pvp.presets.validation": "sb3_pvp.zoo.validation",
     "sb3_pvp.replay": "sb3_pvp.matches.replay",
+    "sb3_pvp.rsps": "sb3_pvp.games.osrs.remote",
     "sb3_pvp.schedules": "sb3_pvp.common.schedules",
+    "sb3_pvp.schedules.base": "sb3_pvp.common.schedules.schedule",
     "sb3_pvp.selfplay": "sb3_pvp.players.league",
+    "sb3_pvp.serving.metrics": "sb3_pvp.serving.figures",
     "sb3_pvp.sim": "sb3_pvp.games.osrs.sim",
     "sb3_pvp.simple_game": "sb3_pvp.game.arrays",
     "sb3_pvp.testing": "sb3_pvp.game.checks",
     "sb3_pvp.zoo.resume": "sb3_pvp.zoo.runs.resume",
     "sb3_pvp.zoo.saved_runs": "sb3_pvp.zoo.runs.saved_runs",
-    "sb3_pvp.zoo.sweeps.processes": "sb3_pvp.zoo.sweeps.manager",
+    "sb3_pvp.zoo.sweeps.evaluation": "sb3_pvp.zoo.sweeps.objectives",
+    "sb3_pvp.zoo.sweeps.manager": "sb3_pvp.zoo.sweeps.sweeping_manager",
+    "sb3_pvp.zoo.sweeps.processes": "sb3_pvp.zoo.sweeps.sweeping_manager",
+    "sb3_pvp.zoo.sweeps.report": "sb3_pvp.zoo.sweeps.study_report",
     "sb3_pvp.zoo.tracking": "sb3_pvp.zoo.runs.tracking",
+    "sb3_pvp.zoo.workers": "sb3_pvp.zoo.worker_vec_env",
 }
 #: What has left a former module for other places than that of its row: names by place, ``module`` or ``module:class``.
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -65,7 +87,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "sb3_pvp.game.contract.rules": ("ContractError", "DependencyTables"),
         "sb3_pvp.game.contract:Contract": ("conditional_mask", "random_action", "split_mask"),
     },
-    "sb3_pvp.contract.model": {"sb3_pvp.game.contract.heads": ("Head", "Observation", "SubAction")},
+    "sb3_pvp.contract.model": {"sb3_pvp.game.contract.parts": ("Head", "Observation", "SubAction")},
     "sb3_pvp.distributed": {"sb3_pvp.zoo.sweeps.ray_tasks": ("RayTasks",)},
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
@@ -108,6 +130,12 @@ class _FormerModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         former, module.__spec__ = module.__spec__, module.__spec__.loader_state  # type: ignore[union-attr]
         assert former is not None
+        # To import what a package has imported by its former name would replace what the package calls so by now, such
+        # as a function with the name of its module.
+        for name in [name for name in sys.modules if name.startswith(f"{module.__name__}.")]:
+            known_as = name.replace(module.__name__, former.name, 1)
+            if known_as not in NAMES:
+                sys.modules.setdefault(known_as, sys.modules[name])
         for place, names in NAMES.get(former.name, {}).items():
             owner: Any = import_module(place.partition(":")[0])
             if ":" in place:

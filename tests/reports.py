@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.game import World
-from sb3_pvp.games.osrs.report import META_DTYPE, Style
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style
 
 STYLES = (
     "attack_type_hit",

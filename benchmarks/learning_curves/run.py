@@ -21,7 +21,7 @@ from sb3_pvp import zoo
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.presets import ALGO, Preset, find_preset
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.games.osrs.report import RANDOMISED
+from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.zoo.manager import PvpExperimentManager
 
 CHECKPOINT, HYPERPARAMS = "checkpoint.zip", "hyperparams.yml"

@@ -64,7 +64,7 @@ class Task:
     def make_vec_env(self) -> Any:
         """Returns the ``NhVecEnv`` of this task."""
         from sb3_pvp.envs import NhVecEnv
-        from sb3_pvp.games.osrs.report import RANDOMISED
+        from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 
         return NhVecEnv(self.n_envs, seed=self.seed, reset_params=RANDOMISED)
 

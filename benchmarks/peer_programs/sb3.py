@@ -54,7 +54,7 @@ def _make_env(task: Task) -> Any:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from sb3_pvp.envs import NhEnv
-    from sb3_pvp.games.osrs.report import RANDOMISED
+    from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 
     return DummyVecEnv([lambda: NhEnv(reset_params=RANDOMISED)] * task.n_envs)
 

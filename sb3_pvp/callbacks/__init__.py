@@ -11,10 +11,10 @@ from sb3_pvp.callbacks.episodes import EpisodeLogCallback, EpisodeMetricsCallbac
 from sb3_pvp.callbacks.evaluations import ReferenceRatingCallback, WinRateEvalCallback
 from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback, RewardTrackerCallback
-from sb3_pvp.callbacks.league import LeagueCallback
+from sb3_pvp.callbacks.league_callback import LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
-from sb3_pvp.callbacks.observations import ObservationMetricsCallback
-from sb3_pvp.callbacks.outcome_predictor import OutcomePredictorCallback
+from sb3_pvp.callbacks.observations_callback import ObservationMetricsCallback
+from sb3_pvp.callbacks.outcome_predictor_callback import OutcomePredictorCallback
 from sb3_pvp.callbacks.progress import ProgressCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback
 from sb3_pvp.callbacks.wandb_artifacts import WandbArtifactsCallback

@@ -14,8 +14,8 @@ from stable_baselines3.common.logger import KVWriter
 from sb3_pvp.callbacks.base import PvpCallback, trained_rollouts
 from sb3_pvp.common.arguments import Kind, checked
 from sb3_pvp.common.schedules import Expression
-from sb3_pvp.common.schedules.base import as_schedule
 from sb3_pvp.common.schedules.expression import names_in
+from sb3_pvp.common.schedules.schedule import as_schedule
 
 #: When the condition is checked: the values of its variable ``phase``, in chronological order.
 PHASES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sb3_pvp.callbacks.base import TABLES, PvpCallback
-from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.envs.measures import summarize
 from sb3_pvp.game import WorldError
 
 #: Training stops when at least this share of the fights in a rollout were broken off (rewards.md §5).

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, PvpCallback, Scheduled, trained_rollouts
-from sb3_pvp.callbacks.observations import current_statistics, newest_frame, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.observations_callback import current_statistics, newest_frame, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import NUMBER, Flag, checked
 from sb3_pvp.policies.networks import FrameStatistics
 

@@ -125,12 +125,12 @@ class SelfPlayCallback(base.PvpCallback):
         # Only this run's league saves the state of its match maker; another run's folder is not written to.
         past[0].match_maker = self.match_maker
         self._past = PastPlayers(*past, self._num_live)
-        self._sources: dict[str, Source] = {
-            SELF: Source([OpponentChoice(SELF_PLAY)]),
+        self._sources: dict[str, OpponentSource] = {
+            SELF: OpponentSource([OpponentChoice(SELF_PLAY)]),
             PAST: self._past,
             TARGET: self._targets,
             LATEST: LatestPlayer(*latest),
-            BASELINE: Source([OpponentChoice(WORLD_BOT)]),
+            BASELINE: OpponentSource([OpponentChoice(WORLD_BOT)]),
         }
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Assignment] | None = None
@@ -295,7 +295,7 @@ class OpponentOptions:
             ]
 
 
-class Source:
+class OpponentSource:
     """The opponents of one kind: ``choices``, with ``probabilities`` (``None``: all equal)."""
 
     probabilities: Sequence[float] | None = None
@@ -321,7 +321,7 @@ class Source:
         return [self.choices[place] for place in order[places].tolist()]
 
 
-class LatestPlayer(Source):
+class LatestPlayer(OpponentSource):
     """The newest snapshot of a run's learner, the same one for a whole rollout.
 
     ``label`` is prefixed to the names of players if the league is that of another run, else it is empty.
@@ -332,7 +332,7 @@ class LatestPlayer(Source):
         self._league, self._label = league, label
 
     def begin_rollout(self, learner: Player, trained_rollouts: int, rng: np.random.Generator) -> None:
-        """Implements `Source.begin_rollout`."""
+        """Implements `OpponentSource.begin_rollout`."""
         newest = max((player for player in self._available(learner) if player.name == LEARNER), default=None)
         if newest is None:
             raise ValueError(
@@ -393,7 +393,7 @@ class PastPlayers(LatestPlayer):
         return player.step
 
 
-class Targets(Source):
+class Targets(OpponentSource):
     """A fixed list of models and plug-ins, all equally likely; models are named after their files (`unique_names`).
 
     Raises `ValueError` if two opponents share a name, and `FileNotFoundError` for a model that does not exist.

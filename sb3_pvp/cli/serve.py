@@ -73,7 +73,7 @@ def serve(
     """
     from sb3_pvp.policies.export.inference import AUTO, BACKENDS
     from sb3_pvp.serving.connection import Limits
-    from sb3_pvp.serving.server import Settings, run_server
+    from sb3_pvp.serving.server import ServerSettings, run_server
     from sb3_pvp.serving.workers import WORKER_TYPES
 
     require_known("back-end", backend, (AUTO, *BACKENDS))
@@ -82,7 +82,7 @@ def serve(
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     limits = Limits(max_line, max_connections, max_rate, idle_timeout)
-    settings = Settings(
+    settings = ServerSettings(
         models=_place(models),
         host=host,
         port=port,

@@ -25,7 +25,7 @@ SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search 
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
     """List the studies in a storage, and their trials."""
-    from sb3_pvp.zoo.sweeps.report import overview
+    from sb3_pvp.zoo.sweeps.study_report import overview
 
     studies, lines = overview(storage), []
     for study in studies:
@@ -50,8 +50,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Print the best hyperparameters for train -conf."""
-    from sb3_pvp.zoo.sweeps.report import best_configuration, summary
     from sb3_pvp.zoo.sweeps.study import find_study
+    from sb3_pvp.zoo.sweeps.study_report import best_configuration, summary
 
     trial, text = best_configuration(find_study(storage, study_name)[0], trial_id, n_timesteps)
     if out is not None:
@@ -68,8 +68,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write tables, plots and the best hyperparameters."""
-    from sb3_pvp.zoo.sweeps.report import counts, write_report
     from sb3_pvp.zoo.sweeps.study import find_study
+    from sb3_pvp.zoo.sweeps.study_report import counts, write_report
 
     study, locks = find_study(storage, study_name)
     with progress("drawing"):

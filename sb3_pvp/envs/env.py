@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.checks import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
+from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
 from sb3_pvp.envs.settings import FightSettings

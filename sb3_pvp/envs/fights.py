@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common import snapshots
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.envs.metrics import EpisodeStatistics, FightMetrics, Measures, measures_of
+from sb3_pvp.envs.measures import EpisodeStatistics, FightMetrics, Measures, measures_of
 from sb3_pvp.envs.observations import SeatObservations, observation_space
 from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings

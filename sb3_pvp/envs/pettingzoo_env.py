@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sb3_pvp.common.checks import check_seed
+from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import Frame, check_render_mode

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import InstanceOf
 
 from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, PositiveInt, checked
-from sb3_pvp.common.checks import check_frame_ages
 from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.value_checks import check_frame_ages
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.contract import Contract

@@ -22,7 +22,7 @@ class Ticks:
     reasons: NDArray[np.uint8]  #: `DesyncReason` numbers ``(E,)``.
     last: NDArray[np.void]  #: The report of the last tick of each decided fight, ``(K,)``.
     lengths: NDArray[np.int64]  #: The number of ticks that the learner has played in each decided fight, ``(K,)``.
-    durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.metrics.DURATIONS`.
+    durations: NDArray[np.float64]  #: ``(8, K)``, see `sb3_pvp.envs.measures.DURATIONS`.
 
 
 Series = Callable[[Ticks], NDArray[Any]]  #: Computes the values of a metric, possibly none.

@@ -58,7 +58,7 @@ class Band:
     num_runs: int = 1
 
 
-class Metric(NamedTuple):
+class CurveMetric(NamedTuple):
     """A metric that can be plotted."""
 
     title: str  #: Of the vertical axis; ``{opponent}`` is replaced by the opponent's label.
@@ -232,11 +232,11 @@ def _read_rating(folder: Path, opponent: str) -> Band:
 
 
 METRICS = {
-    "win_rate": Metric("win rate against {opponent}", _read_win_rate, share=True),
-    "eval_win_rate": Metric("win rate in an evaluation", _read_eval_win_rate, share=True),
-    "eval_reward": Metric("mean reward of an evaluation", _read_eval_reward),
-    "episode_reward": Metric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
-    "episode_length": Metric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
-    "elo": Metric("Elo rating of the learner", _read_elo),
-    "rating": Metric("Bradley-Terry rating of the learner's snapshots", _read_rating),
+    "win_rate": CurveMetric("win rate against {opponent}", _read_win_rate, share=True),
+    "eval_win_rate": CurveMetric("win rate in an evaluation", _read_eval_win_rate, share=True),
+    "eval_reward": CurveMetric("mean reward of an evaluation", _read_eval_reward),
+    "episode_reward": CurveMetric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
+    "episode_length": CurveMetric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
+    "elo": CurveMetric("Elo rating of the learner", _read_elo),
+    "rating": CurveMetric("Bradley-Terry rating of the learner's snapshots", _read_rating),
 }

@@ -91,7 +91,7 @@ class NormalizedFeatures(BaseFeaturesExtractor):
 
     def _normalized(self, parts: list[th.Tensor]) -> th.Tensor:
         """Does the same as `forward`, compiled, and writes each part straight to its columns."""
-        from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import normalize  # Numba takes long to import
 
         mean, scale = self.normalizer.mean.numpy(), self.normalizer.scale().numpy()
         normalized = th.empty(len(parts[0]), self.features_dim)

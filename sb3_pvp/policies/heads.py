@@ -172,7 +172,7 @@ class AutoregressiveHeads(nn.Module):
         """Collects actions, int ``(batch, heads)``, for the next update of the statistics of choices."""
         if not actions.is_cpu:
             return self.normalizer.observe(self.rules.one_hot(actions))
-        from sb3_pvp.policies.kernels import observe_choices  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import observe_choices  # Numba takes long to import
 
         observe_choices(actions.numpy(), self.rules.offsets.numpy(), self.normalizer.pending.numpy())
 

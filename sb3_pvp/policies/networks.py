@@ -169,7 +169,7 @@ class RunningNormalizer(nn.Module):
         """Collects raw features ``(..., width)`` for the next `update`; ``first`` is the number of the first one."""
         rows = features.detach().reshape(-1, features.shape[-1])
         if rows.is_cpu:
-            from sb3_pvp.policies.kernels import observe  # Numba takes long to import
+            from sb3_pvp.policies.acting_kernels import observe  # Numba takes long to import
 
             observe(rows.numpy(), first, self.pending.numpy())
         else:

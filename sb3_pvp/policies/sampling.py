@@ -1,8 +1,8 @@
 """Sampling actions head by head, as fast as possible, and inference-only policies.
 
 Whatever is constant while a policy acts is precomputed: how choosing an entry affects the logits of later heads is one
-row of a table. Heads without hidden layers run in compiled loops (`sb3_pvp.policies.kernels`), because a PyTorch or
-NumPy call would cost more than the work it does. Heads with hidden layers only run on rows that leave them a choice.
+row of a table. Heads without hidden layers run in compiled loops (`sb3_pvp.policies.acting_kernels`), because a PyTorch
+or NumPy call would cost more than the work it does. Heads with hidden layers only run on rows that leave them a choice.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Network:
     ) -> NDArray[np.float32]:
         """Returns logits ``(rows, size)`` for some rows; ``entries`` are the flat ones that the earlier heads chose in
         all rows, ``(batch, earlier heads)``."""
-        from sb3_pvp.policies.kernels import sum_rows  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import sum_rows  # Numba takes long to import
 
         num_rows, rows = len(rows), np.resize(rows, max(len(rows), LEAST_ROWS))
         picked = th.from_numpy(rows).to(latent.device)
@@ -196,7 +196,7 @@ def sample_with_scores(
         masks: bool ``(batch, A)``, the rows of one policy after the other.
         uniforms: random numbers in [0, 1), float32 ``(batch, heads)``; a negative one selects the most likely entry.
     """
-    from sb3_pvp.policies import kernels  # Numba takes long to import
+    from sb3_pvp.policies import acting_kernels as kernels  # Numba takes long to import
 
     like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
@@ -367,7 +367,7 @@ class AutoregressiveActor:
         num_rows, observations = len(observations), filled(observations)
         latent = observations.flatten(1)
         if self._normalize:
-            from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
+            from sb3_pvp.policies.acting_kernels import normalize  # Numba takes long to import
 
             raw, latent, width = observations.contiguous().numpy(), th.empty_like(latent), observations.shape[2]
             normalize(raw, self._mean, self._scale, self._clip, latent.numpy(), 0, width)
@@ -394,7 +394,7 @@ class PlainActor:
             if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        from sb3_pvp.policies.kernels import sample_entries  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import sample_entries  # Numba takes long to import
 
         heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
         parts = zip(heads, uniforms.numpy().T, strict=True)

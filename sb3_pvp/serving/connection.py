@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sb3_pvp.serving.batching import Batcher
-from sb3_pvp.serving.metrics import ServerFigures
+from sb3_pvp.serving.figures import ServerFigures
 from sb3_pvp.serving.models import ServedFighter
 from sb3_pvp.serving.protocol import Request, RequestError, error_line, read_request
 

@@ -90,7 +90,7 @@ class Answers:
     wins: Floats  #: Probabilities of winning of the rows `Batch.predicted`, ``(W,)``.
 
 
-class Fighter(Protocol):
+class OpenFighter(Protocol):
     """Answers batches of requests."""
 
     form: Form
@@ -99,10 +99,10 @@ class Fighter(Protocol):
         """Returns the answers to a batch; its arrays must fit `form`."""
 
 
-class Source(Protocol):
+class FighterSource(Protocol):
     """How to open a fighter, in any process; can be pickled and compared."""
 
-    def open(self) -> Fighter:
+    def open(self) -> OpenFighter:
         """Returns the fighter; raises `ValueError` and `OSError` if it cannot."""
 
 
@@ -115,7 +115,7 @@ class ModelSource:
     device: str
 
     def open(self) -> ModelFighter:
-        """Implements `Source.open`; with ``"auto"`` measures the possible back-ends."""
+        """Implements `FighterSource.open`; with ``"auto"`` measures the possible back-ends."""
         from sb3_pvp.policies.files.model_files import load
 
         model = load(self.path, self.device, safe=True)
@@ -145,7 +145,7 @@ class ModelFighter:
         )
 
     def answer(self, batch: Batch) -> Answers:
-        """Implements `Fighter.answer`."""
+        """Implements `OpenFighter.answer`."""
         decisions = self._backend.decide(batch.observations, batch.masks, batch.uniforms, batch.details)
         values = wins = np.zeros(0, np.float32)
         if len(batch.valued):
@@ -165,7 +165,7 @@ class ScriptSource:
     game: str
 
     def open(self) -> ScriptFighter:
-        """Implements `Source.open`."""
+        """Implements `FighterSource.open`."""
         return ScriptFighter(self)
 
 
@@ -180,7 +180,7 @@ class ScriptFighter:
         self.form = Form(1, contract.num_observations, 0, contract.head_sizes, is_script=True)
 
     def answer(self, batch: Batch) -> Answers:
-        """Implements `Fighter.answer`: a row is without chance if none of its heads is random."""
+        """Implements `OpenFighter.answer`: a row is without chance if none of its heads is random."""
         nothing = np.zeros(0, np.float32)
         words = words_from_seeds(self._seeds.integers(2**62, size=len(batch.masks)).tolist(), stream=5)
         first = np.ones(len(words), bool)

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.files.shipped import shipped_names
-from sb3_pvp.serving.fighters import Fighter, ModelFighter, ModelSource, Source, script_sources
-from sb3_pvp.serving.metrics import Figures
+from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, OpenFighter, script_sources
+from sb3_pvp.serving.figures import Figures
 from sb3_pvp.serving.protocol import Request
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _Version = tuple[int, int, int]
 class ServedFighter:
     """One version of a fighter, and the requests that wait for it."""
 
-    def __init__(self, name: str, source: Source, fighter: Fighter, figures: Figures) -> None:
+    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter, figures: Figures) -> None:
         self.name, self.source, self.fighter = name, source, fighter
         self.form = fighter.form
         self.waiting: deque[Request] = deque()
@@ -124,7 +124,7 @@ class ModelFolder:
         logger.info("%s: serving %s (%d x %d features)", path.stem, path.name, form.num_frames, form.num_features)
         return True
 
-    def _serve(self, name: str, source: Source) -> ServedFighter:
+    def _serve(self, name: str, source: FighterSource) -> ServedFighter:
         fighter = source.open()
         if isinstance(source, ModelSource) and isinstance(fighter, ModelFighter):
             source = replace(source, backend=fighter.backend_name)  # all workers take the one that was measured here

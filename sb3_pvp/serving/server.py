@@ -18,7 +18,7 @@ from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.connection import Connection, Limits
-from sb3_pvp.serving.metrics import Figures, ServerFigures, metrics_server
+from sb3_pvp.serving.figures import Figures, ServerFigures, metrics_server
 from sb3_pvp.serving.models import ModelFolder, ServedFighter
 from sb3_pvp.serving.workers import Workers
 
@@ -34,7 +34,7 @@ _IDLE_CHECKS = 10
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """How to serve.
 
     Attributes:
@@ -82,7 +82,7 @@ class Server:
     port: int
     metrics_port: int | None = None
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.limits, self.is_strict = settings, settings.limits, settings.is_strict
         self.figures = ServerFigures()
         self.fighters: Mapping[str, ServedFighter] = {}
@@ -193,13 +193,13 @@ class Server:
                 connection.close_if_idle(now)
 
 
-def run_server(settings: Settings, on_listening: Callable[[Server], object]) -> None:
+def run_server(settings: ServerSettings, on_listening: Callable[[Server], object]) -> None:
     """Serves until SIGINT or SIGTERM; calls ``on_listening`` as soon as clients can connect. Raises as `Server`."""
     allow_many_open_files()
     asyncio.run(_run(settings, on_listening))
 
 
-async def _run(settings: Settings, on_listening: Callable[[Server], object]) -> None:
+async def _run(settings: ServerSettings, on_listening: Callable[[Server], object]) -> None:
     stop = asyncio.Event()
     with _signals(stop.set):
         async with Server(settings) as server:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 
-from sb3_pvp.serving.fighters import Answers, Batch, Fighter, Source
+from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, OpenFighter
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ WORKER_TYPES = ("thread", "process")
 #: releases the interpreter's lock with each message, and a worker that takes it keeps it for a whole batch.
 INLINE = "inline"
 #: In a worker process: the fighters that it has opened.
-_opened: dict[Source, Fighter] = {}
+_opened: dict[FighterSource, OpenFighter] = {}
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
         self._kind = kind
         self._executor = self._make()
 
-    async def answer(self, source: Source, fighter: Fighter, batch: Batch) -> Answers:
+    async def answer(self, source: FighterSource, fighter: OpenFighter, batch: Batch) -> Answers:
         """Runs a batch. Processes open ``source`` themselves, others share ``fighter``."""
         loop = asyncio.get_running_loop()
         if self._kind == INLINE:
@@ -47,7 +47,7 @@ class Worker:
             self._executor = self._make()
             return await loop.run_in_executor(self._executor, _answer, source, batch)
 
-    async def prepare(self, sources: list[Source]) -> None:
+    async def prepare(self, sources: list[FighterSource]) -> None:
         """Lets a process open fighters, and forget those that are not among ``sources``."""
         if self._kind == "process":
             await asyncio.get_running_loop().run_in_executor(self._executor, _prepare, sources)
@@ -78,7 +78,7 @@ class Workers:
         """Takes a worker back."""
         self._idle.append(worker)
 
-    async def prepare(self, sources: Iterable[Source]) -> None:
+    async def prepare(self, sources: Iterable[FighterSource]) -> None:
         """Lets all processes open these fighters, and forget others."""
         prepared = (worker.prepare([*sources]) for worker in self._all)
         for result in await asyncio.gather(*prepared, return_exceptions=True):
@@ -108,13 +108,13 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _answer(source: Source, batch: Batch) -> Answers:
+def _answer(source: FighterSource, batch: Batch) -> Answers:
     if source not in _opened:
         _opened[source] = source.open()
     return _opened[source].answer(batch)
 
 
-def _prepare(sources: list[Source]) -> None:
+def _prepare(sources: list[FighterSource]) -> None:
     for gone in _opened.keys() - set(sources):
         del _opened[gone]
     for source in sources:

@@ -251,7 +251,7 @@ def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST
-    from sb3_pvp.zoo.sweeps.manager import add_options
+    from sb3_pvp.zoo.sweeps.sweeping_manager import add_options
 
     ours = parser.add_argument_group("sb3-pvp")
     ours.add_argument("--preset", help="Use --algo, --env and -conf of this preset.")

@@ -48,9 +48,9 @@ from sb3_pvp.zoo.runs.resume import (
     warn_if_inexact,
 )
 from sb3_pvp.zoo.runs.tracking import EVENTS, Tracking
-from sb3_pvp.zoo.sweeps.manager import SweepingManager
+from sb3_pvp.zoo.sweeps.sweeping_manager import SweepingManager
 from sb3_pvp.zoo.validation import check_hyperparams
-from sb3_pvp.zoo.workers import WorkerVecEnv
+from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
 #: ±12 points for 64 fights, ±44 for rl-zoo3's five; 64 in parallel take little longer than five in sequence.

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import FightMetricsCallback
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.metrics import measures_of
+from sb3_pvp.envs.measures import measures_of
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs import NH
 from sb3_pvp.games.osrs.rewards import COMPONENTS

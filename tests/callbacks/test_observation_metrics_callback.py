@@ -11,7 +11,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import ObservationMetricsCallback
-from sb3_pvp.callbacks.observations import observation_names
+from sb3_pvp.callbacks.observations_callback import observation_names
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 

@@ -12,7 +12,7 @@ from sb3_contrib import MaskablePPO
 import sb3_pvp
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import OutcomePredictorCallback
-from sb3_pvp.callbacks.outcome_predictor import DecidedFight, balanced, sampled_steps
+from sb3_pvp.callbacks.outcome_predictor_callback import DecidedFight, balanced, sampled_steps
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 

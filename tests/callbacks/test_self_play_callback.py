@@ -26,7 +26,7 @@ from sb3_pvp.callbacks import (
     WinRateEvalCallback,
 )
 from sb3_pvp.callbacks.base import clean_name, player_of_opponent, unique_names
-from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, PastPlayers, Shares, Source, Targets
+from sb3_pvp.callbacks.self_play import KINDS, OpponentOptions, OpponentSource, PastPlayers, Shares, Targets
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.players.league import League, Player, match_maker
 from sb3_pvp.players.opponents import OpponentChoice
@@ -181,7 +181,7 @@ def test_running_fights_continue_when_shares_change(tmp_path: Path) -> None:
 
 
 def test_rows_are_divided_in_proportion_and_by_chance_where_that_is_no_whole_number() -> None:
-    source, rng = Source([OpponentChoice(name) for name in ("a", "b", "c")]), np.random.default_rng(0)
+    source, rng = OpponentSource([OpponentChoice(name) for name in ("a", "b", "c")]), np.random.default_rng(0)
     source.probabilities = [0.5, 0.0, 1.0]  # they need not sum to 1
     counts = Counter[tuple[str, ...]]()
     for _ in range(3000):

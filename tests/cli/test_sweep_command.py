@@ -13,7 +13,7 @@ from sb3_pvp import zoo
 from sb3_pvp.algorithms.presets import Preset
 from sb3_pvp.cli import main
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, applicable, read_space
-from sb3_pvp.zoo.sweeps.study import Settings
+from sb3_pvp.zoo.sweeps.study import StudySettings
 from tests.zoo.sweeps.study_workers import do_trials, open_queue
 
 NAMES = ("n_steps", "clip_range", "ent_coef")
@@ -33,7 +33,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("studies") / "sweep.log")
     block = zoo.find_preset("NhEnv").hyperparams()
     what = {"algo": "maskable_ppo", "env_id": "NhEnv", "n_timesteps": 10**5, "seed": 1}
-    settings = Settings(block=block, space=SPACE, measure={"fights": 1}, **what)
+    settings = StudySettings(block=block, space=SPACE, measure={"fights": 1}, **what)
     study, queue = open_queue(path, 8, settings)
     with queue.process_lock():
         while (trial := queue.next_trial()) is not None:

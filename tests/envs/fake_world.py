@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.report import META_DTYPE, Style
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style
 
 MAX_HITPOINTS = 99
 MAX_HIT = 30

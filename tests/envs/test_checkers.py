@@ -10,7 +10,7 @@ import pytest
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.checks import check_world
-from sb3_pvp.games.osrs.report import RANDOMISED
+from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.env_checks import check_pvp_env
 from tests.envs.fake_world import FakeWorld, ending

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from test_fight_metrics import random_records
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs.metrics import STATISTICS, EpisodeStatistics
+from sb3_pvp.envs.measures import STATISTICS, EpisodeStatistics
 from sb3_pvp.game import Outcome, Transition
 from sb3_pvp.games.osrs import NH
-from sb3_pvp.games.osrs.report import OPTIONAL_FIELDS
+from sb3_pvp.games.osrs.meta_fields import OPTIONAL_FIELDS
 
 N = 5
 VALUES = EpisodeStatistics(N, NH.metrics).names

@@ -11,10 +11,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.envs import metrics as fight_metrics
-from sb3_pvp.envs.metrics import measures_of, metrics_of
+from sb3_pvp.envs.measures import measures_of, metrics_of
 from sb3_pvp.game import DesyncReason, Outcome, Transition
 from sb3_pvp.games.osrs import NH
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style, camel_case
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style, camel_case
 from sb3_pvp.games.osrs.rewards import COMPONENTS, reward_weights
 from sb3_pvp.games.osrs.rewards.current_weights import current_weights
 

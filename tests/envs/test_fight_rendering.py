@@ -11,9 +11,9 @@ import pytest
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import Contract, load_contract
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.remote.client_replies import ReplyDecoder, View
-from sb3_pvp.games.osrs.rendering import Fighter, fighters_scene, render_text, scene_of
-from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.rendering import ShownFighter, fighters_scene, render_text, scene_of
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.games.osrs.remote.replay import Recording
@@ -63,9 +63,9 @@ def recorded_frames(path: str, agent: str) -> list[str]:
     ]
 
 
-def drawn(name: str, contract: Contract, view: View | None) -> Fighter:
+def drawn(name: str, contract: Contract, view: View | None) -> ShownFighter:
     assert view is not None
-    return Fighter(name, contract, view.obs, np.array([view.meta], META_DTYPE)[0], np.ones(6, int))
+    return ShownFighter(name, contract, view.obs, np.array([view.meta], META_DTYPE)[0], np.ones(6, int))
 
 
 def test_it_shows_what_matters_in_the_second_game() -> None:
@@ -87,7 +87,7 @@ def test_it_shows_what_matters_in_the_second_game() -> None:
 
 def test_a_contract_without_a_picture_is_refused() -> None:
     contract = replace(load_contract("DharokEnv"), name="Chess")
-    fighter = Fighter("a", contract, np.zeros(40, np.float32), np.zeros(1, META_DTYPE)[0])
+    fighter = ShownFighter("a", contract, np.zeros(40, np.float32), np.zeros(1, META_DTYPE)[0])
     with pytest.raises(ValueError, match="unknown contract to draw 'Chess'"):
         render_text(fighters_scene([fighter, fighter]))
 

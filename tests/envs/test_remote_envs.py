@@ -14,8 +14,8 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from sb3_pvp.envs import NhEnv, NhVecEnv, parallel_env
 from sb3_pvp.envs.pettingzoo_env import AGENTS
 from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld
-from sb3_pvp.games.osrs.report import META_DTYPE
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.games.osrs.remote.served import logged_in, world_server
 

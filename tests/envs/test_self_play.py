@@ -15,7 +15,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice, parallel_env
-from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.envs.measures import summarize
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import SimWorld

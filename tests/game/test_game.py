@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from sb3_pvp import PvpPPO, load, register_game
 from sb3_pvp.envs import NhEnv, NhVecEnv, PvpEnv, PvpVecEnv
-from sb3_pvp.envs.metrics import summarize
+from sb3_pvp.envs.measures import summarize
 from sb3_pvp.game import Game, Outcome, Transition, find_game, make_world
 from sb3_pvp.game import game as registry
 from sb3_pvp.game.arrays import ArrayWorld, OutcomeRewards

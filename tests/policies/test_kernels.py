@@ -8,8 +8,8 @@ import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sb3_pvp.policies.acting_kernels import normalize, observe, observe_choices, sample_entries
 from sb3_pvp.policies.heads import FORBIDDEN, DependencyRules
-from sb3_pvp.policies.kernels import normalize, observe, observe_choices, sample_entries
 from sb3_pvp.policies.networks import RunningNormalizer
 
 LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), min_size=1, max_size=6)

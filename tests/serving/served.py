@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.serving.connection import Limits
-from sb3_pvp.serving.server import Server, Settings
+from sb3_pvp.serving.server import Server, ServerSettings
 
 
 class RunningServer:
     """A server with its event loop in another thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._loop = asyncio.new_event_loop()
         self._settings, self._stop = settings, asyncio.Event()
         self._ready, self._error = threading.Event(), None
@@ -52,7 +52,7 @@ class RunningServer:
 @contextmanager
 def serving(folder: Path, limits: Limits | None = None, **settings: Any) -> Iterator[RunningServer]:
     given = {"port": 0, "backend": "compiled", "reload_interval": 0.02, "limits": limits or Limits()} | settings
-    running = RunningServer(Settings(folder, **given))
+    running = RunningServer(ServerSettings(folder, **given))
     try:
         yield running
     finally:

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp.serving.connection import MAX_UNANSWERED, Limits
-from sb3_pvp.serving.server import Settings
+from sb3_pvp.serving.server import ServerSettings
 from tests.serving.fighters import NH, by_hand, random_nh, write
 from tests.serving.served import RawClient, RunningServer, serving, wait_until
 
@@ -306,11 +306,11 @@ def test_what_was_received_is_answered_before_the_end(folder: Path) -> None:
 
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="pass --models FOLDER"):
-        RunningServer(Settings(tmp_path / "nothing", port=0))
+        RunningServer(ServerSettings(tmp_path / "nothing", port=0))
     with pytest.raises(ValueError, match="unknown game"):
-        RunningServer(Settings(tmp_path, port=0, game="Chess"))
+        RunningServer(ServerSettings(tmp_path, port=0, game="Chess"))
     with serving(tmp_path) as server, pytest.raises(OSError, match="in use"):
-        RunningServer(Settings(tmp_path, port=server.port))
+        RunningServer(ServerSettings(tmp_path, port=server.port))
 
 
 def get(port: int, path: str) -> tuple[int, str]:

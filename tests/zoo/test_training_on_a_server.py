@@ -23,7 +23,7 @@ from sb3_pvp.callbacks import FightMetricsCallback
 from sb3_pvp.envs import NhEnv
 from sb3_pvp.game import WorldError
 from sb3_pvp.games.osrs.remote import RspsServer
-from sb3_pvp.zoo.workers import WorkerVecEnv
+from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 from tests.games.osrs.remote.served import hear_interrupts, logged_in, world_server
 from tests.paths import ROOT
 

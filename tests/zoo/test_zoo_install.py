@@ -21,7 +21,7 @@ from sb3_pvp.algorithms import presets as hyperparams
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.zoo.manager import PvpExperimentManager
-from sb3_pvp.zoo.workers import WorkerVecEnv
+from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 
 def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:

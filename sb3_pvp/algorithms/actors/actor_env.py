@@ -20,10 +20,10 @@ from sb3_pvp.algorithms.actors.fleet import (
     OBSERVATIONS,
     ActorSpec,
     Arrays,
-    Backend,
     EnvCall,
+    Fleet,
     Layout,
-    Request,
+    RolloutRequest,
     layout,
     packed_policy,
     packed_weights,
@@ -35,7 +35,7 @@ _IDENTITY = {"kind": "ActorVecEnv", "version": 1}
 #: Methods of environments whose names begin so change settings: they return nothing and hold until the next such call.
 _SETTINGS = ("set_", "enable_")
 _LEAST_ROWS = 4  #: Of an actor.
-BackendFactory = Callable[[Sequence[ActorSpec], Layout, Layout], Backend]
+FleetFactory = Callable[[Sequence[ActorSpec], Layout, Layout], Fleet]
 
 
 class PlayedStep(NamedTuple):
@@ -110,7 +110,7 @@ class ActorVecEnv(VecEnvWrapper):
         policy: of the learner.
         n_steps: of a rollout.
         num_actors: at most one per four rows.
-        make_backend: where the actors run.
+        make_fleet: where the actors run.
 
     Raises `ValueError` for environments without such parts.
     """
@@ -121,7 +121,7 @@ class ActorVecEnv(VecEnvWrapper):
         policy: MaskableActorCriticPolicy,
         n_steps: int,
         num_actors: int,
-        make_backend: BackendFactory,
+        make_fleet: FleetFactory,
     ) -> None:
         if isinstance(venv, VecEnvWrapper) or not hasattr(venv, "part"):
             raise ValueError(
@@ -141,12 +141,12 @@ class ActorVecEnv(VecEnvWrapper):
             "uniforms": ((n_steps, venv.num_envs, num_heads), np.dtype(np.float32)),
         }
         masks = spaces.flatdim(space["action_mask"])
-        self._backend = make_backend(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
-        self._end = finalize(self, self._backend.close)
+        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
+        self._end = finalize(self, self._fleet.close)
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
         self._settings: list[list[EnvCall]] = [[] for _ in specs]
-        self._backend.settings = self._settings.__getitem__  # without this object, to be finalized
+        self._fleet.settings = self._settings.__getitem__  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
         self._is_beginning = False  # whether there was a `begin` without its `start` yet
@@ -154,7 +154,7 @@ class ActorVecEnv(VecEnvWrapper):
     def begin(self) -> None:
         """Marks the start of a rollout for `get_state`; calls until now belong to the one before."""
         if any(self._calls):
-            self._backend.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
+            self._fleet.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
         self._is_beginning = True
 
     def start(self, draws: Draws) -> None:
@@ -162,9 +162,9 @@ class ActorVecEnv(VecEnvWrapper):
         weights, calls = packed_weights(self.policy), self._taken_calls()
         # Policies without random numbers of their own sample with the global generators of the actors.
         seeds = [0] * len(calls) if draws.uniforms.size else th.randint(2**31, (len(calls),)).tolist()
-        self._backend.start(
+        self._fleet.start(
             [
-                Request(self.n_steps, own, weights, draws.is_greedy, draws.uniforms[:, rows], seed)
+                RolloutRequest(self.n_steps, own, weights, draws.is_greedy, draws.uniforms[:, rows], seed)
                 for rows, own, seed in zip(self.rows, calls, seeds, strict=True)
             ]
         )
@@ -173,7 +173,7 @@ class ActorVecEnv(VecEnvWrapper):
     def wait(self) -> Rollout:
         """Returns the rollout that was started."""
         try:
-            arrays, reports = self._backend.wait()
+            arrays, reports = self._fleet.wait()
         finally:
             self.is_collecting = False
         infos: dict[int, dict[int, dict[str, Any]]] = {}
@@ -189,12 +189,12 @@ class ActorVecEnv(VecEnvWrapper):
 
     def values(self) -> NDArray[np.float32]:
         """Waits for the values of the last rollout, ``(n_steps, rows)``."""
-        return self._backend.values()
+        return self._fleet.values()
 
     def reset(self) -> dict[str, NDArray[Any]]:
         """Starts new episodes in all rows."""
         calls, seeds, options = self._taken_calls(), self.venv._seeds, self.venv._options
-        answers = self._backend.call(
+        answers = self._fleet.call(
             "reset", {index: (calls[index], seeds[rows], options[rows]) for index, rows in enumerate(self.rows)}
         )
         self.venv._reset_seeds()
@@ -229,7 +229,7 @@ class ActorVecEnv(VecEnvWrapper):
                 asked[index] = (calls[index], method_name, own, method_args, method_kwargs)
             elif calls[index]:
                 asked[index] = (calls[index], method_name, [], method_args, method_kwargs)
-        answers, results = self._backend.call("env_method", asked), dict[int, Any]()
+        answers, results = self._fleet.call("env_method", asked), dict[int, Any]()
         for index, given in asked.items():
             own = [self.rows[index].start + row for row in given[2]]
             if index not in answers:
@@ -256,7 +256,7 @@ class ActorVecEnv(VecEnvWrapper):
         # Calls that came after the start have no part in its state.
         calls = [()] * len(self.rows) if at_start else self._taken_calls()
         is_kept = at_start and not self._is_beginning
-        states = self._backend.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
+        states = self._fleet.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
         return {**_IDENTITY, "rows": [(rows.start, rows.stop) for rows in self.rows], "states": states}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -264,7 +264,7 @@ class ActorVecEnv(VecEnvWrapper):
         check_identity(state, _IDENTITY)
         if state["rows"] != [(rows.start, rows.stop) for rows in self.rows]:
             raise ValueError(f"the run had {len(state['rows'])} actors, now there are {len(self.rows)}")
-        self._backend.call("set_state", {index: (each,) for index, each in state["states"].items()})
+        self._fleet.call("set_state", {index: (each,) for index, each in state["states"].items()})
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Not supported."""

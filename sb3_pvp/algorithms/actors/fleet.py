@@ -52,7 +52,7 @@ class ActorSpec:
 
 
 @dataclass(frozen=True)
-class Request:
+class RolloutRequest:
     """What an actor needs to play a rollout."""
 
     n_steps: int
@@ -72,13 +72,13 @@ class Report:
     is_new: bool  #: Its episodes have begun with this rollout, because it replaces an actor that was lost.
 
 
-class Backend(Protocol):
+class Fleet(Protocol):
     """Where actors run."""
 
     #: Returns the calls to make for a new actor with this number, which replaces a lost one, see `Actor.begin`.
     settings: Callable[[int], Sequence[EnvCall]]
 
-    def start(self, requests: Sequence[Request]) -> None:
+    def start(self, requests: Sequence[RolloutRequest]) -> None:
         """Lets each actor play a rollout, and returns at once."""
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
@@ -149,7 +149,7 @@ class Actor:
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
         self._observation = state["observation"]
 
-    def collect(self, request: Request, out: Arrays) -> Report:
+    def collect(self, request: RolloutRequest, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
         is_new, self._is_new = self._is_new, False
         with suppress(NotImplementedError):  # not all worlds have one
@@ -171,7 +171,7 @@ class Actor:
             out[LAST + key][:] = part
         return Report(infos, is_new)
 
-    def complete(self, request: Request, out: Arrays) -> None:
+    def complete(self, request: RolloutRequest, out: Arrays) -> None:
         """Computes the values of a rollout of `collect`, while the learner goes through its steps."""
         if isinstance(self.policy, AutoregressivePolicy):
             load_weights(self.policy, request.weights)  # this actor may be new, in place of the one that has played it

@@ -18,7 +18,7 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
+from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
 
@@ -34,12 +34,12 @@ _actor: tuple[Actor, Arrays, Arrays, SharedMemory] | None = None
 
 
 class LocalActors:
-    """A `sb3_pvp.algorithms.actors.fleet.Backend`: one worker process per actor; one that dies or hangs is replaced.
+    """A `sb3_pvp.algorithms.actors.fleet.Fleet`: one worker process per actor; one that dies or hangs is replaced.
 
     Args:
         specs: of the actors.
         arrays: of a rollout in all rows.
-        inputs: the arrays of a `Request` in all rows.
+        inputs: the arrays of a `RolloutRequest` in all rows.
 
     Raises:
         ValueError: if shared memory is too small for a rollout.
@@ -55,14 +55,14 @@ class LocalActors:
         self._packed = [cloudpickle.dumps((self._memory.name, both, self._names, spec)) for spec in specs]
         self._inputs = {name: self._arrays.pop(name) for name in inputs}
         self._pools = [_new_pool() for _ in specs]
-        self._requests: Sequence[Request] = ()
+        self._requests: Sequence[RolloutRequest] = ()
         #: By actor and name of its method, what `wait` and `values` still wait for.
         self._running: list[dict[str, Future[Any]]] = []
         self._slowest = self._slowest_call = self._began = 0.0  # seconds
         self._close = finalize(self, _close, self._pools, self._memory)
 
-    def start(self, requests: Sequence[Request]) -> None:
-        """See `Backend.start`."""
+    def start(self, requests: Sequence[RolloutRequest]) -> None:
+        """See `Fleet.start`."""
         self._began = time.monotonic()
         for request, spec in zip(requests, self._specs, strict=True):
             self._inputs["weights"][:] = request.weights
@@ -75,18 +75,18 @@ class LocalActors:
         ]
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
-        """See `Backend.wait`."""
+        """See `Fleet.wait`."""
         reports = self._answers("collect")
         self._slowest = max(self._slowest, time.monotonic() - self._began)
         return self._arrays, reports
 
     def values(self) -> NDArray[np.float32]:
-        """See `Backend.values`."""
+        """See `Fleet.values`."""
         self._answers("complete")
         return self._arrays["values"]
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """See `Backend.call`."""
+        """See `Fleet.call`."""
         began = time.monotonic()
         futures = {index: self._ask(index, name, *given) for index, given in arguments.items()}
         answers = {index: _result(future) for index, future in futures.items()}
@@ -147,7 +147,7 @@ def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tu
             _actor[0].begin(settings)
     actor, out, given, _ = _actor
     if name in _OF_ROLLOUTS:
-        request: Request = arguments[0]
+        request: RolloutRequest = arguments[0]
         arguments = replace(request, **given), out  # type: ignore[arg-type]
     return getattr(actor, name)(*arguments)
 

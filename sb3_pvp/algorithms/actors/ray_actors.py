@@ -18,9 +18,9 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, BackendFactory
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory
 from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR, connect, room_for_actors
-from sb3_pvp.algorithms.actors.fleet import ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
+from sb3_pvp.algorithms.actors.fleet import ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
 from sb3_pvp.algorithms.actors.remote_actor import Learner, ModelFiles, RemoteActor
 from sb3_pvp.common.arguments import AT_LEAST_0, COUNT
 from sb3_pvp.game import WorldError
@@ -48,7 +48,7 @@ class _Seat:
 
 
 class RayActors:
-    """A `sb3_pvp.algorithms.actors.fleet.Backend`: actors of a Ray cluster.
+    """A `sb3_pvp.algorithms.actors.fleet.Fleet`: actors of a Ray cluster.
 
     A rollout is complete when every actor has played it or is lost, because it has died or hangs. Another one then
     takes its seat, as soon as the cluster has room, and plays from the next rollout on. Actors end with this process.
@@ -56,7 +56,7 @@ class RayActors:
     Args:
         specs: of the actors.
         arrays: of a rollout in all rows.
-        inputs: the arrays of a `Request` in all rows.
+        inputs: the arrays of a `RolloutRequest` in all rows.
         num_cpus: CPUs that Ray reserves for each of them.
 
     Raises:
@@ -79,7 +79,7 @@ class RayActors:
         self._names = (f"{uuid4().hex[:8]}-{number}" for number in count())
         self._arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()}
         self._packed = [ray.put(cloudpickle.dumps(spec)) for spec in specs]
-        self._requests: Sequence[Request] = ()
+        self._requests: Sequence[RolloutRequest] = ()
         self._playing: dict[Any, _Seat] = {}
         self._slowest = self._slowest_call = self._began = 0.0
         self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
@@ -87,8 +87,8 @@ class RayActors:
         self._close = finalize(self, _end, ray, self._seats, self._files)
         self._await_starts(len(specs))
 
-    def start(self, requests: Sequence[Request]) -> None:
-        """See `Backend.start`; actors that have not started yet do not take part."""
+    def start(self, requests: Sequence[RolloutRequest]) -> None:
+        """See `Fleet.start`; actors that have not started yet do not take part."""
         self._requests = requests
         self._await_starts(1)
         weights, self._began = self._ray.put(requests[0].weights), time.monotonic()
@@ -99,7 +99,7 @@ class RayActors:
         }
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
-        """See `Backend.wait`; if all actors are lost, others play this rollout."""
+        """See `Fleet.wait`; if all actors are lost, others play this rollout."""
         reports: dict[int, Report] = {}
         while not reports:
             for seat, (report, played) in self._answers(self._playing):
@@ -113,11 +113,11 @@ class RayActors:
         return self._arrays, [reports.get(seat.index) for seat in self._seats]
 
     def values(self) -> NDArray[np.float32]:
-        """See `Backend.values`."""
+        """See `Fleet.values`."""
         return self._arrays["values"]
 
     def call(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """See `Backend.call`.
+        """See `Fleet.call`.
 
         Raises `NotImplementedError` after `close`, and if a state is asked for that is lost with an actor.
         """
@@ -219,7 +219,7 @@ class PlayedByActors(Protocol):
 
     env: Any
     actors: int | str
-    actor_backend: BackendFactory
+    fleet_factory: FleetFactory
 
 
 def use_ray(model: PlayedByActors, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR) -> None:
@@ -236,7 +236,7 @@ def use_ray(model: PlayedByActors, num_actors: int = 0, num_cpus: float = CPUS_P
         model.env.close()
         model.env = model.env.venv
     model.actors = COUNT.read("num_actors", num_actors) or room_for_actors(AT_LEAST_0.read("num_cpus", num_cpus))
-    model.actor_backend = partial(RayActors, num_cpus=num_cpus)
+    model.fleet_factory = partial(RayActors, num_cpus=num_cpus)
 
 
 def _end(ray: Any, seats: Sequence[_Seat], files: Any) -> None:

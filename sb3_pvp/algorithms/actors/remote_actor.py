@@ -21,7 +21,7 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.fleet import Actor, Arrays, EnvCall, Layout, Report, Request
+from sb3_pvp.algorithms.actors.fleet import Actor, Arrays, EnvCall, Layout, Report, RolloutRequest
 from sb3_pvp.policies.files import model_opponent
 from sb3_pvp.policies.files.shipped import find_model
 
@@ -144,7 +144,7 @@ class RemoteActor:
         return getattr(self._actor, name)(*arguments)
 
     def collect(
-        self, request: Request, weights: NDArray[np.uint8], settings: Sequence[EnvCall] | None
+        self, request: RolloutRequest, weights: NDArray[np.uint8], settings: Sequence[EnvCall] | None
     ) -> tuple[Report, Arrays]:
         """Plays a rollout with these weights, after `Actor.begin` if there are settings."""
         self._begin(settings)

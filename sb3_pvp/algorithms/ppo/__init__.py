@@ -1,8 +1,8 @@
 """Masked PPO for self-play: schedules over rollouts, reward normalisation, gradient accumulation, exact resume."""
 
 from sb3_pvp.algorithms.ppo.algorithm import PvpPPO
-from sb3_pvp.algorithms.ppo.metrics import METRICS
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer
+from sb3_pvp.algorithms.ppo.rollout_log import METRICS
 
 __all__ = ["METRICS", "PvpPPO", "RewardNormalizer"]
 

@@ -22,8 +22,8 @@ from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.buffers import REUSED
 from sb3_pvp.algorithms.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
-from sb3_pvp.algorithms.ppo.metrics import record
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer
+from sb3_pvp.algorithms.ppo.rollout_log import record
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, UpdateLog, read_buffer
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
 from sb3_pvp.common.atomic_files import replacing
@@ -246,10 +246,10 @@ class PvpPPO(RolloutCollection):
             self.env.wait()
             self._last_obs = None
         num_actors = self._num_actors(total_timesteps)
-        if num_actors and self.actor_backend is LocalActors:
+        if num_actors and self.fleet_factory is LocalActors:
             th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
         if num_actors and not isinstance(self.env, ActorVecEnv):
-            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.actor_backend)
+            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.fleet_factory)
             self._last_obs = None  # the actors begin new episodes
         if reset_num_timesteps:
             self.training_state = None
@@ -287,7 +287,7 @@ class PvpPPO(RolloutCollection):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        own = ["_rollout_start", "_whole_buffer", "actor_backend", "run_folder", "resumable_parts"]
+        own = ["_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts"]
         return [*super()._excluded_save_params(), *own]
 
     @classmethod

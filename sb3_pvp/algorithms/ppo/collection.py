@@ -20,13 +20,13 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, BackendFactory, Draws, PlayedStep
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.buffers import narrowed
-from sb3_pvp.algorithms.ppo.metrics import RolloutLog, record
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
+from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, record
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import map_parts
@@ -56,7 +56,7 @@ class RolloutCollection(MaskablePPO):
     #: The buffer for all rows, while `rollout_buffer` is without those of lost actors.
     _whole_buffer: Any = None
     #: Makes what runs the actors; not saved.
-    actor_backend: BackendFactory = staticmethod(LocalActors)
+    fleet_factory: FleetFactory = staticmethod(LocalActors)
 
     def _apply_schedules(self) -> None:
         raise NotImplementedError

@@ -19,7 +19,7 @@ from pydantic import InstanceOf
 
 from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.names import unknown_name
-from sb3_pvp.common.schedules.base import Schedule, as_schedule
+from sb3_pvp.common.schedules.schedule import Schedule, as_schedule
 
 #: The most nodes of the syntax tree that one call may evaluate; operators and function names do not count.
 NODE_BUDGET = 100

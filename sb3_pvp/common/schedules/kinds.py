@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sb3_pvp.common.arguments import ABOVE_0, COUNT, FLAG, INTEGER, NUMBER, Kind
-from sb3_pvp.common.schedules.base import Schedule, as_schedule
+from sb3_pvp.common.schedules.schedule import Schedule, as_schedule
 
 
 @dataclass(frozen=True)

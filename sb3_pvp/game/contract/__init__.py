@@ -1,6 +1,5 @@
 """Contracts: the observations and actions of a game, with action masks and the rules between heads."""
 
-from sb3_pvp.game.contract.heads import Head, Observation, SubAction
 from sb3_pvp.game.contract.model import (
     Contract,
     add_contract_source,
@@ -9,6 +8,7 @@ from sb3_pvp.game.contract.model import (
     register_contract,
     registered_contracts,
 )
+from sb3_pvp.game.contract.parts import Head, Observation, SubAction
 from sb3_pvp.game.contract.rules import ContractError, DependencyTables
 
 __all__ = [

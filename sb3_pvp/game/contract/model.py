@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.common.plain_values import from_plain
-from sb3_pvp.game.contract.heads import Head, Observation
+from sb3_pvp.game.contract.parts import Head, Observation
 from sb3_pvp.game.contract.rules import Booleans, ContractError, DependencyTables, compile_dependencies
 
 

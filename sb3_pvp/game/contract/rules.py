@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.game.contract.heads import Head
+from sb3_pvp.game.contract.parts import Head
 
 Booleans = NDArray[np.bool_]
 

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Contract, load_contract
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.remote.client_errors import Lost
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, ReplyDecoder, View, meta_record
-from sb3_pvp.games.osrs.rendering.fighter import Fighter
+from sb3_pvp.games.osrs.rendering.fighter import ShownFighter
 from sb3_pvp.games.osrs.rendering.scene import Scene, fighters_scene
-from sb3_pvp.games.osrs.report import META_DTYPE
 
 #: Maximum size of an unpacked file, against compression bombs.
 MAX_SIZE = 100_000_000
@@ -156,8 +156,8 @@ def _moments(
         yield fighters_scene(fighters, reply.outcome), first.get(tick), second.get(tick)
 
 
-def _fighter(name: str, contract: Contract, view: View) -> Fighter:
-    return Fighter(name, contract, view.obs, np.frombuffer(meta_record(view.meta), META_DTYPE)[0])
+def _fighter(name: str, contract: Contract, view: View) -> ShownFighter:
+    return ShownFighter(name, contract, view.obs, np.frombuffer(meta_record(view.meta), META_DTYPE)[0])
 
 
 def _choices(fight: _AgentFight) -> dict[int, Choice]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.checks import check_seed
+from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, find_game, game_reference
@@ -115,7 +115,7 @@ def _play_fight(
 class RecordedFighter:
     """A player, and its observations, masks, actions and rewards in every tick."""
 
-    player: recording.Player  #: As the recording describes it.
+    player: recording.RecordedPlayer  #: As the recording describes it.
     opponent: opponents.Opponent | None  #: What acts; ``None`` for the world's bot.
     model: MaskablePPO | None  #: What computes probabilities and values; ``None`` if it is not a model.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
@@ -179,7 +179,7 @@ def _make_fighters(
     fighters = []
     for name, opponent, model in zip(names, acting, models, strict=True):
         kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
-        player = recording.Player(name, kind, getattr(opponent, "content_hash", ""))
+        player = recording.RecordedPlayer(name, kind, getattr(opponent, "content_hash", ""))
         fighters.append(RecordedFighter(player, opponent, model))
     return fighters
 

@@ -42,7 +42,7 @@ class HeadChoices:
 
 
 @dataclass(frozen=True)
-class Player:
+class RecordedPlayer:
     """A player: a trained model, a scripted opponent, the world's own bot, or any agent on a server."""
 
     name: str  #: Unique in the fight.
@@ -84,7 +84,7 @@ class Recording:
 
     contract: str  #: The name of the contract.
     heads: tuple[HeadChoices, ...]  #: The heads of the contract.
-    players: tuple[Player, Player]
+    players: tuple[RecordedPlayer, RecordedPlayer]
     outcomes: tuple[str, str]  #: Of each player: won, lost, tied, timeout, target_lost, desync or running.
     moments: tuple[Moment, ...]  #: The start of the fight, then every tick.
     seed: int | None = None  #: Of the fight; ``None`` if unknown.
@@ -181,7 +181,7 @@ def recording_from_plain(plain: Any, game: str | None = None) -> Recording:
 
 def _from_wire_fight(fight: Any, world: str) -> Recording:
     """Converts what a viewer's `read_recording` returned."""
-    first, second = map(Player, fight.names, fight.kinds)
+    first, second = map(RecordedPlayer, fight.names, fight.kinds)
     moments = []
     for scene, *choices in fight.moments:
         one, other = (None if choice is None else decision_of(fight.contract, *choice) for choice in choices)

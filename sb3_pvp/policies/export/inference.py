@@ -130,7 +130,7 @@ class CompiledBackend:
     @th.inference_mode()
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
         """Implements `Backend.decide`."""
-        from sb3_pvp.policies.kernels import entropies_and_probabilities  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import entropies_and_probabilities  # Numba takes long to import
 
         tables = self._actor.tables
         latent = self._actor.latent(th.from_numpy(observations))

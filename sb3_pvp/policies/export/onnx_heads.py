@@ -69,10 +69,10 @@ def thresholds(graph: GraphBuilder, numbers: str) -> str:
 
 
 def drawn(graph: GraphBuilder, scores: str, threshold: str) -> str:
-    """Adds draws of entries by inverse cumulative probability, as in `sb3_pvp.policies.kernels.sample_head`: one-hot,
-    along the last axis.
+    """Adds draws of entries by inverse cumulative probability, one-hot, along the last axis.
 
-    It takes the first entry whose cumulative probability exceeds the threshold, and if none does the most likely one.
+    The same as in `sb3_pvp.policies.acting_kernels.sample_head`: it takes the first entry whose cumulative probability
+    exceeds the threshold, and if none does the most likely one.
     """
     probabilities = graph("Softmax", scores, axis=-1)
     cumulative = graph("CumSum", probabilities, graph.integers(-1))

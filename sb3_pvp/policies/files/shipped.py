@@ -29,7 +29,7 @@ class _Plain(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Fights(_Plain):
+class CardScore(_Plain):
     """Fights against one opponent, as ``sb3-pvp evaluate --json`` counts them."""
 
     episodes: int
@@ -40,7 +40,7 @@ class Fights(_Plain):
     win_rate: Share
     ci95: Interval
     mean_ticks: float
-    groups: dict[str, Fights] = {}  #: By build, in games with builds.
+    groups: dict[str, CardScore] = {}  #: By build, in games with builds.
 
 
 class Attack(_Plain):
@@ -53,7 +53,7 @@ class Attack(_Plain):
     ci95: Interval
 
 
-class Exploitability(_Plain):
+class CardExploitability(_Plain):
     """What ``sb3-pvp exploit`` measured: responses of equally long training."""
 
     lower_bound: Share  #: With 97.5 % confidence some opponent wins at least that share.
@@ -71,8 +71,8 @@ class Card(_Plain):
     steps: int  #: Of training.
     cpu_hours: float  #: Of training.
     curve: list[tuple[int, Share, Share, Share]] = []  #: While training: steps, win rate against the bot, interval.
-    fights: dict[str, Fights] = {}  #: By opponent; actions are sampled.
-    exploitability: list[Exploitability] = []
+    fights: dict[str, CardScore] = {}  #: By opponent; actions are sampled.
+    exploitability: list[CardExploitability] = []
     behaviour: dict[str, dict[str, float]] = {}  #: By opponent: numbers by what they mean.
     notes: str = ""  #: Paragraphs about how it was made.
 

@@ -27,7 +27,7 @@ from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.names import require_known
 from sb3_pvp.zoo.sweeps.space import Block, Space, own_values
 
-#: The attribute of a study with its `Settings`.
+#: The attribute of a study with its `StudySettings`.
 SETTINGS = "sb3_pvp"
 #: Attributes of a trial: its seed, its process, the number of earlier attempts, the trial that it repeats, and its
 #: length in steps.
@@ -137,7 +137,7 @@ def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
     return trials[number]
 
 
-class Settings(BaseModel, frozen=True, extra="forbid"):
+class StudySettings(BaseModel, frozen=True, extra="forbid"):
     """What all trials of a study have in common; stored in the study as JSON."""
 
     version: Literal[1] = 1
@@ -150,10 +150,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     seed: int  #: From which the seeds of trials are derived.
 
 
-def read_settings(study: optuna.Study) -> Settings:
+def read_settings(study: optuna.Study) -> StudySettings:
     """Returns the settings of a study; raises `Refusal` if it has none, or those of another version."""
     with refusals(about=f"study {study.study_name!r} was not created by this version of sb3_pvp"):
-        return Settings.model_validate(with_current_names(study.user_attrs.get(SETTINGS)))
+        return StudySettings.model_validate(with_current_names(study.user_attrs.get(SETTINGS)))
 
 
 def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:
@@ -177,7 +177,12 @@ class TrialQueue:
     """
 
     def __init__(
-        self, name: str, storage: str | None, settings: Settings, n_trials: int, sampler: Callable[[int], BaseSampler]
+        self,
+        name: str,
+        storage: str | None,
+        settings: StudySettings,
+        n_trials: int,
+        sampler: Callable[[int], BaseSampler],
     ) -> None:
         opened, self.locks = open_storage(storage)
         with self.locks.acquire(EXCLUSIVE):

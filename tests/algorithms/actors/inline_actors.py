@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, Request, part_of
+from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 
 
@@ -23,7 +23,7 @@ class InlineActors:
         self.lost: set[int] = set()
         self._arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()}
 
-    def start(self, requests: Sequence[Request]) -> None:
+    def start(self, requests: Sequence[RolloutRequest]) -> None:
         self._requests = requests
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:

@@ -28,7 +28,7 @@ def new_model(policy: Any = AutoregressivePolicy, num_envs: int = 12, **kwargs: 
     settings: dict[str, Any] = {"n_steps": 8, "batch_size": 48, "n_epochs": 2, "seed": 1, "device": "cpu"}
     settings |= {"normalize_reward": True, "eps_greedy": 0.3}
     model = PvpPPO(policy, env, **(settings | kwargs))
-    model.actor_backend = InlineActors
+    model.fleet_factory = InlineActors
     return model
 
 
@@ -83,7 +83,7 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     before, alone = children(), new_model()
     seen = learned(alone, 2)
     model = new_model(actors=2, synchronous=True)
-    del model.actor_backend  # those of the class: processes
+    del model.fleet_factory  # those of the class: processes
     assert learned(model, 2) == seen
     assert_equal(alone, model)
     env: Any = model.env
@@ -121,7 +121,7 @@ def test_values_are_computed_after_the_actor_has_reported_also_by_its_successor(
 
     normalize = {"normalize_observations": False, "normalize_actions": False}  # features are the same after `learn`
     model = new_model(Slow, actors=1, n_epochs=0, eps_greedy=0.0, policy_kwargs=normalize)
-    del model.actor_backend
+    del model.fleet_factory
 
     class Kills(BaseCallback):
         def _on_step(self) -> bool:
@@ -175,7 +175,7 @@ def test_a_rollout_without_a_lost_actor_is_learned_from_without_its_rows() -> No
     model = new_model(actors=3, synchronous=True)
     model.learn(2 * ROLLOUT)
     env: Any = model.env
-    env._backend.lost = {1}
+    env._fleet.lost = {1}
     episodes = Episodes()
     model.learn(ROLLOUT - 32, callback=episodes, reset_num_timesteps=False)
     assert model.num_timesteps == 2 * ROLLOUT + 8 * 8
@@ -184,7 +184,7 @@ def test_a_rollout_without_a_lost_actor_is_learned_from_without_its_rows() -> No
     assert not (model.rollout_buffer.observations["observation"] == 77).all(-1).any()
     lost = {4, 5, 6, 7}
     assert all(rewards[4:8] == [0.0] * 4 and not lost & infos.keys() for _, rewards, infos in episodes.seen)
-    env._backend.lost = set()
+    env._fleet.lost = set()
     model.learn(ROLLOUT, reset_num_timesteps=False)
     assert model.rollout_buffer.rewards.shape == (8, 12)
     assert model.rollout_buffer.episode_starts[0].tolist()[4:8] == [1.0] * 4
@@ -203,7 +203,7 @@ def test_training_with_metrics_goes_on_without_a_lost_actor() -> None:
     model = new_model(actors=3, synchronous=True)
     model.learn(2 * ROLLOUT, callback=FightMetricsCallback())
     env: Any = model.env
-    env._backend.lost = {0}  # the one with row 0, whose settings are logged
+    env._fleet.lost = {0}  # the one with row 0, whose settings are logged
     model.learn(ROLLOUT - 32, callback=[FightMetricsCallback(), Logged()], reset_num_timesteps=False)
     assert logged["rollout/num_envs"] == 8
     assert 0 < logged["terminal/terminal_state_count"] == logged["rollout/num_episodes"]
@@ -221,12 +221,12 @@ def test_a_synchronous_run_resumes_exactly(tmp_path: Path) -> None:
     half.save(tmp_path / "half")
     env = NhVecEnv(12, seed=99, opponent="scripted", max_episode_ticks=11)
     resumed = PvpPPO.load(tmp_path / "half", env, device="cpu")
-    resumed.actor_backend = InlineActors
+    resumed.fleet_factory = InlineActors
     learned(resumed, 2, reset_num_timesteps=False)
     assert_equal(whole, resumed)
     with pytest.warns(UserWarning, match="new episodes.*2 actors, now there are 3"):
         other = PvpPPO.load(tmp_path / "half", NhVecEnv(12), device="cpu", actors=3)
-        other.actor_backend = InlineActors
+        other.fleet_factory = InlineActors
         other.learn(ROLLOUT, reset_num_timesteps=False)
 
 
@@ -256,7 +256,7 @@ def test_a_synchronous_run_resumes_from_a_checkpoint_that_a_callback_saved(tmp_p
     whole.learn(4 * ROLLOUT, callback=Save())
     new_model(actors=2, synchronous=True).learn(3 * ROLLOUT, callback=Save(name))
     resumed = PvpPPO.load(name, NhVecEnv(12, seed=99, opponent="scripted", max_episode_ticks=11), device="cpu")
-    resumed.actor_backend = InlineActors
+    resumed.fleet_factory = InlineActors
     resumed.learn((5 - rollout) * ROLLOUT, callback=Save(), reset_num_timesteps=False)
     assert_equal(whole, resumed)
 
@@ -271,7 +271,7 @@ def test_an_overlapped_run_resumes_from_a_checkpoint_of_any_time(tmp_path: Path)
     model = new_model(actors=2)
     model.learn(5 * ROLLOUT, callback=Save())
     resumed = PvpPPO.load(tmp_path / "within", new_model().get_env(), device="cpu")
-    resumed.actor_backend = InlineActors
+    resumed.fleet_factory = InlineActors
     episodes = Episodes()
     resumed.learn(3 * ROLLOUT, callback=episodes, reset_num_timesteps=False)
     # It was saved in the third rollout, at whose start it resumes.
@@ -304,7 +304,7 @@ def test_overlapping_rollouts_have_the_numbers_that_they_would_have_in_turns(tmp
     assert model.trained_rollouts == 5
     assert numbers.rates[1:] == [1e-3] * 3 + [2e-3]
     resumed, numbers = PvpPPO.load(tmp_path / "3", new_model().get_env(), device="cpu"), Numbers()
-    resumed.actor_backend = InlineActors
+    resumed.fleet_factory = InlineActors
     resumed.learn(2 * ROLLOUT, callback=numbers, reset_num_timesteps=False)
     assert numbers.seen == [(rollout, rollout * ROLLOUT) for rollout in (3, 4)]
 
@@ -349,7 +349,7 @@ def test_results_of_methods_are_those_of_all_rows() -> None:
     model.env.env_method("set_opponent", "noop", indices=[1])
     masks = model.env.env_method("action_masks", indices=[11, 1, 0])
     assert [mask.shape for mask in masks] == [(45,)] * 3
-    actors: Any = model.env._backend.actors  # type: ignore[attr-defined]
+    actors: Any = model.env._fleet.actors  # type: ignore[attr-defined]
     assert [actor.env.fights.trained_rollouts for actor in actors] == [7, 7, 7]
     assert actors[0].env.fights.opponents.expected()[1].name == "noop"
     assert actors[0].env.fights.opponents.expected()[0].name == "scripted"
@@ -364,7 +364,7 @@ def test_what_was_set_before_the_actors_were_made_reaches_them() -> None:
     model.env.env_method("set_opponent", "noop", indices=[7])
     model.actors = 3
     model.learn(ROLLOUT, reset_num_timesteps=False)
-    actors: Any = model.env._backend.actors  # type: ignore[attr-defined]
+    actors: Any = model.env._fleet.actors  # type: ignore[attr-defined]
     playing = [loaded.name for actor in actors for loaded in actor.env.fights.opponents.current]
     assert playing == ["scripted"] * 7 + ["noop"] + ["scripted"] * 4
     assert model.num_timesteps == 2 * ROLLOUT
@@ -376,14 +376,14 @@ def test_a_new_actor_gets_only_the_last_of_each_setting() -> None:
     env: Any = model.env
     for name, rows in (("noop", None), ("stayalive", [1, 2, 7]), ("scripted", None), ("noop", [2, 3]), ("noop", [3])):
         env.env_method("set_opponent", name, indices=rows)
-    calls = [call for call in env._backend.settings(0) if call.name == "set_opponent"]
+    calls = [call for call in env._fleet.settings(0) if call.name == "set_opponent"]
     assert calls == [
         ("set_opponent", None, ("scripted",)),
         ("set_opponent", [2], ("noop",)),
         ("set_opponent", [3], ("noop",)),
     ]
-    actor = env._backend.actors[0]
-    actor.begin(env._backend.settings(0))
+    actor = env._fleet.actors[0]
+    actor.begin(env._fleet.settings(0))
     playing = [loaded.name for loaded in actor.env.fights.opponents.current]
     assert playing == ["scripted", "scripted", "noop", "noop", "scripted", "scripted"]
 
@@ -431,6 +431,6 @@ def test_auto_takes_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPatc
 def test_too_little_shared_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     model = new_model(actors=2)
-    del model.actor_backend
+    del model.fleet_factory
     with pytest.raises(ValueError, match="shared memory.*--shm-size"):
         model.learn(ROLLOUT)

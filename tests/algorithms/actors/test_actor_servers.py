@@ -109,7 +109,7 @@ def test_each_actor_has_a_server_that_lives_as_long_as_it_does(
     wait_until(lambda: ended not in servers.running())
     # As with rollouts that are faster than the start of a server: the new actor does not hang meanwhile.
     monkeypatch.setattr(local_actors, "LEAST_PATIENCE", 0.5)
-    model.env._backend._slowest = 0.01  # type: ignore[union-attr]
+    model.env._fleet._slowest = 0.01  # type: ignore[union-attr]
     model.learn(2 * ROWS * STEPS, reset_num_timesteps=False)
     second = servers.running()
     assert len(second) == 2

@@ -106,7 +106,7 @@ def test_a_node_that_is_killed_is_missed_until_another_one_joins(cluster: Any, t
     assert model.num_timesteps == 2 * 144 + 2 * 96
     assert model.rollout_buffer.n_envs == 12
     node = cluster.add_node(num_cpus=1)
-    backend: Any = model.env._backend  # type: ignore[union-attr]
+    backend: Any = model.env._fleet  # type: ignore[union-attr]
     backend._await_starts(3)
     model.learn(144, reset_num_timesteps=False)
     assert model.num_timesteps == 3 * 144 + 2 * 96

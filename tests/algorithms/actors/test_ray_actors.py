@@ -39,7 +39,7 @@ def in_actors(model: PvpPPO, function: Callable[[Any], Any]) -> list[Any]:
     """Returns the results of a function that is called in all actors."""
     import ray
 
-    seats = model.env._backend._seats  # type: ignore[union-attr]
+    seats = model.env._fleet._seats  # type: ignore[union-attr]
     return ray.get([seat.handle.__ray_call__.remote(function) for seat in seats])
 
 
@@ -112,7 +112,7 @@ def test_an_actor_that_is_killed_is_left_out_of_one_rollout_and_replaced(models:
     # Its rows do not count, and nothing was learned from them.
     assert model.num_timesteps == steps + ROLLOUT // 2
     assert model.rollout_buffer.n_envs == ROWS // 2
-    env._backend._await_starts(2)
+    env._fleet._await_starts(2)
     model.learn(ROLLOUT, reset_num_timesteps=False)
     assert model.num_timesteps == steps + ROLLOUT // 2 + ROLLOUT
     assert pids[0] not in in_actors(model, lambda _: os.getpid())

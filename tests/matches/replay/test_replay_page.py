@@ -15,7 +15,7 @@ from sb3_pvp import game as games
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.replay import Recording, load_fight, save_fight, write_replay_page
 from sb3_pvp.matches.replay.page import events_of, replay_page, short_labels
-from sb3_pvp.matches.replay.recording import Choice, Decision, HeadChoices, Moment, Player, recording_to_plain
+from sb3_pvp.matches.replay.recording import Choice, Decision, HeadChoices, Moment, RecordedPlayer, recording_to_plain
 from tests.matches.replay import browser
 from tests.matches.replay.browser import Tab, chromium
 
@@ -235,7 +235,7 @@ def test_another_game_needs_no_script(tab: Tab, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(games._games, "Coins", SimpleNamespace(name="Coins", viewer=ScoreViewer()))
     heads = (HeadChoices("side", "of a coin", (Choice("up", "heads"), Choice("down", "tails"))),)
     moments = Moment(Score(0)), Moment(Score(1), (Decision((1,)), None))
-    players = Player("ann", "agent"), Player("bob", "bot")
+    players = RecordedPlayer("ann", "agent"), RecordedPlayer("bob", "bot")
     save_fight(Recording("Coins", heads, players, ("tied", "tied"), moments), tmp_path / "coins.json.gz")
     write_replay_page(load_fight(tmp_path / "coins.json.gz"), tmp_path / "coins.html")
     tab.open(tmp_path / "coins.html", "tick=1")

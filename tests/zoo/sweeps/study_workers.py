@@ -11,14 +11,14 @@ import optuna
 from optuna.trial import TrialState
 
 from sb3_pvp.zoo.sweeps.space import Parameter, own_values
-from sb3_pvp.zoo.sweeps.study import Settings, TrialQueue, find_study
+from sb3_pvp.zoo.sweeps.study import StudySettings, TrialQueue, find_study
 
 NAME = "study"
 SPACE = {
     name: Parameter(kind="uniform", target=target, low=0.0, high=1.0)
     for name, target in (("x", "gamma"), ("y", "vf_coef"))
 }
-SETTINGS = Settings(
+SETTINGS = StudySettings(
     algo="maskable_ppo",
     env_id="NhEnv",
     n_timesteps=100,
@@ -35,7 +35,9 @@ def sampler(seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(n_startup_trials=3, seed=seed)
 
 
-def open_queue(storage: str | None, n_trials: int, settings: Settings = SETTINGS) -> tuple[optuna.Study, TrialQueue]:
+def open_queue(
+    storage: str | None, n_trials: int, settings: StudySettings = SETTINGS
+) -> tuple[optuna.Study, TrialQueue]:
     queue = TrialQueue(NAME, storage, settings, n_trials, sampler)
     return queue.study, queue
 

@@ -33,7 +33,7 @@ def test_a_sweep_ends_in_one_line_if_workers_die(
         raise WorkerDied("a worker process has died")
 
     monkeypatch.setattr(WorkerPool, "stream", die)
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.num_cores", lambda: 3)
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweeping_manager.num_cores", lambda: 3)
     with pytest.raises(SystemExit, match="1"):
         run_sweep(tmp_path, 2)
     output = capsys.readouterr()

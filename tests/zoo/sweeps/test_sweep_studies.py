@@ -14,7 +14,6 @@ from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.zoo.sweeps import study as studies
-from sb3_pvp.zoo.sweeps.report import counts
 from sb3_pvp.zoo.sweeps.study import (
     ATTEMPTS,
     EXCLUSIVE,
@@ -25,6 +24,7 @@ from sb3_pvp.zoo.sweeps.study import (
     find_trial,
     open_storage,
 )
+from sb3_pvp.zoo.sweeps.study_report import counts
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.sweeps.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 

@@ -24,8 +24,8 @@ from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.league import League
-from sb3_pvp.zoo.sweeps.report import best_configuration
 from sb3_pvp.zoo.sweeps.study import SEED
+from sb3_pvp.zoo.sweeps.study_report import best_configuration
 from tests.zoo.sweeps.tiny_sweeps import STEPS, results, retrain, run_sweep, study_in
 
 REWARDS = zoo.find_preset("NhEnv").hyperparams()["env_kwargs"]["rewards"]
@@ -161,7 +161,7 @@ def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
 
 def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.manager.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweeping_manager.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
     run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
     trials = study_in(tmp_path / "s.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]
@@ -176,9 +176,9 @@ def test_a_trial_ends_when_its_cpu_time_is_over(tmp_path: Path, monkeypatch: pyt
         return result
 
     train = PvpPPO.train
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.evaluation.time.process_time", lambda: clock[0])
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.objectives.time.process_time", lambda: clock[0])
     monkeypatch.setattr(PvpPPO, "train", lambda model: spend(10, train(model)))
-    rates = "sb3_pvp.zoo.sweeps.manager.win_rates"
+    rates = "sb3_pvp.zoo.sweeps.sweeping_manager.win_rates"
     monkeypatch.setattr(rates, lambda *_: spend(1000, {"sweep/win_rate": clock[0] / 1e6}))
     given = ["--storage", str(tmp_path / "s.log"), "--pruner", "none", "--trial-cpu-seconds", "20"]
     run_sweep(tmp_path, 1, *given, space="n_steps: {choices: [4]}\nclip_range: {}\n")

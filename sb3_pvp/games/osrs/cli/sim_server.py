@@ -31,7 +31,7 @@ def sim_server(
     Any client of the original remote environment can fight here, in NhEnv or in DharokEnv: against the bot ("baseline")
     or another client's agent. The target "attacker" is refused, since there are no players in this world.
     """
-    from sb3_pvp.games.osrs.remote.server import check_times, run_server
+    from sb3_pvp.games.osrs.remote.wire_server import check_times, run_server
 
     with refusals():  # Wrong times are usage errors; inside `run_server` they would be a traceback.
         check_times(tick_rate, idle_timeout)

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sb3_pvp.game.metrics import Series, Ticks
-from sb3_pvp.games.osrs.report import OPTIONAL_FIELDS, Style
+from sb3_pvp.games.osrs.meta_fields import OPTIONAL_FIELDS, Style
 
 # A plain integer: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _NONE = int(Style.NONE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.metrics import Metric, ReportMetrics, Series, Statistic
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
 from sb3_pvp.games.osrs.metrics.series import (
     at_outcome,
     at_the_end,
@@ -20,7 +21,6 @@ from sb3_pvp.games.osrs.metrics.series import (
     protected_prior_prayer,
     with_smite,
 )
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
 
 # Plain integers: NumPy compares arrays with members of an `IntEnum` ten times more slowly.
 _STYLES = {"magic": int(Style.MAGIC), "melee": int(Style.MELEE), "ranged": int(Style.RANGED)}

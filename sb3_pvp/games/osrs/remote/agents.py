@@ -8,10 +8,10 @@ from enum import Enum
 from typing import Any
 
 from sb3_pvp.game import NUM_SEATS
-from sb3_pvp.games.osrs.remote.errors import RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import Slot
-from sb3_pvp.games.osrs.remote.messages import Request, error_reply
+from sb3_pvp.games.osrs.remote.messages import WireRequest, error_reply
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE, ResetRequest
+from sb3_pvp.games.osrs.remote.wire_errors import WireRequestError
 
 #: Sends a reply line to the connection that the request came from.
 Reply = Callable[[bytes], None]
@@ -38,8 +38,8 @@ class Message:
 
     reply: Reply
     actions: list[int] | None = None
-    error: RequestError | None = None
-    request: Request | None = None
+    error: WireRequestError | None = None
+    request: WireRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Agent:
         if message is not None:
             message.reply(line)
 
-    def refuse(self, error: RequestError) -> None:
+    def refuse(self, error: WireRequestError) -> None:
         """Sends an error reply to the waiting message, if there is one."""
         self.answer(error_reply(error))
 

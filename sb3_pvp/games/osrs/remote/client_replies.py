@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import Contract
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
 from sb3_pvp.games.osrs.remote.client_errors import Lost, Refused
 from sb3_pvp.games.osrs.remote.messages import INDEPENDENT_FIGHTS
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
 
 _FIELDS = META_DTYPE.names or ()
 _STYLES = {name: style for style, name in STYLE_NAMES.items()}

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Reply, State
-from sb3_pvp.games.osrs.remote.errors import (
+from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, WireRequest, body_object, body_reply, error_reply, text
+from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
+from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
+from sb3_pvp.games.osrs.remote.wire_errors import (
     ENVIRONMENT,
     ILLEGAL_STATE,
-    RequestError,
+    WireRequestError,
     different_types,
     no_attackers,
     not_logged_in,
     own_target,
 )
-from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, Request, body_object, body_reply, error_reply, text
-from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
-from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Lobby:
         self._agents: dict[str, Agent] = {}
         self._now = 0.0
 
-    def handle(self, request: Request, reply: Reply) -> None:
+    def handle(self, request: WireRequest, reply: Reply) -> None:
         """Handles a request; ``reply`` is called with the answer, once, now or in a later tick."""
         raise NotImplementedError
 
@@ -64,38 +64,38 @@ class Lobby:
     def _game(self, agent: Agent) -> ServedGame:
         return self._games[agent.agent_type]
 
-    def _call_handler(self, handler: Callable[[Request, Reply], None], request: Request, reply: Reply) -> None:
+    def _call_handler(self, handler: Callable[[WireRequest, Reply], None], request: WireRequest, reply: Reply) -> None:
         try:
             handler(request, reply)
-        except RequestError as error:
+        except WireRequestError as error:
             reply(error_reply(error, self.has_independent_fights))
         except Exception as error:  # A client must never be able to end the server.
             logger.exception("request failed: %s", request)
-            reply(error_reply(RequestError("RuntimeException", str(error))))
+            reply(error_reply(WireRequestError("RuntimeException", str(error))))
 
-    def _handle_login(self, request: Request, reply: Reply) -> None:
+    def _handle_login(self, request: WireRequest, reply: Reply) -> None:
         agent_id = request.agent_id
         agent_type = body_object(request.body, "body").get("agentType")
         agent_type = "" if agent_type is None else text(agent_type, "agentType")
-        _ = self._games[agent_type]  # makes the world, or raises `RequestError`
+        _ = self._games[agent_type]  # makes the world, or raises `WireRequestError`
         if agent_id in self._agents:
-            raise RequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
+            raise WireRequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
         self._agents[agent_id] = Agent(agent_id, agent_type, last_heard=self._now)
         reply(EMPTY_REPLY)
 
-    def _handle_logout(self, request: Request, reply: Reply) -> None:
+    def _handle_logout(self, request: WireRequest, reply: Reply) -> None:
         agent = self._agents.get(request.agent_id)
         if agent is None:
-            raise RequestError(ILLEGAL_STATE, f"No player found for: {request.agent_id}")
+            raise WireRequestError(ILLEGAL_STATE, f"No player found for: {request.agent_id}")
         self._log_out(agent)
         reply(EMPTY_REPLY)
 
     def _log_out(self, agent: Agent) -> None:
         del self._agents[agent.id]
-        agent.refuse(RequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
+        agent.refuse(WireRequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
         self._leave(agent)
 
-    def _handle_debug(self, request: Request, reply: Reply) -> None:
+    def _handle_debug(self, request: WireRequest, reply: Reply) -> None:
         reply(body_reply([self._debug_info(agent) for _, agent in sorted(self._agents.items())]))
 
     def _debug_info(self, agent: Agent) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Lobby:
     def _episode_ticks(self, agent: Agent) -> int:
         return 0 if agent.fight is None else agent.fight.episode_ticks(agent)
 
-    def _sender(self, request: Request) -> Agent:
+    def _sender(self, request: WireRequest) -> Agent:
         agent = self._agents.get(request.agent_id)
         if agent is None:
             raise not_logged_in(request.agent_id)
@@ -122,7 +122,7 @@ class Lobby:
         return agent
 
     def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
-        """Parses the body of a reset; raises `RequestError` for a target that this server does not support."""
+        """Parses the body of a reset; raises `WireRequestError` for a target that this server does not support."""
         request = parse_reset(body, agent.agent_type)
         if request.target == ATTACKER:
             raise no_attackers()
@@ -144,7 +144,7 @@ class Lobby:
             and agent.request.target == target.id
         )
 
-    def _stop_waiting(self, agent: Agent, error: RequestError) -> None:
+    def _stop_waiting(self, agent: Agent, error: WireRequestError) -> None:
         agent.state = State.PENDING
         agent.refuse(error)
 
@@ -160,7 +160,7 @@ class Lobby:
     def _start(self, agents: list[Agent]) -> None:
         try:
             self._game(agents[0]).player.start(agents)
-        except RequestError as error:
+        except WireRequestError as error:
             for agent in agents:
                 self._stop_waiting(agent, error)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from sb3_pvp.games.osrs.remote.errors import JSON_SYNTAX, NULL_POINTER, FramingError, RequestError
+from sb3_pvp.games.osrs.remote.wire_errors import JSON_SYNTAX, NULL_POINTER, FramingError, WireRequestError
 
 ACTIONS = ("login", "logout", "reset", "step", "debug")
 
@@ -17,7 +17,7 @@ INDEPENDENT_FIGHTS = "independentFights"
 MAX_LINE = 8192
 
 
-class Request(NamedTuple):
+class WireRequest(NamedTuple):
     """One request line."""
 
     action: str
@@ -26,13 +26,13 @@ class Request(NamedTuple):
 
     @property
     def agent_id(self) -> str:
-        """The id of the agent that the request is for; raises `RequestError` if the line has none."""
+        """The id of the agent that the request is for; raises `WireRequestError` if the line has none."""
         if not isinstance(self.meta, dict) or self.meta.get("id") is None:
-            raise RequestError(NULL_POINTER, "the request has no meta.id")
+            raise WireRequestError(NULL_POINTER, "the request has no meta.id")
         return text(self.meta["id"], "meta.id")
 
 
-def parse_request(line: bytes) -> Request:
+def parse_request(line: bytes) -> WireRequest:
     """Parses a line without its line ending; raises `FramingError` if it is not a request."""
     try:
         message = orjson.loads(line)
@@ -43,15 +43,15 @@ def parse_request(line: bytes) -> Request:
     action = message.get("action")
     if not isinstance(action, str) or action not in ACTIONS:
         raise FramingError(f"unknown action {action!r:.60}; known: {', '.join(ACTIONS)}")
-    return Request(action, message.get("meta"), message.get("body"))
+    return WireRequest(action, message.get("meta"), message.get("body"))
 
 
 def body_object(body: Any, name: str) -> dict[str, Any]:
-    """Returns ``body`` if it is a JSON object; raises `RequestError`, which calls it ``name``, if it is not."""
+    """Returns ``body`` if it is a JSON object; raises `WireRequestError`, which calls it ``name``, if it is not."""
     if body is None:
-        raise RequestError(NULL_POINTER, f"{name} is missing")
+        raise WireRequestError(NULL_POINTER, f"{name} is missing")
     if not isinstance(body, dict):
-        raise RequestError(JSON_SYNTAX, f"{name} must be an object")
+        raise WireRequestError(JSON_SYNTAX, f"{name} must be an object")
     return body
 
 
@@ -61,7 +61,7 @@ def text(value: Any, name: str) -> str:
         return value
     if isinstance(value, (bool, int, float)):
         return orjson.dumps(value).decode()
-    raise RequestError(JSON_SYNTAX, f"{name} must be a string")
+    raise WireRequestError(JSON_SYNTAX, f"{name} must be a string")
 
 
 def flag(value: Any, name: str) -> bool:
@@ -70,7 +70,7 @@ def flag(value: Any, name: str) -> bool:
         return value
     if isinstance(value, str):
         return value.lower() == "true"
-    raise RequestError(JSON_SYNTAX, f"{name} must be a boolean")
+    raise WireRequestError(JSON_SYNTAX, f"{name} must be a boolean")
 
 
 def error_reply(error: Exception, independent_fights: bool = False) -> bytes:

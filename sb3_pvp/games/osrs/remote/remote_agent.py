@@ -12,8 +12,8 @@ from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.client_errors import Lost, NoServer, Refused
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, parse_reply
 from sb3_pvp.games.osrs.remote.client_requests import AgentRequest, Login, Logout, Reset, Step, request_line
-from sb3_pvp.games.osrs.remote.connection import LineConnection
 from sb3_pvp.games.osrs.remote.fight_setup import SharedState
+from sb3_pvp.games.osrs.remote.line_connection import LineConnection
 
 #: Seconds for the reply to a log-out, at most ``step_timeout``. Short, although servers answer at once or in the next
 #: tick: a synchronous world may be blocked until the log-out arrives, so one that got lost must be sent again soon.

@@ -15,16 +15,16 @@ from sb3_pvp.common.names import require_all_known
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
+from sb3_pvp.games.osrs.meta_fields import META_BYTES, META_DTYPE
 from sb3_pvp.games.osrs.remote.address import RemoteSettings, parse_address
 from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 from sb3_pvp.games.osrs.remote.client_replies import meta_record
-from sb3_pvp.games.osrs.remote.errors import RequestError
 from sb3_pvp.games.osrs.remote.fight_setup import FightOptions
 from sb3_pvp.games.osrs.remote.own_server import OwnServer
 from sb3_pvp.games.osrs.remote.remote_runner import RemoteRunner
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE, validated_reset_params
 from sb3_pvp.games.osrs.remote.step_actions import attack_details, drop_untyped_attacks
-from sb3_pvp.games.osrs.report import META_BYTES, META_DTYPE
+from sb3_pvp.games.osrs.remote.wire_errors import WireRequestError
 
 Options = Mapping[str, Any]
 
@@ -232,5 +232,5 @@ def _validated_params(params: Mapping[str, Any], contract: Contract) -> dict[str
         raise ValueError(f"reset_params must be a mapping of names to values, not {params!r}")
     try:
         return validated_reset_params(params, contract.name)
-    except RequestError as error:
+    except WireRequestError as error:
         raise ValueError(f"wrong reset parameter: {error}") from error

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import World
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, camel_case
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, camel_case
 
 if TYPE_CHECKING:
     from sb3_pvp.games.osrs.remote.json_kernel import Arrays

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sb3_pvp.common.names import require_all_known
-from sb3_pvp.games.osrs.remote.errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.games.osrs.remote.messages import body_object, flag, text
+from sb3_pvp.games.osrs.remote.wire_errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, WireRequestError
 
 #: Targets that are no names (protocol.md §2.3): the world's own bot, and the first player who attacks.
 BASELINE = "baseline"
@@ -29,10 +29,10 @@ class ResetRequest:
 
 
 def parse_reset(body: Any, agent_type: str) -> ResetRequest:
-    """Parses the body of a reset of an agent of this type; raises `RequestError` for wrong values."""
+    """Parses the body of a reset of an agent of this type; raises `WireRequestError` for wrong values."""
     fields = body_object(body, "body")
     if fields.get("target") is None:
-        raise RequestError(NULL_POINTER, "target is missing")
+        raise WireRequestError(NULL_POINTER, "target is missing")
     return ResetRequest(
         target=text(fields["target"], "target"),
         training=_flag_or_false(fields, "training"),
@@ -49,13 +49,13 @@ def _flag_or_false(fields: dict[str, Any], name: str) -> bool:
 
 def _build(value: Any, name: str) -> str:
     if value not in ACCOUNT_BUILDS:
-        raise RequestError(NULL_POINTER, f"{name} {value!r} is not one of {', '.join(ACCOUNT_BUILDS)}")
+        raise WireRequestError(NULL_POINTER, f"{name} {value!r} is not one of {', '.join(ACCOUNT_BUILDS)}")
     return str(value)
 
 
 def _builds(value: Any, name: str) -> list[str]:
     if not isinstance(value, list):
-        raise RequestError(JSON_SYNTAX, f"{name} must be an array")
+        raise WireRequestError(JSON_SYNTAX, f"{name} must be an array")
     return [_build(item, name) for item in value]
 
 
@@ -76,14 +76,14 @@ _PARAMETERS = {"DharokEnv": ("episodeId", "agent", "target")}
 
 def validated_reset_params(fields: Mapping[str, Any], contract: str) -> dict[str, Any]:
     """Returns a copy of the parameters that a client is about to send. Raises `ValueError` for a name that the contract
-    does not have, with the nearest one that it has, and `RequestError` for a value that a server would refuse."""
+    does not have, with the nearest one that it has, and `WireRequestError` for a value that a server would refuse."""
     names = _PARAMETERS.get(contract, (*_READERS, "fightType"))
     require_all_known(f"reset parameter of {contract}", fields, names)
     for name, read in _READERS.items():
         if name in fields:
             read(fields[name], name)
     if fields.get("randomBuildOptions", True) == []:
-        raise RequestError(ARITHMETIC, "randomBuildOptions is empty")
+        raise WireRequestError(ARITHMETIC, "randomBuildOptions is empty")
     return dict(fields)
 
 
@@ -91,6 +91,6 @@ def _reset_params(fields: dict[str, Any], agent_type: str) -> dict[str, Any]:
     names = [name for name in _PARAMETERS.get(agent_type, _READERS) if fields.get(name) is not None]
     params = {name: _READERS[name](fields[name], name) for name in names}
     if params.get("randomizeBuild") and params.get("randomBuildOptions") == []:
-        raise RequestError(ARITHMETIC, "/ by zero: randomBuildOptions is empty")
+        raise WireRequestError(ARITHMETIC, "/ by zero: randomBuildOptions is empty")
     # An empty list is harmless where the build is not random, but our world would refuse it.
     return {name: value for name, value in params.items() if value != []}

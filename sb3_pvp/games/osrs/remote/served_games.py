@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.remote.agents import Fight
-from sb3_pvp.games.osrs.remote.errors import NO_SUCH_ELEMENT, RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import FIRST_SIZE, FightPool, WorldFactory
 from sb3_pvp.games.osrs.remote.step_actions import ActionCheck
 from sb3_pvp.games.osrs.remote.tick_player import TickPlayer
+from sb3_pvp.games.osrs.remote.wire_errors import NO_SUCH_ELEMENT, WireRequestError
 
 #: The types of agents, which are the names of their contracts (protocol.md §2.1).
 AGENT_TYPES = ("NhEnv", "DharokEnv")
@@ -47,10 +47,10 @@ class ServedGames:
         self._games: dict[str, ServedGame] = {}
 
     def __getitem__(self, agent_type: str) -> ServedGame:
-        """Returns the game of a type; raises `RequestError` if the type or a world for it does not exist."""
+        """Returns the game of a type; raises `WireRequestError` if the type or a world for it does not exist."""
         if agent_type not in AGENT_TYPES:
             known = " or ".join(AGENT_TYPES)
-            raise RequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {known}, not {agent_type!r}")
+            raise WireRequestError(NO_SUCH_ELEMENT, f"No value present: agentType must be {known}, not {agent_type!r}")
         if agent_type not in self._games:
             self._games[agent_type] = self._make(agent_type)
         return self._games[agent_type]
@@ -59,7 +59,7 @@ class ServedGames:
         try:
             pool = FightPool(self._make_world, self._seed, self._first_size, agent_type)
         except ValueError as error:
-            raise RequestError(NO_SUCH_ELEMENT, f"No value present: {error}") from error
+            raise WireRequestError(NO_SUCH_ELEMENT, f"No value present: {error}") from error
         return ServedGame(load_contract(agent_type), pool)
 
     def __iter__(self) -> Iterator[ServedGame]:

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections import deque
 
-from sb3_pvp.games.osrs.remote.errors import FramingError
 from sb3_pvp.games.osrs.remote.lobby import Lobby
 from sb3_pvp.games.osrs.remote.messages import MAX_LINE, parse_request
+from sb3_pvp.games.osrs.remote.wire_errors import FramingError
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 MAX_UNANSWERED = 4096
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """Passes requests to the lobby and writes its replies. Any connection may send requests for any agent.
 
     Reading pauses while the client does not read its replies, or sends requests faster than they are answered.
     """
 
-    def __init__(self, lobby: Lobby, connections: set[Connection]) -> None:
+    def __init__(self, lobby: Lobby, connections: set[ServerConnection]) -> None:
         self._lobby = lobby
         self._connections = connections
         self._transport: asyncio.Transport | None = None

@@ -14,8 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, ILLEGAL_STATE, JSON_SYNTAX, NULL_POINTER, RequestError
 from sb3_pvp.games.osrs.remote.messages import body_object
+from sb3_pvp.games.osrs.remote.wire_errors import (
+    ILLEGAL_ARGUMENT,
+    ILLEGAL_STATE,
+    JSON_SYNTAX,
+    NULL_POINTER,
+    WireRequestError,
+)
 
 #: The heads in the order of their execution (nh-actions.md §3, contract.md §6.3).
 EXECUTION_ORDER = {
@@ -59,14 +65,14 @@ def drop_untyped_attacks(choices: NDArray[np.int64], details: Sequence[tuple[int
 
 
 def parse_actions(body: Any) -> list[int | None] | None:
-    """Returns the numbers of ``body["action"]``, ``None`` for missing ones; raises `RequestError` for anything else."""
+    """Returns the numbers of ``body["action"]``, ``None`` for missing ones; `WireRequestError` for anything else."""
     if body is None:
         return None
     values = body_object(body, "body").get("action")
     if values is None:
         return None
     if not isinstance(values, list):
-        raise RequestError(JSON_SYNTAX, "action must be an array of numbers")
+        raise WireRequestError(JSON_SYNTAX, "action must be an array of numbers")
     # The first case is the usual one, and fast: it comes twelve times in every step.
     return [value if type(value) is int and 0 <= value < 2**31 else _integer(value) for value in values]
 
@@ -81,7 +87,7 @@ def _integer(value: Any) -> int | None:
             return (int(value) + 2**31) % 2**32 - 2**31
         except (ValueError, OverflowError):
             pass
-    raise RequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {value!r}")
+    raise WireRequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {value!r}")
 
 
 class ActionCheck:
@@ -106,16 +112,18 @@ class ActionCheck:
         """Returns the joint action that does nothing."""
         return [0] * self._num_heads
 
-    def playable(self, actions: list[int | None] | None) -> tuple[list[int], RequestError | None]:
+    def playable(self, actions: list[int | None] | None) -> tuple[list[int], WireRequestError | None]:
         """Returns the part of ``actions`` that is executed, and the error that stops the rest."""
         played = self.no_op()
         if actions is None:
-            return played, RequestError(NULL_POINTER, "action is missing")
+            return played, WireRequestError(NULL_POINTER, "action is missing")
         if len(actions) != self._num_heads:
-            return played, RequestError(ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head")
+            return played, WireRequestError(
+                ILLEGAL_ARGUMENT, f"{actions}: must be {self._num_heads} numbers, one per head"
+            )
         try:
             self._apply(actions, played)
-        except RequestError as error:
+        except WireRequestError as error:
             return played, error
         return played, None
 
@@ -133,11 +141,13 @@ class ActionCheck:
         if value is None or not 0 <= value < self._sizes[detail]:
             raise self._invalid_choice(detail, value)
         if head == self._attack and value == 0:
-            raise RequestError(ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0")
+            raise WireRequestError(
+                ILLEGAL_STATE, f"0: {self._names[head]} {choice} needs a {self._names[detail]} above 0"
+            )
         return value
 
-    def _invalid_choice(self, head: int, value: int | None) -> RequestError:
+    def _invalid_choice(self, head: int, value: int | None) -> WireRequestError:
         if value is None:
-            return RequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
+            return WireRequestError(NULL_POINTER, f"action has no number for {self._names[head]}")
         limit = self._sizes[head] - 1
-        return RequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")
+        return WireRequestError(ILLEGAL_ARGUMENT, f"{value}: {self._names[head]} must be from 0 to {limit}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sb3_pvp.games.osrs.remote.agents import Fight, Message, Reply, State
-from sb3_pvp.games.osrs.remote.errors import message_already_queued, no_transition
 from sb3_pvp.games.osrs.remote.lobby import Lobby
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 from sb3_pvp.games.osrs.remote.step_actions import parse_actions
+from sb3_pvp.games.osrs.remote.wire_errors import message_already_queued, no_transition
 
 
 class SynchronousLobby(Lobby):
@@ -25,7 +25,7 @@ class SynchronousLobby(Lobby):
         super().__init__(games)
         self._schedule = schedule
         self._num_ready = 0
-        self._handlers: dict[str, Callable[[Request, Reply], None]] = {
+        self._handlers: dict[str, Callable[[WireRequest, Reply], None]] = {
             "login": self._handle_login,
             "logout": self._handle_logout,
             "reset": self._handle_reset,
@@ -33,7 +33,7 @@ class SynchronousLobby(Lobby):
             "debug": self._handle_debug,
         }
 
-    def handle(self, request: Request, reply: Reply) -> None:
+    def handle(self, request: WireRequest, reply: Reply) -> None:
         """Handles a request; ``reply`` is called with the answer, now or when the fight has ticked."""
         self._call_handler(self._handlers[request.action], request, reply)
 
@@ -43,7 +43,7 @@ class SynchronousLobby(Lobby):
         for game in self._games:
             game.play_ready()
 
-    def _handle_reset(self, request: Request, reply: Reply) -> None:
+    def _handle_reset(self, request: WireRequest, reply: Reply) -> None:
         agent = self._sender(request)
         if agent.message is not None:
             raise message_already_queued()
@@ -54,7 +54,7 @@ class SynchronousLobby(Lobby):
         agent.state = State.PENDING_TARGET_MATCH
         self._match(agent, wanted)
 
-    def _handle_step(self, request: Request, reply: Reply) -> None:
+    def _handle_step(self, request: WireRequest, reply: Reply) -> None:
         agent = self._sender(request)
         sent = parse_actions(request.body)
         if agent.message is not None:

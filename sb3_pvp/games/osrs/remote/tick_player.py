@@ -10,10 +10,10 @@ import numpy as np
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.agents import Agent, Ending, Fight, State
-from sb3_pvp.games.osrs.remote.errors import ILLEGAL_ARGUMENT, RequestError
 from sb3_pvp.games.osrs.remote.fight_pool import FightPool, ServedWorld
 from sb3_pvp.games.osrs.remote.messages import error_reply
 from sb3_pvp.games.osrs.remote.replies import ReplyEncoder, Views
+from sb3_pvp.games.osrs.remote.wire_errors import ILLEGAL_ARGUMENT, WireRequestError
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class TickPlayer:
     def start(self, agents: list[Agent]) -> None:
         """Starts a fight of one agent against the bot, or of two against each other.
 
-        One of two is answered at once, the other in the first tick. Raises `RequestError` if the world refuses.
+        One of two is answered at once, the other in the first tick. Raises `WireRequestError` if the world refuses.
         """
         fight = Fight(self._pool.take(), agents)
         slot = fight.slot
@@ -43,7 +43,7 @@ class TickPlayer:
             self._undo_start(fight)
             if not isinstance(error, ValueError):  # A `ValueError` refuses the client's options; others are bugs.
                 logger.exception("a fight could not be started")
-            raise RequestError(ILLEGAL_ARGUMENT, str(error)) from error
+            raise WireRequestError(ILLEGAL_ARGUMENT, str(error)) from error
         fight.add_waiting_ticks()
         for agent in agents:
             agent.state = State.RESET_COMPLETE
@@ -93,7 +93,7 @@ class TickPlayer:
 
     def _answer_with_error(self, fights: list[Fight], error: Exception) -> None:
         for agent in [agent for fight in fights for agent in fight.agents]:
-            agent.answer(error_reply(RequestError("RuntimeException", str(error))))
+            agent.answer(error_reply(WireRequestError("RuntimeException", str(error))))
 
     def _answer(self, fight: Fight, agent: Agent, views: Views, target_left: bool) -> None:
         if target_left and agent.state is State.STEPPING:

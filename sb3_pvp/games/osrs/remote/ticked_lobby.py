@@ -10,12 +10,17 @@ import logging
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Message, Reply, State
-from sb3_pvp.games.osrs.remote.errors import RequestError, message_already_queued, no_transition, too_many_ticks
 from sb3_pvp.games.osrs.remote.lobby import Lobby
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE
 from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
 from sb3_pvp.games.osrs.remote.step_actions import parse_actions
+from sb3_pvp.games.osrs.remote.wire_errors import (
+    WireRequestError,
+    message_already_queued,
+    no_transition,
+    too_many_ticks,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +41,12 @@ class TickedLobby(Lobby):
 
     def __init__(self, games: ServedGames) -> None:
         super().__init__(games)
-        self._tasks: list[tuple[Request, Reply]] = []
+        self._tasks: list[tuple[WireRequest, Reply]] = []
         self._task_handlers = {"login": self._handle_login, "logout": self._handle_logout, "debug": self._handle_debug}
         #: Number of the tick that is being played, or of the next one.
         self._tick = 0
 
-    def handle(self, request: Request, reply: Reply) -> None:
+    def handle(self, request: WireRequest, reply: Reply) -> None:
         """Queues the request for the next tick, or refuses it."""
         if request.action in self._task_handlers:
             self._tasks.append((request, reply))
@@ -62,11 +67,11 @@ class TickedLobby(Lobby):
             self._log_out_expired()
         self._tick += 1
 
-    def _handle_login(self, request: Request, reply: Reply) -> None:
+    def _handle_login(self, request: WireRequest, reply: Reply) -> None:
         super()._handle_login(request, reply)
         self._agents[request.agent_id].counts.episode_start = self._tick
 
-    def _queue_message(self, request: Request, reply: Reply) -> None:
+    def _queue_message(self, request: WireRequest, reply: Reply) -> None:
         agent = self._sender(request)
         if request.action == "step":
             parse_actions(request.body)  # Refuses a malformed body at once: it costs no tick.
@@ -87,13 +92,13 @@ class TickedLobby(Lobby):
                 self._take_step(agent, message, message.request)
             else:
                 self._advance_reset(agent, message.request)
-        except RequestError as error:
+        except WireRequestError as error:
             agent.refuse(error)
         except Exception as error:  # A client must never be able to end the server.
             logger.exception("message failed: %s", message)
-            agent.refuse(RequestError("RuntimeException", str(error)))
+            agent.refuse(WireRequestError("RuntimeException", str(error)))
 
-    def _take_step(self, agent: Agent, message: Message, request: Request) -> None:
+    def _take_step(self, agent: Agent, message: Message, request: WireRequest) -> None:
         if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
             raise no_transition(agent.state.value, "STEP")
         if agent.state is State.STEPPING and agent.counts.missed > MISSED_TICKS_ALLOWED:
@@ -101,7 +106,7 @@ class TickedLobby(Lobby):
         agent.counts.missed = 0
         message.actions, message.error = self._game(agent).action_check.playable(parse_actions(request.body))
 
-    def _advance_reset(self, agent: Agent, request: Request) -> None:
+    def _advance_reset(self, agent: Agent, request: WireRequest) -> None:
         # Several of these stages may be passed in one tick (protocol.md §5.1).
         if agent.request is None or agent.state in (State.PENDING, State.STEPPING, State.TERMINAL):
             self._leave(agent)

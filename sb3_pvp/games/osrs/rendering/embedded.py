@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sb3_pvp.game import World
+from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rendering.fighter import STYLE_NAMES
-from sb3_pvp.games.osrs.report import Style
 
 #: The names of the equipment slots, in the order of `sb3_pvp.games.osrs.sim.state`.
 SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "feet", "ring", "ammo")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 
 STYLE_NAMES = {Style.NONE: "none", Style.MELEE: "melee", Style.RANGED: "ranged", Style.MAGIC: "magic"}
 #: The skills whose levels change in a fight, besides hitpoints and prayer.
@@ -17,14 +17,14 @@ SKILLS = ("attack", "strength", "defence", "ranged", "magic")
 
 
 @dataclass(frozen=True)
-class Fighter:
+class ShownFighter:
     """One seat in one tick.
 
     Attributes:
         name: of the player.
         contract: of the game.
         observation: float32 ``(D,)``.
-        meta: a record of `sb3_pvp.games.osrs.report.META_DTYPE`.
+        meta: a record of `sb3_pvp.games.osrs.meta_fields.META_DTYPE`.
         actions: ints ``(heads,)``; ``None`` if unknown (for the world's bot, and before the first tick).
         mask: that applied to the actions, bool ``(A,)``; ``None`` if unknown.
     """
@@ -78,17 +78,17 @@ class ObservationMap:
     moving: str = ""
     next_hit: str = ""
 
-    def base_level(self, fighter: Fighter, skill: str) -> int:
+    def base_level(self, fighter: ShownFighter, skill: str) -> int:
         """Returns a fighter's level without boosts and drains."""
         level = self.base_levels[skill]
         return level if isinstance(level, int) else fighter.count(level)
 
-    def weapon(self, fighter: Fighter) -> str:
+    def weapon(self, fighter: ShownFighter) -> str:
         """Returns the wielded weapon; empty if the contract only has its style."""
         wielded = [name for name, observation in self.weapons.items() if fighter.sees(observation)]
         return wielded[0] if wielded else ""
 
-    def overhead(self, fighter: Fighter) -> str | None:
+    def overhead(self, fighter: ShownFighter) -> str | None:
         """Returns the active overhead prayer or ``"none"``; ``None`` in games without overhead prayers."""
         active = [name for name, observation in self.overheads.items() if fighter.sees(observation)]
         return active[0] if active else "none" if self.overheads else None

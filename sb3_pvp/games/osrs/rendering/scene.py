@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import NUM_SEATS, Outcome, World
+from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rendering import dharok, nh
 from sb3_pvp.games.osrs.rendering.embedded import SeatFacts, seat_facts
-from sb3_pvp.games.osrs.rendering.fighter import SKILLS, STYLE_NAMES, Fighter, ObservationMap
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.rendering.fighter import SKILLS, STYLE_NAMES, ObservationMap, ShownFighter
 
 OBSERVATION_MAPS = {"NhEnv": nh.OBSERVATION_MAP, "DharokEnv": dharok.OBSERVATION_MAP}
 
@@ -163,7 +163,7 @@ def scene_of(
     """
     seats = range(NUM_SEATS)
     fighters = [
-        Fighter(
+        ShownFighter(
             names[seat], world.contract, world.obs[fight, seat], world.report[fight, seat], actions[seat], masks[seat]
         )
         for seat in seats
@@ -173,7 +173,7 @@ def scene_of(
 
 
 def fighters_scene(
-    fighters: Sequence[Fighter],
+    fighters: Sequence[ShownFighter],
     outcome: Outcome = Outcome.RUNNING,
     facts: Sequence[SeatFacts | None] = (None, None),
 ) -> Scene:
@@ -194,7 +194,9 @@ def fighters_scene(
     )
 
 
-def _fighter_scene(fighter: Fighter, foe: Fighter, facts: SeatFacts | None, tile: tuple[int, int]) -> FighterScene:
+def _fighter_scene(
+    fighter: ShownFighter, foe: ShownFighter, facts: SeatFacts | None, tile: tuple[int, int]
+) -> FighterScene:
     """Returns the scene of one fighter; ``tile`` is its place if the facts do not include one."""
     meta, ids = fighter.meta, OBSERVATION_MAPS[fighter.contract.name]
     max_hitpoints, max_prayer = (ids.base_level(fighter, skill) for skill in ("hitpoints", "prayer"))
@@ -236,29 +238,29 @@ def _points(fraction: float, base: int) -> int:
     return max(round(float(fraction) * base), 1 if fraction > 0 else 0)
 
 
-def _levels(fighter: Fighter, ids: ObservationMap) -> dict[str, int]:
+def _levels(fighter: ShownFighter, ids: ObservationMap) -> dict[str, int]:
     # Meta records have the current level as a share of the base level.
     scales = {skill: float(fighter.meta[f"{skill}_level_scale"]) - 1.0 for skill in SKILLS}
     changes = {skill: round(scale * ids.base_level(fighter, skill)) for skill, scale in scales.items()}
     return {skill: change for skill, change in changes.items() if change}
 
 
-def _counts(fighter: Fighter, supplies: Mapping[str, str]) -> dict[str, int]:
+def _counts(fighter: ShownFighter, supplies: Mapping[str, str]) -> dict[str, int]:
     return {name: count for name, observation in supplies.items() if (count := fighter.count(observation))}
 
 
-def _waits(fighter: Fighter, ids: ObservationMap) -> dict[str, int]:
+def _waits(fighter: ShownFighter, ids: ObservationMap) -> dict[str, int]:
     ticks = {name: round(fighter.see(observation) * unit) for name, (observation, unit) in ids.waits.items()}
     return {name: wait for name, wait in ticks.items() if wait}
 
 
-def _hitsplats(fighter: Fighter, hitpoints: int) -> tuple[int, ...]:
+def _hitsplats(fighter: ShownFighter, hitpoints: int) -> tuple[int, ...]:
     """Returns the damage that appeared, as one number: a server only sends the sum."""
     shown = fighter.see("damage_on_player_tick")
     return (round(shown * hitpoints),) if shown > 0 else ()
 
 
-def _attack(fighter: Fighter, hitpoints: int) -> AttackScene | None:
+def _attack(fighter: ShownFighter, hitpoints: int) -> AttackScene | None:
     """Returns the fighter's attack in this tick, whose damage is reported in shares of the foe's ``hitpoints``."""
     meta = fighter.meta
     if not meta["hit_present"]:
@@ -267,7 +269,7 @@ def _attack(fighter: Fighter, hitpoints: int) -> AttackScene | None:
     return AttackScene(STYLE_NAMES[Style(int(meta["attack_type_hit"]))], damage, not meta["hit_off_prayer"])
 
 
-def _incoming(fighter: Fighter, ids: ObservationMap, facts: SeatFacts | None) -> tuple[ProjectileScene, ...]:
+def _incoming(fighter: ShownFighter, ids: ObservationMap, facts: SeatFacts | None) -> tuple[ProjectileScene, ...]:
     """Returns the hits on their way to a fighter; a server sends at most the time of the next one."""
     if facts is not None:
         return tuple(ProjectileScene(style, ticks, damage) for style, ticks, damage in facts.incoming)
@@ -275,7 +277,7 @@ def _incoming(fighter: Fighter, ids: ObservationMap, facts: SeatFacts | None) ->
     return (ProjectileScene("none", ticks + 1),) if ticks >= 0 else ()
 
 
-def _heads(fighter: Fighter) -> tuple[HeadScene, ...]:
+def _heads(fighter: ShownFighter) -> tuple[HeadScene, ...]:
     contract, scenes = fighter.contract, []
     if fighter.actions is None and fighter.mask is None:
         return ()

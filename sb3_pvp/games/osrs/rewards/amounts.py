@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 
 #: Records as the compiled functions get them: `report.META_DTYPE` and `components.AMOUNTS`.
 Meta = Any

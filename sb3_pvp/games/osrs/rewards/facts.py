@@ -12,5 +12,5 @@ Array = NDArray[Any]
 class Facts(NamedTuple):
     """The records of a tick in N fights."""
 
-    meta: Array  #: The reports, `sb3_pvp.games.osrs.report.META_DTYPE` ``(N,)``.
+    meta: Array  #: The reports, `sb3_pvp.games.osrs.meta_fields.META_DTYPE` ``(N,)``.
     amounts: Array  #: The amounts of all components, `components.AMOUNTS` ``(N,)``.

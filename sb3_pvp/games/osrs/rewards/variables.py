@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
 from sb3_pvp.games.osrs.rewards.facts import Array, Facts
 
 _FLAG_OF = {name: flag for flag, group in OPTIONAL_FIELDS.items() for name in group}

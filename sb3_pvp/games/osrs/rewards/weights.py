@@ -11,7 +11,7 @@ import numpy as np
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.schedules import Constant, Schedule, parse_schedule
 from sb3_pvp.game import Transition
-from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.rewards.components import COMPONENTS, facts_of
 
 #: A number or a schedule; `RewardWeights` also takes whatever `sb3_pvp.common.schedules.parse_schedule` can parse.
@@ -67,7 +67,7 @@ class RewardWeights:
         reward_on_hit_with_boost_scale: for how far a level is above its base, in ticks with an attack that uses it
             (strength, ranged, magic); a schedule may use the ratio of the two, ``level``.
         custom_reward_fn: added in every tick; a schedule may use all of `variables.ALL_VARIABLES`: the fields of
-            `sb3_pvp.games.osrs.report.META_DTYPE`, also under the names of the wire (protocol.md §4), and
+            `sb3_pvp.games.osrs.meta_fields.META_DTYPE`, also under the names of the wire (protocol.md §4), and
             ``{melee,ranged,mage}_damage_{dealt,received}`` (``meleeDamageDealt`` ...), ``smite_damage`` and
             ``smite_damage_received``. Styles are ``'MELEE'``, ``'RANGED'``, ``'MAGIC'`` and ``'null'``. A field
             without a value has that of the expression's ``defaults``, or else 0, false or ``'null'``.

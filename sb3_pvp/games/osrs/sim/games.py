@@ -13,7 +13,7 @@ from sb3_pvp.games.osrs.sim import parameters
 
 
 @dataclass(frozen=True)
-class Game:
+class SimGame:
     """The parts of a game that differ: kernels, names of builds and of reset parameters."""
 
     reset_fights: Callable[..., None]
@@ -23,18 +23,18 @@ class Game:
 
 
 @cache
-def game_of(contract: str) -> Game:
+def game_of(contract: str) -> SimGame:
     """Returns the game of a contract's name; raises `ValueError` for an unknown one."""
     # Imported here: a process that plays one game does not load the rules of the other.
     if contract == "NhEnv":
         from sb3_pvp.games.osrs.sim import builds, kernels
 
         names = parameters.RESET_PARAMETER_NAMES
-        return Game(kernels.reset_fights, kernels.step_fights, builds.BUILD_NAMES, names)
+        return SimGame(kernels.reset_fights, kernels.step_fights, builds.BUILD_NAMES, names)
     if contract == "DharokEnv":
         from sb3_pvp.games.osrs.sim.dharok import kernels as dharok_kernels
         from sb3_pvp.games.osrs.sim.dharok.loadout import BUILD_NAMES
 
         names = parameters.DHAROK_RESET_PARAMETER_NAMES
-        return Game(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
+        return SimGame(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
     raise parameters.unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))

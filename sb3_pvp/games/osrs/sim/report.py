@@ -25,7 +25,7 @@ from sb3_pvp.games.osrs.sim.state import (
 )
 from sb3_pvp.games.osrs.sim.stock import ANGLERFISH, BREW_DOSES, KARAMBWANS, SHARKS, count
 
-#: One `sb3_pvp.games.osrs.report.META_DTYPE` record, as the compiled rules get it.
+#: One `sb3_pvp.games.osrs.meta_fields.META_DTYPE` record, as the compiled rules get it.
 Meta = Any
 
 

@@ -13,7 +13,7 @@ from sb3_pvp.common import snapshots
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
-from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.sim.games import game_of
 from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, requirements, scrambled
 from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_seed

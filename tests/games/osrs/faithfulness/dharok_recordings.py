@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.game.contract import load_contract
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS
 from sb3_pvp.games.osrs.remote.client_replies import decode_meta
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS
 from tests.games.osrs.faithfulness.reference import DATA, Json, read_lines
 
 CONTRACT = load_contract("DharokEnv")

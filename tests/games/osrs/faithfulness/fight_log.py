@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 
 CONTRACT = load_contract("NhEnv")
 STYLES = ("MELEE", "RANGED", "MAGIC")

@@ -8,7 +8,7 @@ import numpy as np
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.report import META_DTYPE, Style
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style
 
 STATE = np.dtype([("target_hp", "f8"), ("ticks", "i8")])
 DEATH_TICK = 5

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
-from sb3_pvp.games.osrs.remote.server import serve
+from sb3_pvp.games.osrs.remote.wire_server import serve
 from tests.games.osrs.remote.living_world import LivingWorld
 
 TIMEOUT = 20

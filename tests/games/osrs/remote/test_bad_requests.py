@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.games.osrs.remote.errors import FramingError
 from sb3_pvp.games.osrs.remote.messages import parse_request
+from sb3_pvp.games.osrs.remote.wire_errors import FramingError
 from tests.games.osrs.remote.fake_world import FakeWorld
 from tests.games.osrs.remote.wire import NO_OP, Wire, error, only
 

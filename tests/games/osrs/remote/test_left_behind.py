@@ -23,10 +23,10 @@ from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_agent, remote_runner
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import NoServer
-from sb3_pvp.games.osrs.remote.connection import LineConnection
 from sb3_pvp.games.osrs.remote.fight_setup import SharedState
 from sb3_pvp.games.osrs.remote.guard_process import LOGGED_IN, LOGGED_OUT, LOGGING_IN, agents_in
 from sb3_pvp.games.osrs.remote.journal import Journal, stale_journals
+from sb3_pvp.games.osrs.remote.line_connection import LineConnection
 from tests.games.osrs.remote.living_world import LivingWorld
 from tests.games.osrs.remote.served import ask, handler_server, is_alive, logged_in, world_server
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started 
 #: A server of fights without rules, which starts sooner than the embedded world. Its argument is its port.
 _SERVER = """
 import asyncio, os, sys
-from sb3_pvp.games.osrs.remote.server import serve
+from sb3_pvp.games.osrs.remote.wire_server import serve
 from tests.games.osrs.remote.living_world import LivingWorld
 print("server", os.getpid(), os.environ["REMOTE_ENV_PORT"], os.environ["GAME_PORT"], flush=True)
 asyncio.run(serve(port=int(sys.argv[1]), make_world=LivingWorld))

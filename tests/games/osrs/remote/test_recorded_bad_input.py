@@ -18,7 +18,7 @@ import pytest
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
-from sb3_pvp.games.osrs.remote.server_connection import Connection
+from sb3_pvp.games.osrs.remote.server_connection import ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from tests.games.osrs.remote.fake_world import FakeWorld
@@ -70,7 +70,7 @@ class Server:
             self.lobby: TickedLobby | SynchronousLobby = TickedLobby(games)
         else:
             self.lobby = SynchronousLobby(games, lambda is_last: None)
-        self.connections: dict[str, tuple[Connection, FakeTransport]] = {}
+        self.connections: dict[str, tuple[ServerConnection, FakeTransport]] = {}
         self.logged_in: set[str] = set()
 
     def _make_world(self, num_fights: int, seed: int, *, contract: str) -> FakeWorld:
@@ -87,9 +87,9 @@ class Server:
                 self.tick()
         return [*transport.lines, *([{"closed": True}] if transport.is_closed else [])]
 
-    def _connection(self, name: str) -> tuple[Connection, FakeTransport]:
+    def _connection(self, name: str) -> tuple[ServerConnection, FakeTransport]:
         if name not in self.connections or self.connections[name][1].is_closed:
-            connection, transport = Connection(self.lobby, set()), FakeTransport()
+            connection, transport = ServerConnection(self.lobby, set()), FakeTransport()
             connection.connection_made(transport)
             self.connections[name] = connection, transport
         return self.connections[name]

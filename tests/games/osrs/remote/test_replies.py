@@ -12,8 +12,8 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import load_contract
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style, camel_case
 from sb3_pvp.games.osrs.remote.replies import ReplyEncoder
-from sb3_pvp.games.osrs.report import META_DTYPE, Style, camel_case
 from tests.games.osrs.remote.fake_world import FakeWorld
 from tests.paths import DATA
 

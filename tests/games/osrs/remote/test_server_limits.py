@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
-from sb3_pvp.games.osrs.remote.server import serve
-from sb3_pvp.games.osrs.remote.server_connection import MAX_UNANSWERED, Connection
+from sb3_pvp.games.osrs.remote.server_connection import MAX_UNANSWERED, ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
+from sb3_pvp.games.osrs.remote.wire_server import serve
 from tests.games.osrs.remote.fake_world import FakeWorld
 from tests.games.osrs.remote.wire import NO_OP, Wire, error, only
 
@@ -69,15 +69,15 @@ def test_an_agent_waiting_for_an_opponent_stays_while_its_connection_is_open() -
     assert answers == {"1": [], "2": []}
 
 
-def reset_request(agent: str) -> Request:
+def reset_request(agent: str) -> WireRequest:
     """A reset that waits for an opponent who never comes."""
-    return Request("reset", {"id": agent}, {"target": "absent", "resetParams": {}})
+    return WireRequest("reset", {"id": agent}, {"target": "absent", "resetParams": {}})
 
 
 class SlowReader(asyncio.Transport):
     """A client that reads only when `read_all` is called."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         super().__init__()
         self.connection = connection
         self.unread = 0
@@ -105,7 +105,7 @@ class SlowReader(asyncio.Transport):
 
 
 def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
-    connection = Connection(SynchronousLobby(ServedGames(FakeWorld), lambda is_last: None), set())
+    connection = ServerConnection(SynchronousLobby(ServedGames(FakeWorld), lambda is_last: None), set())
     transport = SlowReader(connection)
     connection.connection_made(transport)
     connection.data_received(DEBUG * 1000)
@@ -123,7 +123,7 @@ def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
 def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
     async def scenario() -> None:
         lobby = TickedLobby(ServedGames(FakeWorld))
-        connection = Connection(lobby, set())
+        connection = ServerConnection(lobby, set())
         transport = SlowReader(connection)
         connection.connection_made(transport)
         connection.data_received(DEBUG * 3 * MAX_UNANSWERED)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sb3_pvp.games.osrs.remote.messages import MAX_LINE
-from sb3_pvp.games.osrs.remote.server import serve
+from sb3_pvp.games.osrs.remote.wire_server import serve
 from tests.games.osrs.remote.fake_world import FakeWorld
 
 TIMEOUT = 10

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.sim import SimWorld
@@ -32,7 +32,7 @@ def played(recording: TickRecording, seed: int) -> dict[str, list[Got]]:
 
     def ask(request: dict[str, Any], reply: Any) -> None:
         lobby.handle(
-            Request(request["action"], request["meta"], request["body"]), lambda line: reply(orjson.loads(line))
+            WireRequest(request["action"], request["meta"], request["body"]), lambda line: reply(orjson.loads(line))
         )
 
     session = Session(recording, ask)

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
-from sb3_pvp.games.osrs.remote.server import serve
 from sb3_pvp.games.osrs.remote.ticked_lobby import EXPIRY_INTERVAL, TickedLobby
 from sb3_pvp.games.osrs.remote.ticker import Ticker
+from sb3_pvp.games.osrs.remote.wire_server import serve
 from tests.games.osrs.remote.fake_world import DEATH_TICK, FakeWorld
 from tests.games.osrs.remote.wire import NO_OP, error, only
 
@@ -28,7 +28,7 @@ class TickedWire:
 
     def ask(self, agent: str, action: str, body: Any = None) -> Replies:
         replies: Replies = []
-        self.lobby.handle(Request(action, {"id": agent}, body), lambda line: replies.append(orjson.loads(line)))
+        self.lobby.handle(WireRequest(action, {"id": agent}, body), lambda line: replies.append(orjson.loads(line)))
         return replies
 
     def login(self, *agents: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
-from sb3_pvp.games.osrs.remote.messages import Request
+from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from tests.games.osrs.remote.fake_world import FakeWorld
@@ -35,7 +35,7 @@ class Wire:
     def ask(self, agent: str | None, action: str, body: Any = None) -> list[dict[str, Any]]:
         replies: list[dict[str, Any]] = []
         meta = None if agent is None else {"id": agent}
-        self.lobby.handle(Request(action, meta, body), lambda line: replies.append(orjson.loads(line)))
+        self.lobby.handle(WireRequest(action, meta, body), lambda line: replies.append(orjson.loads(line)))
         return replies
 
     def login(self, *agents: str) -> None:

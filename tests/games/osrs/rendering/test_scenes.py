@@ -11,9 +11,9 @@ import pytest
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
+from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.games.osrs.rendering import Scene, scene_of
 from sb3_pvp.games.osrs.rendering.embedded import SLOTS
-from sb3_pvp.games.osrs.report import RANDOMISED
 from sb3_pvp.games.osrs.sim import SimWorld, state
 from sb3_pvp.games.osrs.sim.items import ITEM_NAMES
 from tests.envs.fake_world import FakeWorld

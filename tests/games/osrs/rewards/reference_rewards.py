@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.schedules import Schedule
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, STYLE_NAMES, Style, camel_case
 from sb3_pvp.games.osrs.rewards import RewardWeights
 
 Meta = dict[str, Any]

@@ -6,7 +6,7 @@ import numpy as np
 
 from sb3_pvp.game import Outcome, Transition
 from sb3_pvp.game.arrays import named_terms
-from sb3_pvp.games.osrs.report import META_DTYPE, Style
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style
 from sb3_pvp.games.osrs.rewards import OsrsRewards, RewardWeights
 
 HIT = {"hit_present": True, "attack_type_hit": Style.RANGED, "player_hit_attack_speed": 4}

@@ -11,7 +11,7 @@ import pytest
 from sb3_pvp.common.schedules import Linear
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.game import Outcome, Transition
-from sb3_pvp.games.osrs.report import META_DTYPE, Style, camel_case
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, Style, camel_case
 from sb3_pvp.games.osrs.rewards import RewardWeights, reward_weights
 from tests.envs.fake_world import FakeWorld
 from tests.games.osrs.rewards.reward_ticks import (

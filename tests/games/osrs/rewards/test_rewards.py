@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.game import Outcome, Transition
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rewards import (
     COMPONENTS,
     DESCRIPTIONS,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.envs import NhVecEnv, parallel_env
 from sb3_pvp.game import Outcome, Transition
-from sb3_pvp.games.osrs.report import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style
 from sb3_pvp.games.osrs.rewards import RewardWeights, reward_weights
 from tests.games.osrs.rewards.reference_rewards import Reference, on_the_wire
 from tests.games.osrs.rewards.reward_ticks import CORE, Rewards, named_components

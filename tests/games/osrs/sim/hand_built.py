@@ -8,7 +8,7 @@ import numpy as np
 from entry_points import ME, TARGET, clear_tick, publish, start_memory
 
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.report import META_DTYPE
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.state import FIGHT, MAGE_SET, MELEE_SET, NEVER_ATTACKED, NO_ITEM, RANGED_SET, SEAT, SPEC_SET
 

@@ -11,7 +11,7 @@ from hand_built import HandBuiltFight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.games.osrs.report import META_DTYPE, RANDOMISED
+from sb3_pvp.games.osrs.meta_fields import META_DTYPE, RANDOMISED
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, REDEMPTION_BIT, SMITE_BIT
 from sb3_pvp.games.osrs.sim.state import (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from recordings import FOLDER, Episode, Reply, fights_below, read
 
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT
 from sb3_pvp.games.osrs.sim.state import HITPOINTS, SEAT
 

@@ -6,7 +6,7 @@ import pytest
 from entry_points import ME, TARGET, record_hit, refresh_hitsplats
 from hand_built import HandBuiltFight
 
-from sb3_pvp.games.osrs.report import Style
+from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.sim import items
 from sb3_pvp.games.osrs.sim.prayer import PROTECT_BIT, SMITE_BIT
 from sb3_pvp.games.osrs.sim.state import ATTACK, BASELINE, DEFENCE, FREEZE_TIMER, HITPOINTS, MAGIC, PRAYER, RANGED

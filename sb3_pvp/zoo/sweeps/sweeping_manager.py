@@ -42,11 +42,11 @@ from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.players.opponents import is_path, make_opponent, opponent_name
 from sb3_pvp.policies.files.model_opponent import find_file
-from sb3_pvp.zoo.sweeps.evaluation import Measure, SweepEvalCallback, mean_reward, win_rates
+from sb3_pvp.zoo.sweeps.objectives import Measure, SweepEvalCallback, mean_reward, win_rates
 from sb3_pvp.zoo.sweeps.ray_tasks import RayTasks
-from sb3_pvp.zoo.sweeps.report import best_configuration, counts, write_report
 from sb3_pvp.zoo.sweeps.space import Block, Space, chosen_space, hyperparameters
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, Settings, TrialQueue, find_study, read_settings
+from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, StudySettings, TrialQueue, find_study, read_settings
+from sb3_pvp.zoo.sweeps.study_report import best_configuration, counts, write_report
 
 #: Default values of our options, also for rl-zoo3's own command, which does not have them.
 _DEFAULTS = {
@@ -133,7 +133,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         with tempfile.TemporaryDirectory(prefix="sb3_pvp_sweep_") as folder:
             self._sweep_in(Path(folder), settings, self._num_jobs(settings))
 
-    def _sweep_in(self, folder: Path, settings: Settings, n_jobs: int) -> None:
+    def _sweep_in(self, folder: Path, settings: StudySettings, n_jobs: int) -> None:
         """Runs the trials in so many processes, which have their temporary files in ``folder``, and reports."""
         if getattr(self.args, "distribute", None) is not None:
             pool: WorkerPool | RayTasks | None = self._cluster()
@@ -182,7 +182,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             )
         return tasks
 
-    def _num_jobs(self, settings: Settings) -> int:
+    def _num_jobs(self, settings: StudySettings) -> int:
         """Returns in how many processes to run trials: by default one per core, unless a trial needs more than that."""
         if (tasks := getattr(self.args, "distribute", None)) is not None:
             return min(tasks or room_for_actors(self.args.num_cpus_per_actor), self.n_trials)
@@ -191,7 +191,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         is_costly = self._vec_env_type != "dummy" or self._env_kwargs(settings.block).get("world", "sim") != "sim"
         return 1 if is_costly else min(num_cores(), self.n_trials)
 
-    def _queue(self, storage: str | None, settings: Settings) -> TrialQueue:
+    def _queue(self, storage: str | None, settings: StudySettings) -> TrialQueue:
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         queue = TrialQueue(name, storage, settings, n_trials, self._make_sampler)
@@ -202,7 +202,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             queue.study.pruner = self._create_pruner(self.pruner)
         return queue
 
-    def _run_trials(self, queue: TrialQueue, settings: Settings, bar: tqdm[Any]) -> Iterator[str]:
+    def _run_trials(self, queue: TrialQueue, settings: StudySettings, bar: tqdm[Any]) -> Iterator[str]:
         """Runs trials, each of which is an ordinary training run, until there are none left; yields their results.
 
         An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
@@ -234,7 +234,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                     traceback.print_exc()
                 gc.collect()  # callbacks and models are reference cycles, which hold much memory
 
-    def _train(self, trial: optuna.Trial, settings: Settings, bar: tqdm[Any]) -> tuple[float | None, str]:
+    def _train(self, trial: optuna.Trial, settings: StudySettings, bar: tqdm[Any]) -> tuple[float | None, str]:
         """Trains with a trial's parameters; returns the objective (``None``: pruned or diverged) and a description."""
         n_evaluations, model = settings.measure["n_evaluations"], None
 
@@ -276,7 +276,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             raise KeyboardInterrupt  # caught by learn(), as in rl-zoo3; a sweep has to stop as well
         return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> StudySettings:
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
         n_timesteps = self._steps(block)
@@ -305,7 +305,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             else:
                 measure |= {"episodes": self.n_eval_episodes, "deterministic": self.deterministic_eval}
         plain = {"algo": self.algo, "env_id": self.env_name.gym_id, "n_timesteps": n_timesteps, "seed": self.seed}
-        return Settings(block=block, space=space, measure=measure, **plain)
+        return StudySettings(block=block, space=space, measure=measure, **plain)
 
     def _space(self, block: Block) -> Space:
         complete = {**block, "env_kwargs": self._env_kwargs(block)}  # including the game
@@ -315,7 +315,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         """Returns the arguments of the environment, including those with which it is registered."""
         return {**gymnasium.spec(self.env_name.gym_id).kwargs, **(block.get("env_kwargs") or {})}
 
-    def _experiment(self, settings: Settings, config: Path, seed: int) -> SweepingManager:
+    def _experiment(self, settings: StudySettings, config: Path, seed: int) -> SweepingManager:
         """Returns a manager for a single training run with the configuration in a file."""
         reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         return type(self)(
@@ -399,7 +399,7 @@ def run_trials(
     algorithm: type[BaseAlgorithm],
     spec: EnvSpec,
     storage: str,
-    settings: Settings,
+    settings: StudySettings,
     folder: Path,
 ) -> Iterator[str]:
     """Runs trials in a worker process, with a manager like that of the process that started it, until none are left.

@@ -16,7 +16,7 @@ class FramingError(Exception):
     """The line is not a request; the connection is closed without a reply."""
 
 
-class RequestError(Exception):
+class WireRequestError(Exception):
     """The request is answered with an error reply; ``kind`` is one of the exception names of this module."""
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -24,42 +24,44 @@ class RequestError(Exception):
         self.kind = kind
 
 
-def message_already_queued() -> RequestError:
+def message_already_queued() -> WireRequestError:
     """A second message of an agent whose first one is not answered yet."""
-    return RequestError(ENVIRONMENT, "Message already queued")
+    return WireRequestError(ENVIRONMENT, "Message already queued")
 
 
-def not_logged_in(agent_id: str) -> RequestError:
+def not_logged_in(agent_id: str) -> WireRequestError:
     """A `reset` or `step` of an id that is not logged in."""
-    return RequestError(NULL_POINTER, f"no agent is logged in with ID: {agent_id}")
+    return WireRequestError(NULL_POINTER, f"no agent is logged in with ID: {agent_id}")
 
 
-def no_transition(state: str, trigger: str) -> RequestError:
+def no_transition(state: str, trigger: str) -> WireRequestError:
     """A message that the agent's state does not allow, e.g. a `step` before the first `reset`."""
     text = f"No valid leaving transitions are permitted from state '{state}' for trigger '{trigger}'"
-    return RequestError(ILLEGAL_STATE, text)
+    return WireRequestError(ILLEGAL_STATE, text)
 
 
-def no_attackers() -> RequestError:
+def no_attackers() -> WireRequestError:
     """A `reset` that waits for an attacker; the reference server only refuses attackers that are agents."""
     text = "the embedded world has no players who could attack; use baseline or another agent's id as target"
-    return RequestError(ENVIRONMENT, f"Cannot wait to be attacked by an agent: {text}")
+    return WireRequestError(ENVIRONMENT, f"Cannot wait to be attacked by an agent: {text}")
 
 
-def own_target(agent_id: str) -> RequestError:
+def own_target(agent_id: str) -> WireRequestError:
     """A `reset` with the agent itself as target, for which the reference server waits forever."""
-    return RequestError(ENVIRONMENT, f"{agent_id} cannot fight itself; use baseline or another agent's id as target")
+    return WireRequestError(
+        ENVIRONMENT, f"{agent_id} cannot fight itself; use baseline or another agent's id as target"
+    )
 
 
-def different_types(agent_id: str, agent_type: str, target_id: str, target_type: str) -> RequestError:
+def different_types(agent_id: str, agent_type: str, target_id: str, target_type: str) -> WireRequestError:
     """A `reset` with an agent of another type as target."""
-    return RequestError(
+    return WireRequestError(
         ENVIRONMENT,
         f"agents of different types cannot fight: {agent_id} is a {agent_type} and its target {target_id} a "
         f"{target_type}; log both in with the same agentType",
     )
 
 
-def too_many_ticks(missed: int, agent_id: str) -> RequestError:
+def too_many_ticks(missed: int, agent_id: str) -> WireRequestError:
     """A `step` of an agent that missed too many ticks in a world with a clock (``protocol.md`` §6.5)."""
-    return RequestError(ENVIRONMENT, f"Too many ticks since last step: {missed} for {agent_id}; reset to go on")
+    return WireRequestError(ENVIRONMENT, f"Too many ticks since last step: {missed} for {agent_id}; reset to go on")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sb3_pvp.callbacks.base import PvpCallback
-from sb3_pvp.callbacks.observations import current_statistics, normalizer_of, own_part, own_shape
+from sb3_pvp.callbacks.observations_callback import current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import Flag, NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 

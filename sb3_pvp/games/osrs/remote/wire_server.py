@@ -17,7 +17,7 @@ from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.games.osrs.remote.gathering import Gathering
 from sb3_pvp.games.osrs.remote.lobby import Lobby
 from sb3_pvp.games.osrs.remote.served_games import AGENT_TYPES, ServedGames
-from sb3_pvp.games.osrs.remote.server_connection import Connection
+from sb3_pvp.games.osrs.remote.server_connection import ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.ticker import Ticker
@@ -60,9 +60,9 @@ async def serve(
     check_times(tick_rate, idle_timeout)
     games = ServedGames(make_world or _make_sim_world, seed)
     lobby, tickers = _make_lobby(games, tick_rate, idle_timeout)
-    connections: set[Connection] = set()
+    connections: set[ServerConnection] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
+        lambda: ServerConnection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
     )
     try:
         # After binding the address and before accepting: compiling takes time, an address in use should fail before.

@@ -1,0 +1,126 @@
+"""Modules, classes and functions of the second edition are found under their former names, and are those of today.
+
+``tests/data/second_edition/names.json`` has the public ones of each module, as they were at its last commit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from sb3_pvp import former
+from tests.paths import DATA
+
+NAMES: dict[str, list[str]] = json.loads((DATA / "second_edition" / "names.json").read_text())
+#: What has another name today, or left a module that is still there; no file of users names these.
+RENAMED = {
+    "sb3_pvp.callbacks.plots.Metric": "sb3_pvp.matches.curves.CurveMetric",
+    "sb3_pvp.callbacks.self_play.Source": "sb3_pvp.callbacks.self_play.OpponentSource",
+    "sb3_pvp.cli.fights.score_model": "sb3_pvp.matches.scoring.score_model",
+    "sb3_pvp.cli.fights.trained_start": "sb3_pvp.matches.scoring.trained_start",
+    "sb3_pvp.cli.usage.with_build": "sb3_pvp.matches.scoring.with_build",
+    "sb3_pvp.common.shipped.Exploitability": "sb3_pvp.policies.files.shipped.CardExploitability",
+    "sb3_pvp.common.shipped.Fights": "sb3_pvp.policies.files.shipped.CardScore",
+    "sb3_pvp.contract.actions.compile_dependencies": "sb3_pvp.game.contract.rules.compile_dependencies",
+    "sb3_pvp.games.osrs.remote.arena.Arena": "sb3_pvp.games.osrs.remote.served_games.ServedGame",
+    "sb3_pvp.games.osrs.remote.arena.Arenas": "sb3_pvp.games.osrs.remote.served_games.ServedGames",
+    "sb3_pvp.games.osrs.remote.errors.RequestError": "sb3_pvp.games.osrs.remote.wire_errors.WireRequestError",
+    "sb3_pvp.games.osrs.remote.messages.Request": "sb3_pvp.games.osrs.remote.messages.WireRequest",
+    "sb3_pvp.games.osrs.remote.server_connection.Connection": (
+        "sb3_pvp.games.osrs.remote.server_connection.ServerConnection"
+    ),
+    "sb3_pvp.games.osrs.rendering.fighter.Fighter": "sb3_pvp.games.osrs.rendering.fighter.ShownFighter",
+    "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.games.SimGame",
+    "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
+    "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
+    "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
+    "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
+    "sb3_pvp.serving.fighters.Source": "sb3_pvp.serving.fighters.FighterSource",
+    "sb3_pvp.serving.server.Settings": "sb3_pvp.serving.server.ServerSettings",
+    "sb3_pvp.zoo.resume.league_of": "sb3_pvp.players.league.league.league_of",
+    "sb3_pvp.zoo.sweeps.study.Settings": "sb3_pvp.zoo.sweeps.study.StudySettings",
+}
+
+
+#: Packages of the first edition only.
+FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp.rsps"}
+
+
+def named(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def unpickled(module: str, name: str) -> Any:
+    """What a pickle names, by the oldest protocol, which needs no object to be written."""
+    return pickle.loads(f"c{module}\n{name}\n.".encode())
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_every_module_is_that_of_today(module: str) -> None:
+    found = importlib.import_module(module)
+    assert found is importlib.import_module(former.current_name(module))
+    assert found.__spec__ is not None and found.__spec__.name == found.__name__ == former.current_name(module)
+    for name in NAMES[module]:
+        today = RENAMED.get(f"{module}.{name}")
+        assert (named(today) if today else unpickled(module, name)) is not None
+
+
+def test_every_row_of_the_table_leads_from_a_name_that_was_to_one_that_is() -> None:
+    packages = {name.rpartition(".")[0] for name in NAMES}
+    assert former.MODULES.keys() <= NAMES.keys() | packages | FIRST
+    for now in former.MODULES.values():
+        assert importlib.import_module(now).__name__ == now
+    assert former.NAMES.keys() <= NAMES.keys()
+    assert all(RENAMED[name] != name and named(RENAMED[name]) is not None for name in RENAMED)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sb3_pvp.contract.model as old, sb3_pvp.game.contract.model as new",
+        "import sb3_pvp.game.contract.model as new, sb3_pvp.contract.model as old",
+        "from sb3_pvp.ppo import algorithm as old; from sb3_pvp.algorithms.ppo import algorithm as new",
+        "from sb3_pvp.sim import state as old; from sb3_pvp.games.osrs.sim import state as new",
+        "import sb3_pvp.opponents.pool as old, sb3_pvp.players.pool as new",
+        "import pickle; old = pickle.loads(b'csb3_pvp.ppo\\nPvpPPO\\n.'); from sb3_pvp import PvpPPO as new",
+    ],
+)
+def test_in_a_new_process_the_order_of_imports_does_not_matter(code: str) -> None:
+    check = "import sys; twice = [m for m in sys.modules.values() if getattr(m, '__file__', None) == new.__file__]"
+    check = f"{check}; assert len({{*map(id, twice)}}) == 1" if "pickle" not in code else "pass"
+    subprocess.run([sys.executable, "-c", f"{code}; assert old is new; {check}"], check=True)
+
+
+def test_former_names_replace_nothing() -> None:
+    code = (
+        "import json, sys, importlib, pathlib, sb3_pvp\n"
+        "names = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
+        "packages = {importlib.import_module(sb3_pvp.former.current_name(name)) for name in names}\n"
+        "kept = [(each, name, getattr(each, name)) for each in packages for name in getattr(each, '__all__', ())]\n"
+        "for name in names: importlib.import_module(name)\n"
+        "changed = [(each, name) for each, name, value in kept if getattr(each, name) is not value]\n"
+        "assert len(kept) > 100 and not changed, changed"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, DATA / "second_edition" / "names.json"], check=True)
+
+
+def test_what_never_was_is_not_found() -> None:
+    for name in ("sb3_pvp.ppo.nothing", "sb3_pvp.nothing", "sb3_pvp.contract.nothing.more"):
+        with pytest.raises(ModuleNotFoundError, match="sb3_pvp"):
+            importlib.import_module(name)
+    assert find_spec("sb3_pvp.ppo.nothing") is None
+    assert find_spec("sb3_pvp.selfplay") is not None
+
+
+def test_installing_twice_changes_nothing() -> None:
+    before = list(sys.meta_path)
+    former.install()
+    assert sys.meta_path == before
