@@ -15,7 +15,7 @@ from benchmarks.report import Case, Row, Turn, make_row, positive_numbers, print
 from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 
 _FIRST_TICK = """
-from sb3_pvp.sim import SimWorld
+from sb3_pvp.games.osrs import SimWorld
 world = SimWorld(num_fights=1)
 world.reset()
 world.step(world.random_actions())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +80,6 @@ def rate_in_own_game(folder: Path, num_fights: int) -> set[str]:
 
 
 # From here on there is nothing but what users use.
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = th.get_num_threads()
-    th.set_num_threads(1)
-    yield
-    th.set_num_threads(before)
 
 
 @pytest.fixture(params=EDITIONS, ids=lambda path: path.name)

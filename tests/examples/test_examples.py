@@ -24,13 +24,9 @@ PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 
 @pytest.fixture(autouse=True)
 def in_a_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs each program in a temporary folder with one thread, and restores the number of threads."""
-    threads = th.get_num_threads()
-    th.set_num_threads(1)  # networks this small are slower with more threads, above all on a busy machine
+    """Runs each program in a temporary folder."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.chdir(tmp_path)
-    yield
-    th.set_num_threads(threads)
 
 
 def run(program: str, *args: Any, **kwargs: Any) -> Any:

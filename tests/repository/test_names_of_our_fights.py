@@ -14,7 +14,9 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 #: Names that users have always called, where they lead to, and the files that may have them.
-FROZEN = re.compile(r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.(sim|rsps))\b|rsps://|(\"rsps\": \")?sb3_pvp\.games\.osrs[\w.:]*")
+FROZEN = re.compile(
+    r"\b(NhEnv|NhVecEnv|DharokEnv|sb3_pvp\.(sim|rsps))\b|rsps://|(\"rsps\": \")?sb3_pvp\.games\.osrs[\w.:]*"
+)
 LISTED = {PACKAGE / name for name in ("game/game.py", "envs/__init__.py", "envs/vec_env.py", "former.py")}
 
 

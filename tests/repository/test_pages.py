@@ -15,7 +15,6 @@ from typing import Any
 
 import gymnasium
 import pytest
-import torch as th
 import yaml
 from stable_baselines3.common.logger import configure
 
@@ -80,10 +79,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("gymnasium.registry", dict(gymnasium.registry))
-    threads, modules = th.get_num_threads(), set(sys.modules)
-    th.set_num_threads(1)
+    modules = set(sys.modules)
     yield tmp_path
-    th.set_num_threads(threads)
     for name in set(sys.modules) - modules:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
