@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -20,9 +20,10 @@ from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
+from sb3_pvp.common.entry_points import installed, missing
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.game.game import OWN_COMMANDS
 
+_ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.
 #: For commands that pass all arguments to rl-zoo3's parsers, including ``--help``.
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -32,9 +33,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        # Ours first, without metadata: that of an editable install can be older than the checkout.
-        self._of_games = {name: EntryPoint(name, place, "") for name, place in OWN_COMMANDS.items()}
-        self._of_games |= {point.name: point for point in entry_points(group="sb3_pvp.commands")}
+        self._of_games = installed(_ENTRY_POINTS)
 
     def list_commands(self, context: Any) -> list[str]:
         """Returns the names of all commands, without importing those of games."""
@@ -47,6 +46,8 @@ class _Commands(TyperGroup):
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             alone.command(name)(self._of_games[name].load())
             self.commands[name] = typer.main.get_command(alone)
+        if lacking := missing(_ENTRY_POINTS, name):
+            raise Refusal(lacking)
         return super().get_command(context, name)
 
 

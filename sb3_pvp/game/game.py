@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
 import gymnasium
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from sb3_pvp.common.arguments import read_model
+from sb3_pvp.common.entry_points import installed, is_own, missing
 from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.game.contract import Contract, add_contract_source, load_contract
 from sb3_pvp.game.contract.turn import Turn
@@ -87,13 +87,6 @@ class Game(Protocol):
 
 
 ENTRY_POINTS = "sb3_pvp.games"  #: Entry-point group of installed games; a name is also the Gymnasium id.
-#: The games and commands of this package, as in pyproject.toml. Repeated here because the metadata of an editable
-#: install is as old as the last ``pip install``, and may not list them.
-_OWN_GAMES = {"NhEnv": "sb3_pvp.games.osrs:NH", "DharokEnv": "sb3_pvp.games.osrs:DHAROK"}
-OWN_COMMANDS = {
-    "rsps": "sb3_pvp.games.osrs.cli.rsps:rsps",
-    "sim-server": "sb3_pvp.games.osrs.cli.sim_server:sim_server",
-}
 HOME_GAME = "NhEnv"  #: The default game of environments and commands.
 
 GameLike = str | type[Game] | Game  #: What `find_game` accepts.
@@ -148,17 +141,10 @@ def make_world(
 _games: dict[str | type[Game], Game] = {}  #: Registered games by name, and what `find_game` has loaded by its argument.
 
 
-@cache
-def _installed() -> dict[str, EntryPoint]:
-    own = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in _OWN_GAMES.items()}
-    # Twice: first for the order of the names, last so that no other package can replace these games.
-    return own | {each.name: each for each in entry_points(group=ENTRY_POINTS)} | own
-
-
 def game_names() -> tuple[str, ...]:
     """Returns the names of all installed and registered games, without loading any."""
     registered = (each for each in _games if isinstance(each, str) and ":" not in each)
-    return tuple(dict.fromkeys((*_installed(), *registered)))
+    return tuple(dict.fromkeys((*installed(ENTRY_POINTS), *registered)))
 
 
 def find_game(game: GameLike) -> Game:
@@ -168,12 +154,12 @@ def find_game(game: GameLike) -> Game:
     """
     if isinstance(game, str | type) and game in _games:
         return _games[game]
-    if isinstance(game, str) and game not in _installed() and ":" not in game:
-        raise ValueError(f"{unknown_name('game', game, game_names())}, or module:object")
+    if isinstance(game, str) and game not in installed(ENTRY_POINTS) and ":" not in game:
+        raise ValueError(missing(ENTRY_POINTS, game) or f"{unknown_name('game', game, game_names())}, or module:object")
     try:
         found: Any = game
         if isinstance(game, str):
-            found = _installed().get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
+            found = installed(ENTRY_POINTS).get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
         made: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
         if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
             raise TypeError(f"{made!r} is not a sb3_pvp.game.Game")
@@ -187,13 +173,13 @@ def find_game(game: GameLike) -> Game:
 
 def is_installed(contract: Contract) -> bool:
     """Returns whether this is the contract of an installed game, so that any process finds it by name."""
-    return contract.name in _installed() and find_game(contract.name).contract == contract
+    return contract.name in installed(ENTRY_POINTS) and find_game(contract.name).contract == contract
 
 
 def game_reference(game: Game) -> str:
     """Returns the name that files store: what `find_game` accepts in any process, or else the game's own name."""
     for name, known in _games.items():
-        if known is game and isinstance(name, str) and (":" in name or name in _installed()):
+        if known is game and isinstance(name, str) and (":" in name or name in installed(ENTRY_POINTS)):
             return name
     reference = f"{type(game).__module__}:{type(game).__qualname__}"
     # Its class is a reference too, unless it is local to a function, needs arguments, or makes a different game.
@@ -215,11 +201,12 @@ def register_game(game: type[Game] | Game) -> Game:
 
 def register_environments() -> None:
     """Registers all installed games with Gymnasium; warns about names that it refuses."""
-    list(loadable("game", _installed(), _register_environment))
+    list(loadable("game", installed(ENTRY_POINTS), _register_environment))
 
 
 def _register_environment(name: str) -> None:
-    kind = "NhEnv" if name in _OWN_GAMES else "PvpEnv"
+    point = installed(ENTRY_POINTS).get(name)
+    kind = "NhEnv" if point is not None and is_own(point) else "PvpEnv"
     try:
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})

@@ -30,7 +30,7 @@ from sb3_pvp.policies.networks import (
     parse_architectures,
 )
 from sb3_pvp.policies.precision import in_float32
-from sb3_pvp.policies.sampling import AutoregressiveDistribution, filled
+from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, AutoregressiveDistribution, filled
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -266,7 +266,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def actor_latent(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the output of the actor's trunk ``(batch, inputs of the heads)``."""
         features = self.features(obs)
-        return self._actor_latent(filled(features))[: len(features)]
+        return self._actor_latent(filled(features, LEAST_ROWS_OF_LINEAR))[: len(features)]
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the critic's values ``(batch, 1)``."""

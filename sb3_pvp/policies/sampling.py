@@ -26,14 +26,17 @@ from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinea
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
 
 #: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
-#: routines, on some processors up to 15 rows. These are filled up while acting, so that no decision depends on the
-#: batch that it is made in.
-LEAST_ROWS, LEAST_COLUMNS = 16, 12
+#: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
+LEAST_ROWS, LEAST_COLUMNS = 4, 12
+#: The same for rows times the weights of `nn.Linear`, which lie in memory transposed: the processors with AVX512-FP16
+#: have routines of their own for up to 15 rows. Weights that lie as they are multiplied do without, and are faster for
+#: few rows, but with more inputs than this the bits depend on the batch again.
+LEAST_ROWS_OF_LINEAR, MAX_INPUTS_LAID_OUT = 16, 512
 
 
-def filled(rows: th.Tensor) -> th.Tensor:
-    """Returns rows ``(batch, ...)``, repeated until there are `LEAST_ROWS`."""
-    return rows if len(rows) >= LEAST_ROWS else rows[th.arange(LEAST_ROWS, device=rows.device) % len(rows)]
+def filled(rows: th.Tensor, least: int = LEAST_ROWS) -> th.Tensor:
+    """Returns rows ``(batch, ...)``, repeated until there are so many."""
+    return rows if len(rows) >= least else rows[th.arange(least, device=rows.device) % len(rows)]
 
 
 @dataclass(frozen=True)
@@ -360,11 +363,16 @@ class AutoregressiveActor:
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
         self._mean, self._scale = (part[: frame_shape[1]].numpy() for part in (normalizer.mean, normalizer.scale()))
         self._trunk = extractor, actor
+        layers = [layer for network in self._trunk for layer in network if isinstance(layer, nn.Linear)]
+        is_narrow = all(layer.in_features <= MAX_INPUTS_LAID_OUT for layer in layers)
+        for layer in layers if is_narrow else ():
+            layer.weight.data = layer.weight.t().contiguous().t()
+        self._least_rows = LEAST_ROWS if is_narrow else LEAST_ROWS_OF_LINEAR
         self.tables = HeadTables(heads)
 
     def latent(self, observations: th.Tensor) -> th.Tensor:
         """Returns the trunk's output ``(batch, inputs)`` for raw observations ``(batch, frames, features)``."""
-        num_rows, observations = len(observations), filled(observations)
+        num_rows, observations = len(observations), filled(observations, self._least_rows)
         latent = observations.flatten(1)
         if self._normalize:
             from sb3_pvp.policies.acting_kernels import normalize  # Numba takes long to import
@@ -387,7 +395,7 @@ class PlainActor:
     def act(self, observations: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
         """Returns legal actions, int64 ``(batch, heads)``; arguments as in `act_batched`."""
         space, num_rows = self._policy.observation_space, len(observations)
-        observations, masks = filled(observations), filled(masks)
+        observations, masks = (filled(part, LEAST_ROWS_OF_LINEAR) for part in (observations, masks))
         seen: Any = observations.reshape(-1, *(space.shape or ()))
         if isinstance(space, spaces.Dict):
             seen = {OBSERVATION: observations, ACTION_MASK: masks.float()}

@@ -8,12 +8,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
-from duel import ResumableDuels
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.players.opponents import OpponentChoice
+from tests.callbacks.duel import ResumableDuels
 
 ROCK, PAPER, SCISSORS = range(3)
 

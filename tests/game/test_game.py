@@ -233,6 +233,46 @@ def test_broken_installed_games_are_skipped_until_they_are_named(tmp_path: Path)
     assert done.stdout.strip() == "fine", done.stderr
 
 
+STALE = """
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+# Before anything else asks: what was installed before this package had games.
+import importlib.metadata
+importlib.metadata.distribution = lambda name: PathDistribution(Path(FOLDER))
+importlib.metadata.entry_points = lambda group: ()
+import sb3_pvp
+from sb3_pvp.cli import main
+from sb3_pvp.game import find_game
+
+for name in ("NhEnv", "no_such_game"):
+    try:
+        find_game(name)
+    except ValueError as error:
+        print(error)
+try:
+    main(["sim-server", "--help"])
+except SystemExit as error:
+    print(error.code)
+"""
+
+
+def test_games_of_a_checkout_that_are_not_installed_are_named_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "sb3_pvp-0.0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: sb3-pvp\nVersion: 0.0.1\n")
+    (folder / "entry_points.txt").write_text("[console_scripts]\nsb3-pvp = sb3_pvp.cli:main\n")
+    code = STALE.replace("FOLDER", repr(str(folder)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    again = "is in the checkout, but not in what is installed of sb3-pvp: pip install --editable . again"
+    assert done.stdout.splitlines() == [
+        f"'NhEnv' {again}",
+        "unknown game 'no_such_game'. Known: none, or module:object",
+        "2",
+    ]
+    assert done.stderr == f"sb3-pvp: error: 'sim-server' {again}\n"
+
+
 RULES_CONTRACT = Contract(
     "shots",
     (
