@@ -33,6 +33,16 @@ def _contract_lines(contract: Contract) -> Iterator[str]:
     yield f"{contract.num_observations} observations, {len(contract.partial_indices)} of them partial,"
     yield f"{len(contract.constant_indices)} constant."
     yield ""
+    if contract.agents:
+        shared = "; one policy can play all of them" if contract.shared_weights else ""
+        yield f"A seat is a team of {len(contract.agents)} agents{shared}."
+        yield ""
+        yield "| Agent | Observations | Heads | Out of the game while 0 |"
+        yield "|---|---|---|---|"
+        for agent in contract.agents:
+            ranges = " | ".join(f"{begin} to {end - 1}" for begin, end in (agent.observations, agent.heads))
+            yield f"| `{agent.id}` | {ranges} | {'' if agent.active is None else f'`{agent.active}`'} |"
+        yield ""
     yield "| Head | Flat | Number | Choice | Meaning | Rule |"
     yield "|---|---|---|---|---|---|"
     for head in contract.heads:

@@ -13,7 +13,7 @@ from gymnasium.error import DependencyNotInstalled, ResetNeeded
 from numpy.typing import NDArray
 
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Outcome, World
+from sb3_pvp.game import Outcome, PlainViewer, World
 from sb3_pvp.game.contract import Contract
 
 if TYPE_CHECKING:
@@ -129,9 +129,7 @@ class FightRenderer:
 
     @property
     def _game_viewer(self) -> Any:
-        if (viewer := self._fights.settings.game.viewer) is None:
-            raise ValueError("this game cannot be rendered: it has no viewer (`sb3_pvp.game.Viewer`)")
-        return viewer
+        return self._fights.settings.game.viewer or PlainViewer(self._fights.contract)
 
     def _scene(self, row: int) -> Any:
         if not self._started:

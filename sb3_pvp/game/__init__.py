@@ -14,7 +14,6 @@ from sb3_pvp.game.game import (
     HOME_GAME,
     Game,
     GameLike,
-    Viewer,
     WorldFactory,
     contract_of,
     find_game,
@@ -27,6 +26,7 @@ from sb3_pvp.game.game import (
     register_game,
 )
 from sb3_pvp.game.metrics import Metrics
+from sb3_pvp.game.viewer import Control, ControlGroup, PlainViewer, Viewer, controls_of, live_scene
 from sb3_pvp.game.world import (
     NUM_SEATS,
     DesyncReason,
@@ -43,6 +43,8 @@ from sb3_pvp.game.world import (
 __all__ = [
     "HOME_GAME",
     "NUM_SEATS",
+    "Control",
+    "ControlGroup",
     "DesyncReason",
     "Game",
     "GameLike",
@@ -50,6 +52,7 @@ __all__ = [
     "Leavable",
     "Metrics",
     "Outcome",
+    "PlainViewer",
     "Resumable",
     "Rewards",
     "Transition",
@@ -58,11 +61,13 @@ __all__ = [
     "WorldError",
     "WorldFactory",
     "contract_of",
+    "controls_of",
     "find_game",
     "game_and_contract",
     "game_names",
     "game_reference",
     "is_installed",
+    "live_scene",
     "make_world",
     "register_environments",
     "register_game",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
 import gymnasium
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from sb3_pvp.common.arguments import read_model
@@ -18,39 +16,8 @@ from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.game.contract import Contract, add_contract_source, load_contract
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.game.metrics import Metrics
+from sb3_pvp.game.viewer import Viewer
 from sb3_pvp.game.world import Rewards, World
-
-
-class Viewer(Protocol):
-    """Shows fights of a game.
-
-    A *scene* is one moment of a fight: a frozen dataclass of plain values, defined by the viewer, with a field
-    ``outcome``. `text` serves ``render_mode="ansi"``, `picture` the other render modes.
-
-    To record and replay fights (`sb3_pvp.matches.replay`), a viewer also needs ``read_scene(plain)``,
-    ``events(scenes)`` and ``page()``. With ``recordings`` (endings of file names) and ``read_recording(path, number)``
-    it reads recordings in a format of the game as well.
-    """
-
-    def scene(
-        self,
-        world: World,
-        fight: int,
-        names: Sequence[str],
-        actions: Sequence[NDArray[np.int64] | None] = (None, None),
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
-    ) -> Any:
-        """Returns the scene after the last tick of a fight between two players with these names.
-
-        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are by
-        seat, ``None`` if unknown.
-        """
-
-    def text(self, scene: Any, color: bool = True) -> str:
-        """Returns a scene as text for a terminal, with or without ANSI colors."""
-
-    def picture(self, scene: Any) -> NDArray[np.uint8]:
-        """Returns a scene as an RGB image, uint8 ``(height, width, 3)``."""
 
 
 class Game(Protocol):
@@ -142,9 +109,9 @@ _games: dict[str | type[Game], Game] = {}  #: Registered games by name, and what
 
 
 def game_names() -> tuple[str, ...]:
-    """Returns the names of all installed and registered games, without loading any."""
+    """Returns the names of all installed and registered games, the home game first, without loading any."""
     registered = (each for each in _games if isinstance(each, str) and ":" not in each)
-    return tuple(dict.fromkeys((*installed(ENTRY_POINTS), *registered)))
+    return tuple(dict.fromkeys((*sorted(installed(ENTRY_POINTS), key=HOME_GAME.__ne__), *registered)))
 
 
 def find_game(game: GameLike) -> Game:

@@ -8,10 +8,11 @@ from sb3_pvp.game.contract.model import (
     register_contract,
     registered_contracts,
 )
-from sb3_pvp.game.contract.parts import Head, Observation, SubAction
+from sb3_pvp.game.contract.parts import Agent, Head, Observation, SubAction
 from sb3_pvp.game.contract.rules import ContractError, DependencyTables
 
 __all__ = [
+    "Agent",
     "Contract",
     "ContractError",
     "DependencyTables",

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.names import loadable, unknown_name
 from sb3_pvp.common.plain_values import from_plain
-from sb3_pvp.game.contract.parts import Head, Observation
+from sb3_pvp.game.contract.agents import check_agents, check_rules
+from sb3_pvp.game.contract.parts import Agent, Head, Observation
 from sb3_pvp.game.contract.rules import Booleans, ContractError, DependencyTables, compile_dependencies
 
 
@@ -26,20 +27,30 @@ class Contract:
 
     A flat mask is the concatenation of the masks of all heads (contract.md §2.1). All arrays are read-only. Raises
     `ContractError` if an id is used twice, a list is empty, or a rule names anything but earlier sub-actions.
+
+    A seat may be a team: then ``agents`` divide observations and heads among them, in order and without a gap, and no
+    rule goes from one agent to another, since they act at the same time. Other algorithms than those for teams see one
+    large contract.
     """
 
     name: str
     heads: tuple[Head, ...]
     observations: tuple[Observation, ...]
+    agents: tuple[Agent, ...] = ()  #: Of a seat that is a team.
+    shared_weights: bool = False  #: Whether one policy can play all agents, which then have ranges of the same sizes.
 
     def __post_init__(self) -> None:
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has no heads, no observations, or a head without actions")
         _ = self._positions, self.dependencies  # computed now, so that a wrong contract fails at once
+        if self.agents:
+            seen = [each.id for each in self.observations]
+            check_agents(self.agents, seen, self.head_sizes, self.shared_weights)
+            check_rules(self.agents, self.agent_entries, self.dependencies)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the cached properties, of which the modules can be neither pickled nor deep-copied.
-        return Contract, (self.name, self.heads, self.observations)
+        return Contract, (self.name, self.heads, self.observations, self.agents, self.shared_weights)
 
     @cached_property
     def head_sizes(self) -> tuple[int, ...]:
@@ -87,6 +98,18 @@ class Contract:
     def flat_index(self, sub_action_id: str) -> int:
         """Returns the position of a sub-action in the flat mask."""
         return self._position("sub-action", sub_action_id)
+
+    @cached_property
+    def agent_entries(self) -> tuple[slice, ...]:
+        """The entries of each agent in the flat mask."""
+        return tuple(slice(*self.head_offsets[list(agent.heads)].tolist()) for agent in self.agents)
+
+    def active_agents(self, observations: ArrayLike) -> Booleans:
+        """Returns which agents are in the game, bool ``(..., agents)``, by observations ``(..., num_observations)``."""
+        seen = np.asarray(observations)
+        by_id = (each.active for each in self.agents)
+        flags = [True if name is None else seen[..., self.observation_index(name)] for name in by_id]
+        return np.stack([np.broadcast_to(flag, seen.shape[:-1]) for flag in flags], axis=-1).astype(np.bool_)
 
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
@@ -189,7 +212,8 @@ class Contract:
     def _positions(self) -> Mapping[str, Mapping[str, int]]:
         choices = [action.id for head in self.heads for action in head.actions]
         heads, observations = [head.id for head in self.heads], [each.id for each in self.observations]
-        every = {"head": heads, "sub-action": choices, "observation": observations}
+        agents = [agent.id for agent in self.agents]
+        every = {"head": heads, "sub-action": choices, "observation": observations, "agent": agents}
         for kind, ids in every.items():
             if len(set(ids)) < len(ids):
                 twice = next(name for name in ids if ids.count(name) > 1)
@@ -207,7 +231,7 @@ def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
     return array
 
 
-_HEADER = {"format": "sb3_pvp.game.contract", "version": 1}
+_HEADER = {"format": "sb3_pvp.contract", "version": 1}
 #: Keys of our own file format, with the keys of the original system's format (contract.md §1) that they replace.
 _NAMES = {"heads": "actions", "about": "description", "choices": "actions"}
 _NAMES |= {rule: f"require_{rule}" for rule in ("all", "any", "none")}
@@ -264,6 +288,8 @@ class _Content:
     name: str  # by default that of the file: the original format has none
     actions: tuple[Head, ...]
     observations: tuple[Observation, ...]
+    agents: tuple[Agent, ...] = ()
+    shared_weights: bool = False
 
 
 def read_contract(path: str | Path) -> Contract:
@@ -274,7 +300,7 @@ def read_contract(path: str | Path) -> Contract:
         if not isinstance(data, dict):
             raise ContractError(f"it must be an object, not {data!r:.60}")
         if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
-            raise ContractError("only version 1 of the format 'sb3_pvp.game.contract' can be read")
+            raise ContractError("only version 1 of the format 'sb3_pvp.contract' can be read")
         return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
@@ -291,4 +317,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         fields |= fields.pop("dependencies")
     if isinstance(fields.get("flags"), list):
         fields |= {str(flag): True for flag in fields.pop("flags")}
-    return {_NAMES.get(name, name): value for name, value in fields.items()}
+    # The heads of an agent are a range of positions; those of the contract are what the original calls actions.
+    heads = fields.get("heads")
+    is_agent = isinstance(heads, list) and bool(heads) and all(isinstance(each, int) for each in heads)
+    return fields if is_agent else {_NAMES.get(name, name): value for name, value in fields.items()}

@@ -35,3 +35,14 @@ class Head:
     id: str
     description: str
     actions: tuple[SubAction, ...]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent of a seat that is a team: what it sees and decides, as half-open ranges of positions."""
+
+    id: str
+    observations: tuple[int, int]
+    heads: tuple[int, int]
+    #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
+    active: str | None = None

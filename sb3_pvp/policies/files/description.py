@@ -242,13 +242,17 @@ class _Chain:
 
 
 def contract_hash(contract: Contract) -> str:
-    """Returns the SHA-256 of what models depend on: ids, their order, rules and flags, but no descriptive texts."""
+    """Returns the SHA-256 of what models depend on: ids, their order, rules, flags and agents; not of the texts."""
     heads = [
         [head.id, [[each.id, each.require_all, each.require_any, each.require_none] for each in head.actions]]
         for head in contract.heads
     ]
     observations = [[each.id, each.partial] for each in contract.observations]
-    return hashlib.sha256(json.dumps([heads, observations]).encode()).hexdigest()
+    parts: list[Any] = [heads, observations]
+    if contract.agents:  # contracts without teams keep the hash that older files have
+        agents = [[each.id, each.observations, each.heads, each.active] for each in contract.agents]
+        parts += [agents, contract.shared_weights]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def describe(model: BaseAlgorithm) -> Description:
