@@ -28,9 +28,9 @@ _CONDITION = Kind[Any](str | InstanceOf[Mapping] | Callable, "a formula or a sch
 class EarlyStoppingCallback(PvpCallback, KVWriter):
     """Stops training between two rollouts as soon as a condition holds.
 
-    The condition is a formula of `sb3_pvp.common.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``; ``a
-    * b`` is "and". Its variables are ``t`` (trained rollouts), ``phase`` (`PHASES`) and the last value of every logged
-    metric, under its tag with every character that is not a letter or digit replaced by ``_``. While a metric is
+    The condition is a formula of `sb3_pvp.common.schedules.Expression` such as ``"eval_baseline_win_rate >= 0.9"``;
+    ``a * b`` is "and". Its variables are ``t`` (trained rollouts), ``phase`` (`PHASES`) and the last value of every
+    logged metric, under its tag with every character that is not a letter or digit replaced by ``_``. While a metric is
     missing the condition is false, with one warning. SB3 calls its hook for the end of a rollout after the advantages
     are computed, so ``on_rollout_sampling_end`` and ``on_rollout_end`` coincide, as do ``on_learn_end`` and the next
     phase.
@@ -40,8 +40,7 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
 
     Args:
         condition: a formula, or a schedule (`sb3_pvp.common.schedules.parse_schedule`), whose ``defaults`` replace
-        missing
-            metrics.
+            missing metrics.
         verbose: 1: print why training ends.
     """
 

@@ -76,11 +76,13 @@ class SelfPlayCallback(base.PvpCallback):
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
         targets: paths of models, and names of fighters and plug-ins, all equally likely.
         match_maker: for past players: a name of `sb3_pvp.players.league.match_maker`, or ``{"name": ...}`` with its
-        settings. num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
-        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`. past_of,
-        latest_of: folder of another run, or of its league, to take these players from; default: this run. directory: of
-        the league; default: ``league`` in the run folder. seed: of the choices; ``None``: that of the model, or a
-        random one if it has none. histograms: also log histograms of qualities and probabilities.
+            settings.
+        num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
+        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
+        past_of, latest_of: folder of another run, or of its league, to take these players from; default: this run.
+        directory: of the league; default: ``league`` in the run folder.
+        seed: of the choices; ``None``: that of the model, or a random one if it has none.
+        histograms: also log histograms of qualities and probabilities.
     """
 
     @checked

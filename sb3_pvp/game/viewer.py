@@ -43,6 +43,10 @@ class Viewer(Protocol):
     To record and replay fights (`sb3_pvp.matches.replay`), a viewer also needs ``read_scene(plain)``,
     ``events(scenes)`` and ``page()``. With ``recordings`` (endings of file names) and ``read_recording(path, number)``
     it reads recordings in a format of the game as well.
+
+    It may also have ``controls()``, which returns `ControlGroup`s: what a human does with which key or button. For a
+    viewer without, `controls_of` makes them from the contract; for games without a viewer there is `PlainViewer`. What
+    a page gets in every tick is the scene as plain values, see `live_scene`.
     """
 
     def scene(

@@ -43,11 +43,15 @@ class ServerSettings:
         port: port to listen on; 0 picks a free one.
         game: the game whose scripted fighters are served too.
         backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
-        model. device: PyTorch device of the models. workers: number of workers that run batches; 0: the event loop
-        does, the fastest on few cores. worker_type: ``"thread"`` or ``"process"``. max_batch_size: requests in a batch.
-        reload_interval: seconds between looks into the folder; 0: never. metrics_port: port of ``/health`` and
-        ``/metrics``; 0 picks a free one, ``None``: none. is_strict: close the connection at a bad request without a
-        word, as the original does. limits: see `Limits`.
+            model.
+        device: PyTorch device of the models.
+        workers: number of workers that run batches; 0: the event loop does, the fastest on few cores.
+        worker_type: ``"thread"`` or ``"process"``.
+        max_batch_size: requests in a batch.
+        reload_interval: seconds between looks into the folder; 0: never.
+        metrics_port: port of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
+        is_strict: close the connection at a bad request without a word, as the original does.
+        limits: see `Limits`.
     """
 
     models: Path

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from rl_zoo3 import exp_manager
 
 from sb3_pvp import zoo
+from sb3_pvp.algorithms.hyperparameters import NAMES_IN_TEXTS
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.presets import with_nested
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
@@ -244,3 +246,8 @@ def test_nested_names_change_a_copy() -> None:
     hyperparams = {"a": 1, "b": {"c": 2, "d": 3}, "b.c": 4, "e.f.g": 5}
     assert with_nested(hyperparams) == {"a": 1, "b": {"c": 4, "d": 3}, "e": {"f": {"g": 5}}}
     assert hyperparams["b"] == {"c": 2, "d": 3}
+
+
+def test_a_text_of_policy_kwargs_means_what_it_means_to_rl_zoo3() -> None:
+    for name, value in NAMES_IN_TEXTS.items():
+        assert getattr(exp_manager, name) is value

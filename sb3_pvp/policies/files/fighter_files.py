@@ -71,9 +71,9 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
         onnx: also write the graphs that ONNX Runtime can run.
 
     Raises:
-        ValueError: if the model cannot be described in plain values (`sb3_pvp.policies.files.description.describe`),
-        the name
-            has another ending, or there can be no graphs (`sb3_pvp.policies.export.onnx_graph.actor_graph`).
+        ValueError: if the model cannot be described in plain values
+            (`sb3_pvp.policies.files.description.describe`), the name has another ending, or there can be no graphs
+            (`sb3_pvp.policies.export.onnx_graph.actor_graph`).
     """
     path = Path(path)
     if path.suffix != SUFFIX:
