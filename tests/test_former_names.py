@@ -29,6 +29,7 @@ RENAMED = {
     "sb3_pvp.common.shipped.Exploitability": "sb3_pvp.policies.files.shipped.CardExploitability",
     "sb3_pvp.common.shipped.Fights": "sb3_pvp.policies.files.shipped.CardScore",
     "sb3_pvp.contract.actions.compile_dependencies": "sb3_pvp.game.contract.rules.compile_dependencies",
+    "sb3_pvp.games.osrs.remote.agents.Agent": "sb3_pvp.games.osrs.remote.agents.WireAgent",
     "sb3_pvp.games.osrs.remote.arena.Arena": "sb3_pvp.games.osrs.remote.served_games.ServedGame",
     "sb3_pvp.games.osrs.remote.arena.Arenas": "sb3_pvp.games.osrs.remote.served_games.ServedGames",
     "sb3_pvp.games.osrs.remote.errors.RequestError": "sb3_pvp.games.osrs.remote.wire_errors.WireRequestError",

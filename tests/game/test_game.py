@@ -167,10 +167,13 @@ def test_a_game_without_anything_of_the_fights_is_played_and_measured(monkeypatc
         assert summary["terminal/terminal_state_count"] == 24
         assert env.env_method("reward_weights")[0] == {"win_reward": 1.0, "lose_reward": -1.0, "tie_reward": 0.0}
         env.close()
+    drawn = PvpEnv(game="rock_paper_scissors:RockPaperScissors", render_mode="ansi")
+    drawn.reset(seed=0)
+    assert str(drawn.render()).startswith("tick 0, learner against ")
+    pictured = PvpEnv(game="rock_paper_scissors:RockPaperScissors", render_mode="rgb_array")
+    pictured.reset(seed=0)
     with pytest.raises(ValueError, match="no viewer"):
-        drawn = PvpEnv(game="rock_paper_scissors:RockPaperScissors", render_mode="ansi")
-        drawn.reset(seed=0)
-        drawn.render()
+        pictured.render()
 
 
 def test_a_game_is_required() -> None:

@@ -70,7 +70,7 @@ class TickCounts:
 
 
 @dataclass(slots=True, eq=False)
-class Agent:
+class WireAgent:
     """A logged-in agent, not tied to a connection: it stays until it logs out (protocol-observed.md, surprise 8)."""
 
     id: str
@@ -113,10 +113,10 @@ class Fight:
     A seat is empty when its agent has left, or when the world plays it.
     """
 
-    def __init__(self, slot: Slot, agents: list[Agent]) -> None:
+    def __init__(self, slot: Slot, agents: list[WireAgent]) -> None:
         self.slot = slot
         self.against_bot = len(agents) == 1
-        self.seats: list[Agent | None] = [*agents, None][:2]
+        self.seats: list[WireAgent | None] = [*agents, None][:2]
         #: The agents that are still in the fight; a new list whenever one leaves.
         self.agents = agents
         self._episode_ticks = slot.world.report["episode_ticks"][slot.fight]
@@ -136,11 +136,11 @@ class Fight:
                 return False
         return bool(self.agents)
 
-    def target_is_loaded(self, agent: Agent) -> bool:
+    def target_is_loaded(self, agent: WireAgent) -> bool:
         """Whether the agent's opponent is in the world."""
         return self.against_bot or self.seats[1 - agent.seat] is not None
 
-    def episode_ticks(self, agent: Agent) -> int:
+    def episode_ticks(self, agent: WireAgent) -> int:
         """Returns the ticks since the agent's episode began."""
         return int(self._episode_ticks[agent.seat])
 
@@ -153,7 +153,7 @@ class Fight:
                 self.slot.world.state["ticks"][seat] += agent.counts.waited
                 self.slot.world.report["episode_ticks"][seat] += agent.counts.waited
 
-    def remove(self, agent: Agent) -> None:
+    def remove(self, agent: WireAgent) -> None:
         """Removes an agent, and stores on it what its login keeps."""
         agent.login = self.slot.world.login(self.slot.fight, agent.seat)
         agent.fight = agent.ending = None
@@ -165,7 +165,7 @@ class Fight:
         """Returns the joint action of each seat; once the fight is decided, actions are ignored (protocol.md §6.2)."""
         return [no_op if agent is None else self._playable_action(agent) or no_op for agent in self.seats]
 
-    def _playable_action(self, agent: Agent) -> list[int] | None:
+    def _playable_action(self, agent: WireAgent) -> list[int] | None:
         # Another state: the reset of a late agent, or the step after the end, whose action has no effect.
         if agent.state is not State.STEPPING or self.target_left or agent.message is None:
             return None

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Reply, State
+from sb3_pvp.games.osrs.remote.agents import Fight, Reply, State, WireAgent
 from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, WireRequest, body_object, body_reply, error_reply, text
 from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
 from sb3_pvp.games.osrs.remote.served_games import ServedGame, ServedGames
@@ -35,7 +35,7 @@ class Lobby:
 
     def __init__(self, games: ServedGames) -> None:
         self._games = games
-        self._agents: dict[str, Agent] = {}
+        self._agents: dict[str, WireAgent] = {}
         self._now = 0.0
 
     def handle(self, request: WireRequest, reply: Reply) -> None:
@@ -61,7 +61,7 @@ class Lobby:
             if agent.message is not None and agent.message.reply == reply:
                 agent.message.reply = _discard_reply
 
-    def _game(self, agent: Agent) -> ServedGame:
+    def _game(self, agent: WireAgent) -> ServedGame:
         return self._games[agent.agent_type]
 
     def _call_handler(self, handler: Callable[[WireRequest, Reply], None], request: WireRequest, reply: Reply) -> None:
@@ -80,7 +80,7 @@ class Lobby:
         _ = self._games[agent_type]  # makes the world, or raises `WireRequestError`
         if agent_id in self._agents:
             raise WireRequestError(ENVIRONMENT, f"Agent already exists with ID: {agent_id}")
-        self._agents[agent_id] = Agent(agent_id, agent_type, last_heard=self._now)
+        self._agents[agent_id] = WireAgent(agent_id, agent_type, last_heard=self._now)
         reply(EMPTY_REPLY)
 
     def _handle_logout(self, request: WireRequest, reply: Reply) -> None:
@@ -90,7 +90,7 @@ class Lobby:
         self._log_out(agent)
         reply(EMPTY_REPLY)
 
-    def _log_out(self, agent: Agent) -> None:
+    def _log_out(self, agent: WireAgent) -> None:
         del self._agents[agent.id]
         agent.refuse(WireRequestError(ENVIRONMENT, f"Agent logged out: {agent.id}"))
         self._leave(agent)
@@ -98,7 +98,7 @@ class Lobby:
     def _handle_debug(self, request: WireRequest, reply: Reply) -> None:
         reply(body_reply([self._debug_info(agent) for _, agent in sorted(self._agents.items())]))
 
-    def _debug_info(self, agent: Agent) -> dict[str, Any]:
+    def _debug_info(self, agent: WireAgent) -> dict[str, Any]:
         info = {
             "id": agent.id,
             "state": agent.state.value,
@@ -111,17 +111,17 @@ class Lobby:
         }
         return info if agent.request is None else info | {"target": agent.request.target}
 
-    def _episode_ticks(self, agent: Agent) -> int:
+    def _episode_ticks(self, agent: WireAgent) -> int:
         return 0 if agent.fight is None else agent.fight.episode_ticks(agent)
 
-    def _sender(self, request: WireRequest) -> Agent:
+    def _sender(self, request: WireRequest) -> WireAgent:
         agent = self._agents.get(request.agent_id)
         if agent is None:
             raise not_logged_in(request.agent_id)
         agent.last_heard = self._now
         return agent
 
-    def _reset_request(self, agent: Agent, body: Any) -> ResetRequest:
+    def _reset_request(self, agent: WireAgent, body: Any) -> ResetRequest:
         """Parses the body of a reset; raises `WireRequestError` for a target that this server does not support."""
         request = parse_reset(body, agent.agent_type)
         if request.target == ATTACKER:
@@ -137,18 +137,18 @@ class Lobby:
             raise error
         return request
 
-    def _waits_for(self, agent: Agent, target: Agent) -> bool:
+    def _waits_for(self, agent: WireAgent, target: WireAgent) -> bool:
         return (
             agent.state is State.PENDING_TARGET_MATCH
             and agent.request is not None
             and agent.request.target == target.id
         )
 
-    def _stop_waiting(self, agent: Agent, error: WireRequestError) -> None:
+    def _stop_waiting(self, agent: WireAgent, error: WireRequestError) -> None:
         agent.state = State.PENDING
         agent.refuse(error)
 
-    def _match(self, agent: Agent, request: ResetRequest) -> None:
+    def _match(self, agent: WireAgent, request: ResetRequest) -> None:
         """Starts the agent's fight if its opponent is logged in and waits for it (``protocol.md`` §5.5)."""
         if request.target == BASELINE:
             self._start([agent])
@@ -157,14 +157,14 @@ class Lobby:
         if target is not None and self._waits_for(target, agent):
             self._start([target, agent])
 
-    def _start(self, agents: list[Agent]) -> None:
+    def _start(self, agents: list[WireAgent]) -> None:
         try:
             self._game(agents[0]).player.start(agents)
         except WireRequestError as error:
             for agent in agents:
                 self._stop_waiting(agent, error)
 
-    def _leave(self, agent: Agent) -> None:
+    def _leave(self, agent: WireAgent) -> None:
         fight = agent.fight
         self._game(agent).player.leave(agent)
         agent.request, agent.last_message_tick = None, 0

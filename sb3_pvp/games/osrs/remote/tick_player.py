@@ -9,7 +9,7 @@ import numpy as np
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.games.osrs.remote.agents import Agent, Ending, Fight, State
+from sb3_pvp.games.osrs.remote.agents import Ending, Fight, State, WireAgent
 from sb3_pvp.games.osrs.remote.fight_pool import FightPool, ServedWorld
 from sb3_pvp.games.osrs.remote.messages import error_reply
 from sb3_pvp.games.osrs.remote.replies import ReplyEncoder, Views
@@ -30,7 +30,7 @@ class TickPlayer:
         #: In NhEnv's vector the target's health may be that of the tick before (protocol.md §6.2).
         self._target_health_is_late = contract.name == "NhEnv"
 
-    def start(self, agents: list[Agent]) -> None:
+    def start(self, agents: list[WireAgent]) -> None:
         """Starts a fight of one agent against the bot, or of two against each other.
 
         One of two is answered at once, the other in the first tick. Raises `WireRequestError` if the world refuses.
@@ -85,7 +85,7 @@ class TickPlayer:
             for agent in fight.agents:
                 self._answer(fight, agent, views, target_left)
 
-    def _views(self, world: ServedWorld, agents: Iterable[Agent]) -> Views:
+    def _views(self, world: ServedWorld, agents: Iterable[WireAgent]) -> Views:
         """Encodes the views of these agents, and of opponents whose view is part of their replies."""
         rows = {agent.row: agent.wants_target_view for agent in agents}
         watched = [row ^ 1 for row, is_watching in rows.items() if is_watching]
@@ -95,7 +95,7 @@ class TickPlayer:
         for agent in [agent for fight in fights for agent in fight.agents]:
             agent.answer(error_reply(WireRequestError("RuntimeException", str(error))))
 
-    def _answer(self, fight: Fight, agent: Agent, views: Views, target_left: bool) -> None:
+    def _answer(self, fight: Fight, agent: WireAgent, views: Views, target_left: bool) -> None:
         if target_left and agent.state is State.STEPPING:
             agent.state = State.TERMINAL
             agent.ending = Ending(Outcome.TARGET_LOST.name, views.obs[agent.row])
@@ -104,12 +104,12 @@ class TickPlayer:
         elif agent.message is not None:
             self._answer_terminal(fight, agent, views, agent.ending)
 
-    def _answer_terminal(self, fight: Fight, agent: Agent, views: Views, ending: Ending) -> None:
+    def _answer_terminal(self, fight: Fight, agent: WireAgent, views: Views, ending: Ending) -> None:
         line = views.reply(agent.row, agent.wants_target_view, ending.obs, ending.outcome)
         self.leave(agent)  # After encoding the line, since it may release the fight.
         agent.answer(line)
 
-    def _answer_running(self, fight: Fight, agent: Agent, views: Views) -> None:
+    def _answer_running(self, fight: Fight, agent: WireAgent, views: Views) -> None:
         agent.state = State.STEPPING
         own_obs = None
         outcome = int(fight.slot.world.outcome[fight.slot.fight, agent.seat])
@@ -131,7 +131,7 @@ class TickPlayer:
         obs[self._target_health] = world.state[index, seat]["target_hp"]
         return self._encoder.observation(obs)
 
-    def leave(self, agent: Agent) -> None:
+    def leave(self, agent: WireAgent) -> None:
         """Removes the agent from its fight, if it is in one."""
         agent.state = State.PENDING
         fight = agent.fight

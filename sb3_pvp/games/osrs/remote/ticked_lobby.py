@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from sb3_pvp.game import Outcome
-from sb3_pvp.games.osrs.remote.agents import Agent, Fight, Message, Reply, State
+from sb3_pvp.games.osrs.remote.agents import Fight, Message, Reply, State, WireAgent
 from sb3_pvp.games.osrs.remote.lobby import Lobby
 from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE
@@ -80,10 +80,10 @@ class TickedLobby(Lobby):
         agent.message = Message(reply, request=request)
         agent.last_message_tick = self._episode_ticks(agent)
 
-    def _episode_ticks(self, agent: Agent) -> int:
+    def _episode_ticks(self, agent: WireAgent) -> int:
         return max(0, self._tick - agent.counts.episode_start)
 
-    def _take_turn(self, agent: Agent) -> None:
+    def _take_turn(self, agent: WireAgent) -> None:
         message = agent.message
         try:
             if message is None or message.request is None:
@@ -98,7 +98,7 @@ class TickedLobby(Lobby):
             logger.exception("message failed: %s", message)
             agent.refuse(WireRequestError("RuntimeException", str(error)))
 
-    def _take_step(self, agent: Agent, message: Message, request: WireRequest) -> None:
+    def _take_step(self, agent: WireAgent, message: Message, request: WireRequest) -> None:
         if agent.fight is None or agent.state not in (State.STEPPING, State.TERMINAL):
             raise no_transition(agent.state.value, "STEP")
         if agent.state is State.STEPPING and agent.counts.missed > MISSED_TICKS_ALLOWED:
@@ -106,7 +106,7 @@ class TickedLobby(Lobby):
         agent.counts.missed = 0
         message.actions, message.error = self._game(agent).action_check.playable(parse_actions(request.body))
 
-    def _advance_reset(self, agent: Agent, request: WireRequest) -> None:
+    def _advance_reset(self, agent: WireAgent, request: WireRequest) -> None:
         # Several of these stages may be passed in one tick (protocol.md §5.1).
         if agent.request is None or agent.state in (State.PENDING, State.STEPPING, State.TERMINAL):
             self._leave(agent)
@@ -121,7 +121,7 @@ class TickedLobby(Lobby):
             if agent.request.target != BASELINE or agent.counts.episode_start <= self._tick:
                 self._match(agent, agent.request)
 
-    def _can_reset(self, agent: Agent) -> bool:
+    def _can_reset(self, agent: WireAgent) -> bool:
         # The wait starts over in each tick of dying, and is counted down after it (protocol.md §5.3).
         counts = agent.counts
         if self._tick < counts.dying_until:
@@ -132,7 +132,7 @@ class TickedLobby(Lobby):
             counts.wait -= 1
         return False
 
-    def _start(self, agents: list[Agent]) -> None:
+    def _start(self, agents: list[WireAgent]) -> None:
         for agent in agents:
             agent.counts.waited = self._tick + 1 - agent.counts.episode_start if len(agents) > 1 else 0
         super()._start(agents)
