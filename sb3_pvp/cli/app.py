@@ -46,9 +46,10 @@ class _Commands(TyperGroup):
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             alone.command(name)(self._of_games[name].load())
             self.commands[name] = typer.main.get_command(alone)
-        if lacking := missing(_ENTRY_POINTS, name):
+        found = super().get_command(context, name)
+        if found is None and (lacking := missing(_ENTRY_POINTS, name)):
             raise Refusal(lacking)
-        return super().get_command(context, name)
+        return found
 
 
 app = typer.Typer(
