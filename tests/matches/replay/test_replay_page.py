@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sb3_pvp import game as games
+from sb3_pvp.game import game as games
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.replay import Recording, load_fight, save_fight, write_replay_page
 from sb3_pvp.matches.replay.page import events_of, replay_page, short_labels
