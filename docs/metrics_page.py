@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sb3_pvp import ppo
+from sb3_pvp.algorithms import ppo
 from sb3_pvp.callbacks import (
     action_limit,
     elo,
     evaluations,
-    league,
+    league_callback,
     novelty,
-    observations,
-    outcome_predictor,
+    observations_callback,
+    outcome_predictor_callback,
     self_play,
 )
 from sb3_pvp.callbacks.exploiters import callback as exploiters
@@ -68,7 +68,7 @@ SOURCES = {
         find_game(HOME_GAME)
     ),
     "`SelfPlayCallback`": self_play.METRICS,
-    "`LeagueCallback`": league.METRICS,
+    "`LeagueCallback`": league_callback.METRICS,
     "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`ExploitabilityCallback`": exploitability_callback.METRICS,
@@ -76,8 +76,8 @@ SOURCES = {
     "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
     "`ActionLimitCallback`": action_limit.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
-    "`OutcomePredictorCallback`": outcome_predictor.METRICS,
-    "`ObservationMetricsCallback`": observations.METRICS,
+    "`OutcomePredictorCallback`": outcome_predictor_callback.METRICS,
+    "`ObservationMetricsCallback`": observations_callback.METRICS,
 }
 
 

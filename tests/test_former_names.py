@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import pickle
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sb3_pvp import former
-from tests.paths import DATA
+from tests.paths import DATA, ROOT
 
 NAMES: dict[str, list[str]] = json.loads((DATA / "second_edition" / "names.json").read_text())
 #: What has another name today, or left a module that is still there; no file of users names these.
@@ -119,6 +121,20 @@ def test_what_never_was_is_not_found() -> None:
             importlib.import_module(name)
     assert find_spec("sb3_pvp.ppo.nothing") is None
     assert find_spec("sb3_pvp.selfplay") is not None
+
+
+def test_nobody_here_uses_former_names() -> None:
+    used = set()
+    for folder in ("benchmarks", "docs", "examples", "sb3_pvp", "scripts", "tests"):
+        for file in (ROOT / folder).rglob("*.py"):
+            if DATA in file.parents or file == Path(__file__):
+                continue
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                names = [each.name for each in getattr(node, "names", ()) if isinstance(node, ast.Import)]
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+                used |= {(str(file.relative_to(ROOT)), name) for name in names if former.current_name(name) != name}
+    assert not used
 
 
 def test_installing_twice_changes_nothing() -> None:

@@ -9,9 +9,9 @@ from benchmarks import model_card
 from benchmarks.__main__ import main
 from benchmarks.card_text import card_text
 from sb3_pvp import PvpPPO
-from sb3_pvp.common import shipped
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.files import shipped
 
 FACTS = {"description": "Small", "command": "sb3-pvp train", "steps": 2, "cpu_hours": 0.5}
 

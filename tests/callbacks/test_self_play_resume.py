@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from killed_runs import DuelRun, NhRun, at_steps, kill_after, kill_myself, killed
 
-from sb3_pvp.callbacks import LeagueCallback, league
+from sb3_pvp.callbacks import LeagueCallback, league_callback
 from sb3_pvp.players.league import League, MatchLog
 
 
@@ -44,7 +44,7 @@ def test_killed_in_the_middle_of_roll_outs(tmp_path: Path, whole: dict[str, Any]
         (MatchLog, "append", False),
         (League, "save", False),
         (League, "add", False),
-        (league, "save_weights", False),
+        (league_callback, "save_weights", False),
         (LeagueCallback, "_publish", True),
     ],
 )

@@ -15,13 +15,13 @@ from sb3_pvp.callbacks import SelfPlayCallback, WinRateEvalCallback
 from sb3_pvp.callbacks.exploiters.best_response import BestResponses
 from sb3_pvp.cli import main
 from sb3_pvp.cli.serve import _place
-from sb3_pvp.common import shipped
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.game import find_game
 from sb3_pvp.matches.rating import check_players
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import kind_of, make_opponent, opponent_name
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.files import shipped
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.zoo.front_ends import _initial_model
 

@@ -10,7 +10,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from sb3_pvp.envs import NhEnv, NhVecEnv
-from sb3_pvp.envs import metrics as fight_metrics
+from sb3_pvp.envs import measures as fight_metrics
 from sb3_pvp.envs.measures import measures_of, metrics_of
 from sb3_pvp.game import DesyncReason, Outcome, Transition
 from sb3_pvp.games.osrs import NH

@@ -24,8 +24,8 @@ from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.envs import renderer as renderer_module
 from sb3_pvp.envs.pettingzoo_env import PvpParallelEnv
 from sb3_pvp.game import Outcome
+from sb3_pvp.games.osrs import viewer as game_viewer
 from sb3_pvp.games.osrs.rendering import Scene
-from sb3_pvp.games.osrs.rendering import viewer as game_viewer
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.envs.fake_world import FakeWorld, ending
 from tests.games.osrs.remote.served import world_server

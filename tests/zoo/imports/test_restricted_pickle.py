@@ -23,7 +23,8 @@ from sb3_contrib import MaskablePPO
 
 from sb3_pvp import import_upstream
 from sb3_pvp.envs import NhVecEnv
-from sb3_pvp.policies import AutoregressivePolicy, restricted_pickle
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.zoo.imports import restricted_pickle
 from sb3_pvp.zoo.imports.pvp_ml import UpstreamFile
 from sb3_pvp.zoo.imports.restricted_pickle import Checkpoint, Record, plain
 from tests.zoo.imports.upstream_files import Original, dense, instance, mlp, original_classes
