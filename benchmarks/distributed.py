@@ -162,10 +162,10 @@ def _inference(seed: int) -> Iterator[Row]:
     import ray
 
     from benchmarks import stacks
-    from sb3_pvp.policies.files.model_opponent import ModelOpponent, model_opponent
+    from sb3_pvp.policies.files.model_opponent import MaskableOpponent, model_opponent
 
     class Remote:
-        def __init__(self, opponent: ModelOpponent) -> None:
+        def __init__(self, opponent: MaskableOpponent) -> None:
             self.predict = opponent.predict
 
         def act(self, *arguments: Any) -> Any:

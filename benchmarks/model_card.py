@@ -114,7 +114,7 @@ def _behaviour(model: MaskablePPO, game: Game, opponent: str, episodes: int, see
     special = np.array(["_spec" in each for each in ids])
     offsets, chosen, ticks = np.asarray(game.contract.head_offsets[:-1]), 0, 0
 
-    def act(observations: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
+    def act(observations: Any, masks: NDArray[np.bool_], starts: NDArray[np.bool_]) -> NDArray[Any]:
         nonlocal chosen, ticks
         actions = model.predict(observations, deterministic=False, action_masks=masks)[0]
         chosen, ticks = chosen + int(special[actions + offsets].sum()), ticks + len(actions)

@@ -97,7 +97,7 @@ def _fights(path: Path, seed: int) -> tuple[Any, Any, tuple[int, ...], Any]:
 
     model, env = load(path), NhVecEnv(50, seed=seed)
     sizes = load_contract("NhEnv").head_sizes
-    shape = model.observation_space["observation"].shape  # type: ignore[index]
+    shape = model.observation_space["observation"].shape
     seen: Any = env.reset()
     if seen["observation"].shape[1:] != shape:
         raise Refusal(f"the model sees {shape}, but NhEnv shows {seen['observation'].shape[1:]}")

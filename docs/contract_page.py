@@ -33,6 +33,10 @@ def _contract_lines(contract: Contract) -> Iterator[str]:
     yield f"{contract.num_observations} observations, {len(contract.partial_indices)} of them partial,"
     yield f"{len(contract.constant_indices)} constant."
     yield ""
+    if contract.shape:
+        kind = "pixels" if contract.pixels else "numbers"
+        yield f"The observations are an array of {kind}, {' by '.join(map(str, contract.shape))}, in C order."
+        yield ""
     if contract.agents:
         shared = "; one policy can play all of them" if contract.shared_weights else ""
         yield f"A seat is a team of {len(contract.agents)} agents{shared}."

@@ -104,7 +104,7 @@ class CurveCallback(BaseCallback):
             return
         self._env.seed(EVALUATION_SEED)
         with torch.random.fork_rng(devices=[]):  # so that evaluations do not change the training's random numbers
-            score = evaluate_model(self.model, self._env, self._budget.fights)  # type: ignore[arg-type]
+            score = evaluate_model(self.model, self._env, self._budget.fights)
         rollouts = self.model.trained_rollouts  # type: ignore[attr-defined]
         evaluation = Evaluation.of(score, self.num_timesteps, rollouts, progress.cpu_s, progress.wall_s)
         append_evaluation(self._folder, evaluation)

@@ -21,10 +21,9 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
 
     The mask is a `Box` and not a `MultiBinary`, because SB3's ``VecNormalize`` only accepts Boxes.
     """
-    sizes = {"observation": contract.num_observations, "privileged": len(contract.partial_indices)}
-    parts: dict[str, spaces.Space[Any]] = {
-        name: spaces.Box(-np.inf, np.inf, (num_frames, size), np.float32) for name, size in sizes.items() if size
-    }
+    parts: dict[str, spaces.Space[Any]] = {"observation": contract.stacked_space(num_frames)}
+    if num_privileged := len(contract.partial_indices):
+        parts["privileged"] = spaces.Box(-np.inf, np.inf, (num_frames, num_privileged), np.float32)
     return spaces.Dict({**parts, "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8)})
 
 
@@ -50,6 +49,7 @@ class SeatObservations(SeatHistory):
             self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
         self._override = None if override is None else ActionMaskOverride(override, contract)
         self._ages = list(frame_ages)
+        self._array = contract.stacked_space(len(self._ages)) if contract.shape else None
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Sets the time of the schedules of noise and override."""
@@ -59,12 +59,15 @@ class SeatObservations(SeatHistory):
 
     def stacked(self, rows: Selection = slice(None)) -> Observation:
         """Returns new arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)``
-        (what only the opponent sees, if the contract has that) and ``action_mask`` int8 ``(N, A)``."""
+        (what only the opponent sees, if the contract has that) and ``action_mask`` int8 ``(N, A)``. An observation with
+        a shape is as in `Contract.stacked_space`."""
         if len(self.own):
             own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
         else:
             own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
             hidden = self._seats.others(self._world.obs, rows, self._hidden)[:, np.newaxis]
+        if self._array is not None:
+            own = own.reshape(len(own), *self._array.shape).astype(self._array.dtype, copy=False)
         privileged = {"privileged": hidden} if self._hidden.size else {}
         return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
@@ -39,7 +40,8 @@ SCORE_FIELDS = {"won": "wins", "lost": "losses", "tied": "ties", "timeout": "tie
 
 _COUNTED = ("outcome", "build", "episode")  #: What `Score.count` reads.
 _OF_FIGHTS = (*_COUNTED, "seed", "episode_ticks")  #: What callbacks read.
-_Act = Callable[[Any, NDArray[np.bool_]], NDArray[Any]]  #: Returns actions for observations and masks.
+#: Returns actions for observations, masks, and whether each is the first of an episode.
+_Act = Callable[[Any, NDArray[np.bool_], NDArray[np.bool_]], NDArray[Any]]
 _Episode = tuple[int, int, dict[str, Any]]  #: Its row, its number in this row, and its last ``info``.
 
 
@@ -105,7 +107,7 @@ def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, fl
 
 
 def evaluate_model(
-    model: MaskablePPO,
+    model: BaseAlgorithm,
     env: VecEnv,
     num_episodes: int,
     deterministic: bool = True,
@@ -117,12 +119,12 @@ def evaluate_model(
     episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
-    act = partial(_predict, model, deterministic)
+    act = _acting(model, deterministic, range(env.num_envs))
     return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs, advance)
 
 
 def evaluate_by_rows(
-    load_model: Callable[[], MaskablePPO],
+    load_model: Callable[[], BaseAlgorithm],
     make_env: Callable[[int, int], VecEnv],
     num_episodes: int,
     num_envs: int,
@@ -157,7 +159,7 @@ def evaluate_by_rows(
 
 
 def _part(
-    load_model: Callable[[], MaskablePPO],
+    load_model: Callable[[], BaseAlgorithm],
     make_env: Callable[[int, int], VecEnv],
     first_row: int,
     rows: Sequence[int],
@@ -168,9 +170,9 @@ def _part(
     model = load_model()
     with closing(make_env(len(rows), seed + first_row)) as env:
         set_random_seed(seed + first_row)  # for models whose actions are not sampled row by row
-        act: _Act = partial(_predict, model, deterministic)
-        if not deterministic:
-            act = _sampling(model, [seed + first_row + row for row in range(len(rows))]) or act
+        seeds = [seed + first_row + row for row in range(len(rows))]
+        act = None if deterministic and isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
+        act = act or partial(_predict, model, deterministic)
         yield from _episodes(act, env, rows, first_row)
 
 
@@ -212,32 +214,44 @@ def _score(episodes: Iterator[_Episode], num_episodes: int, num_envs: int, advan
 
 def finished_episodes(act: _Act, env: VecEnv, observations: VecEnvObs) -> Iterator[tuple[int, dict[str, Any]]]:
     """Plays from these observations on; yields row and ``info`` of every episode as it ends."""
+    starts = np.ones(env.num_envs, np.bool_)
     while True:
-        observations, _, dones, infos = env.step(act(observations, get_action_masks(env)))
-        yield from ((row, infos[row]) for row in np.flatnonzero(dones).tolist())
+        observations, _, starts, infos = env.step(act(observations, get_action_masks(env), starts))
+        yield from ((row, infos[row]) for row in np.flatnonzero(starts).tolist())
 
 
-def _predict(model: MaskablePPO, deterministic: bool, observations: Any, masks: NDArray[np.bool_]) -> NDArray[Any]:
-    return model.predict(observations, deterministic=deterministic, action_masks=masks)[0]
+def _predict(
+    model: Any, deterministic: bool, observations: Any, masks: NDArray[np.bool_], starts: NDArray[np.bool_]
+) -> NDArray[Any]:
+    actions: NDArray[Any] = model.predict(observations, deterministic=deterministic, action_masks=masks)[0]
+    return actions
 
 
-def _sampling(model: MaskablePPO, seeds: Sequence[int]) -> _Act | None:
-    """Returns a function that samples the actions of each row by random numbers from its own seed.
+def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act:
+    """Returns a function that acts: models of MaskablePPO by SB3's ``predict``, others by rows."""
+    act = None if isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
+    return act or partial(_predict, model, deterministic)
 
-    Returns ``None`` for models that do not see frames of features.
+
+def _by_rows(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act | None:
+    """Returns a function that acts in each row with a state, and random numbers, of its own.
+
+    Returns ``None`` for models of MaskablePPO that do not see frames of features.
     """
     try:
         opponent = model_opponent(model)
     except ValueError:
-        return None
-    state: NDArray[Any] | None
-    state, never = opponent.initial_state([seed + FIRST_SEAT for seed in seeds]), np.zeros(len(seeds), np.bool_)
+        if isinstance(model, MaskablePPO):
+            return None
+        raise
+    state: NDArray[Any] | None = opponent.initial_state([seed + FIRST_SEAT for seed in seeds])
 
-    def act(observations: Any, masks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def act(observations: Any, masks: NDArray[np.bool_], starts: NDArray[np.bool_]) -> NDArray[np.int64]:
         nonlocal state
         seen = observations[OBSERVATION] if isinstance(observations, dict) else observations
         assert state is not None
-        actions, state = opponent.predict(seen, state, never, False, np.asarray(masks, bool))
+        actions, following = opponent.predict(seen, state, starts, deterministic, np.asarray(masks, bool))
+        state = state if following is None else following
         return actions
 
     return act
@@ -270,7 +284,7 @@ class EvaluationFights:
         require_all_known("argument of the env of an evaluation", self._changes, known)
 
     def play(
-        self, model: MaskablePPO, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
+        self, model: BaseAlgorithm, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
     ) -> list[FinishedEpisode]:
         """Plays one episode against each choice; returns them in the order in which they ended.
 
@@ -323,7 +337,7 @@ def play_elsewhere(
 
 
 def _play_choices(
-    model: MaskablePPO, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
+    model: BaseAlgorithm, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
 ) -> list[tuple[int, dict[str, Any]]]:
     """Plays one episode against each choice; returns its number and last ``info`` in the order in which they ended."""
     # Each row has a fixed share of the choices, as in `evaluate_model`.
@@ -344,7 +358,8 @@ def _play_choices(
         observations = env.reset()
         for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
             set_next_opponent(row)
-        episodes = finished_episodes(partial(_predict, model, deterministic), env, observations)
+        act = _acting(model, deterministic, [seed + row for row in range(env.num_envs)])
+        episodes = finished_episodes(act, env, observations)
         while len(finished) < len(choices):
             row, info = next(episodes)
             if opponents[row]:

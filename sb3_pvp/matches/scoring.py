@@ -20,6 +20,7 @@ from sb3_pvp.matches.processes import num_processes
 from sb3_pvp.players.league import League
 from sb3_pvp.players.league.league import league_of
 from sb3_pvp.players.opponents import OpponentChoice, kind_of, opponent_name
+from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.model_opponent import load_opponent
 from sb3_pvp.policies.files.shipped import find_model
@@ -91,9 +92,9 @@ def _frame_ages(model: Any, played: Game) -> Any:
     if (recorded := getattr(model, "frame_ages", None)) is not None:
         return recorded
     # Plain MaskablePPO does not record them: its space only has their number.
-    shape = getattr(getattr(model.observation_space, "spaces", {}).get("observation"), "shape", None) or (1,)
-    if shape[0] > 1 and shape[1:] == (played.contract.num_observations,):
-        raise ValueError(f"the model sees {shape[0]} frames: pass their ages with --frame-ages, such as 0,2")
+    number, shape = frames_of(model.observation_space)
+    if number > 1 and shape == played.contract.observation_shape:
+        raise ValueError(f"the model sees {number} frames: pass their ages with --frame-ages, such as 0,2")
     return (0,)
 
 

@@ -24,7 +24,7 @@ from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
 # torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
 if TYPE_CHECKING:
     from sb3_pvp.players.league.league import League
-    from sb3_pvp.policies.files.model_opponent import Decision, Flags, Frames
+    from sb3_pvp.policies.files.registry import Decision, Flags, Frames
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.

@@ -19,7 +19,7 @@ from sb3_pvp.players.opponents import WORLD_BOT, Opponent, OpponentChoice, leagu
 from sb3_pvp.players.seats import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
 
 if TYPE_CHECKING:  # it imports torch
-    from sb3_pvp.policies.files.model_opponent import Decision
+    from sb3_pvp.policies.files.registry import Decision
 
 # Streams of a fight's seed, so that no use of random numbers depends on another.
 _DELAYS, _NOISE, _CHANGES, _LEAGUE = 4, 5, 6, 7

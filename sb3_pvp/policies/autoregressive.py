@@ -13,13 +13,19 @@ import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import loadable_contracts
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, NormalizedFeatures, complete_observation
+from sb3_pvp.policies.features import (
+    ACTION_MASK,
+    OBSERVATION,
+    NormalizedFeatures,
+    complete_observation,
+)
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
     ACTIVATIONS,
@@ -31,6 +37,7 @@ from sb3_pvp.policies.networks import (
 )
 from sb3_pvp.policies.precision import in_float32
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, AutoregressiveDistribution, filled
+from sb3_pvp.policies.shaped_features import make_extractor
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -53,7 +60,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``; by default ``[64, 64]``.
             An architecture is a list of sizes or ``{"layers": [...]}`` (`sb3_pvp.policies.networks.parse_layers`).
         head_arch: hidden layers of every head; or a list of architectures, one per head.
-        features_arch: layers in front of actor and critic, one network for each of the two.
+        features_extractor_class: an SB3 features extractor for observations with a shape, one for each of actor and
+            critic, see `sb3_pvp.policies.shaped_features.ShapedFeatures`. The privileged part reaches the critic beside
+            it. It sees normalised numbers, also of images, unless ``normalize_observations`` is false.
+        features_extractor_kwargs: its arguments.
+        features_arch: layers in front of actor and critic (after the extractor), one network for each of the two.
         share_features_extractor: use one such network for both; not possible with a privileged part.
         activation: ``"relu"``, ``"tanh"`` or ``"gelu"``, after each size of a list architecture.
         autoregressive: show each head the choices of the heads before it. Rules between heads hold either way.
@@ -85,6 +96,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         *,
         net_arch: Architecture | Mapping[str, Architecture] | None = None,
         head_arch: Architecture | Sequence[Architecture] = (),
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
         features_arch: Architecture = (),
         share_features_extractor: bool = False,
         activation: str = "relu",
@@ -126,9 +139,10 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self.rules = DependencyRules(self.head_sizes, self.contract.dependencies if self.contract else None)
         require_known("activation", given["activation"], ACTIVATIONS)
         of_features, of_actor, of_critic, of_heads = parse_architectures(given, len(self.head_sizes))
-        public = everything = make_network(extractor.num_public, of_features)
+        make = partial(make_extractor, self.observation_space, given, of_features)
+        public = everything = make(extractor.num_public)
         if not given["share_features_extractor"]:
-            everything = make_network(extractor.features_dim, of_features)
+            everything = make(extractor.features_dim)
         elif extractor.has_privileged:
             raise ValueError("share_features_extractor=True would show the privileged part to the actor; leave it out")
         self.extractors = nn.ModuleList([public[0], everything[0]])

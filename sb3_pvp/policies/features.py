@@ -19,6 +19,23 @@ OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask
 ROWS_AT_ONCE = 2048
 
 
+def part_of(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Returns the space of what an agent itself sees: the part ``"observation"`` of a Dict, or else the whole space."""
+    return space.spaces.get(OBSERVATION, space) if isinstance(space, spaces.Dict) else space
+
+
+def frames_of(space: spaces.Space[Any]) -> tuple[int, tuple[int, ...]]:
+    """Returns the number of frames that an agent sees, and the shape of each.
+
+    A frame is a vector, or an array of three axes, such as planes; a space of two or four axes has several, which come
+    first. Any other space is one vector.
+    """
+    shape = part_of(space).shape or ()
+    if len(shape) in (2, 4):
+        return shape[0], shape[1:]
+    return 1, shape if len(shape) == 3 else (spaces.flatdim(part_of(space)),)
+
+
 def map_parts(parts: Any, function: Callable[[Any], Any]) -> Any:
     """Applies a function to an array, or to each part of a Dict observation."""
     return {key: function(part) for key, part in parts.items()} if isinstance(parts, dict) else function(parts)
@@ -27,8 +44,8 @@ def map_parts(parts: Any, function: Callable[[Any], Any]) -> Any:
 class NormalizedFeatures(BaseFeaturesExtractor):
     """Features extractor that normalises and flattens observations.
 
-    In a Dict space all keys but ``"privileged"`` and ``"action_mask"`` are public; a Box is public. Parts may have two
-    axes, frames and features, and if they have equally many frames, all frames share statistics (training.md §5).
+    In a Dict space all keys but ``"privileged"`` and ``"action_mask"`` are public; a Box is public. Parts may have
+    frames, see `frames_of`, and if they have equally many, all frames share statistics (training.md §5).
     ``scale_constants`` is that of `RunningNormalizer`.
     """
 
@@ -48,8 +65,7 @@ class NormalizedFeatures(BaseFeaturesExtractor):
         for key, part in parts.items():
             if not isinstance(part, spaces.Box):
                 raise ValueError(f"observations must be Box spaces, but {key!r} is {part}; convert it with a wrapper")
-        shapes = [space.shape or () for space in parts.values()]
-        frames = {shape[0] if len(shape) == 2 else 1 for shape in shapes}
+        frames = {frames_of(part)[0] for part in parts.values()}
         self.num_frames = frames.pop() if len(frames) == 1 else 1
         sizes = {key: spaces.flatdim(space) for key, space in parts.items()}
         super().__init__(observation_space, sum(sizes.values()))

@@ -24,6 +24,7 @@ from torch import nn
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
+from sb3_pvp.policies.shaped_features import ShapedFeatures, make_extractor
 
 #: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
 #: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
@@ -336,7 +337,8 @@ class AutoregressiveDistribution(MaskableDistribution):
 class AutoregressiveActor:
     """An `AutoregressivePolicy` for inference, without critic and optimiser.
 
-    ``frame_shape`` is ``(frames, features)``; ``arguments`` are those of the policy, ``weights`` is its state dict.
+    ``frame_shape`` is ``(frames, features)``; ``arguments`` are those of the policy, ``weights`` is its state dict, and
+    ``space`` that of its observations, by default a Box of frames.
     """
 
     def __init__(
@@ -345,10 +347,12 @@ class AutoregressiveActor:
         head_sizes: tuple[int, ...],
         arguments: Mapping[str, Any],
         weights: Mapping[str, th.Tensor],
+        space: spaces.Space[Any] | None = None,
     ) -> None:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
         of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
-        extractor, width = make_network(frame_shape[0] * frame_shape[1], of_features)
+        space = spaces.Box(-np.inf, np.inf, frame_shape) if space is None else space
+        extractor, width = make_extractor(space, arguments, of_features, frame_shape[0] * frame_shape[1])
         actor, width = make_network(width, of_actor)
         flags = [arguments[flag] for flag in HEAD_FLAGS]
         heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
@@ -365,6 +369,7 @@ class AutoregressiveActor:
         self._trunk = extractor, actor
         layers = [layer for network in self._trunk for layer in network if isinstance(layer, nn.Linear)]
         is_narrow = all(layer.in_features <= MAX_INPUTS_LAID_OUT for layer in layers)
+        is_narrow &= not any(isinstance(layer, ShapedFeatures) for layer in extractor)
         for layer in layers if is_narrow else ():
             layer.weight.data = layer.weight.t().contiguous().t()
         self._least_rows = LEAST_ROWS if is_narrow else LEAST_ROWS_OF_LINEAR
@@ -398,7 +403,8 @@ class PlainActor:
         observations, masks = (filled(part, LEAST_ROWS_OF_LINEAR) for part in (observations, masks))
         seen: Any = observations.reshape(-1, *(space.shape or ()))
         if isinstance(space, spaces.Dict):
-            seen = {OBSERVATION: observations, ACTION_MASK: masks.float()}
+            own = observations.reshape(-1, *(space[OBSERVATION].shape or ()))
+            seen = {OBSERVATION: own, ACTION_MASK: masks.float()}
             if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}

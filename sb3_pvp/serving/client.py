@@ -54,12 +54,14 @@ def request_line(
     return_value: bool = False,
     return_probs: bool = False,
     extensions: Sequence[str] = (),
+    episode_start: bool = False,
 ) -> bytes:
     """Returns the line of a request.
 
     Args:
         model: name of a model or script on the server.
-        obs: frames, newest first, ``(frames, features)``; or one frame ``(features,)``.
+        obs: frames, newest first, ``(frames, features)``; or one frame ``(features,)``. Frames may also be arrays of
+            three axes, such as planes.
         action_masks: bools for each head, as of `sb3_pvp.game.contract.turn.split_mask`.
         deterministic: take the most likely entry of every head; or one bool per head.
         return_log_prob: ask for the log-probability of the action.
@@ -67,10 +69,13 @@ def request_line(
         return_value: ask for the critic's value.
         return_probs: ask for the probabilities of all entries.
         extensions: names of extensions, such as ``"winrate"``.
+        episode_start: a new episode begins on this connection; only models with a state look at it.
     """
+    seen = np.asarray(obs, np.float32)
+    number = 1 if seen.ndim in (1, 3) else len(seen)
     request = {
         "model": model,
-        "obs": np.atleast_2d(np.asarray(obs, np.float32)),
+        "obs": seen.reshape(number, -1),
         "actionMasks": [np.asarray(mask, np.bool_).tolist() for mask in action_masks],
         "deterministic": deterministic if isinstance(deterministic, bool) else [*map(bool, deterministic)],
         "returnLogProb": return_log_prob,
@@ -78,6 +83,8 @@ def request_line(
         "returnValue": return_value,
         "returnProbs": return_probs,
         "extensions": [*extensions],
+        # Left out where it says nothing: other servers of this protocol do not know it.
+        **({"episodeStart": True} if episode_start else {}),
     }
     return orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
 

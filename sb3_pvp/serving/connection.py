@@ -13,7 +13,7 @@ from typing import Protocol
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.figures import ServerFigures
 from sb3_pvp.serving.models import ServedFighter
-from sb3_pvp.serving.protocol import Request, RequestError, error_line, read_request
+from sb3_pvp.serving.protocol import Memory, Request, RequestError, error_line, read_request
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lines: deque[bytes | None] = deque()  # not handled yet; None is a line that was too long
         self._unanswered: deque[Request] = deque()
         self._is_behind = False  # the client does not read its replies
+        self._memories: dict[ServedFighter, Memory] = {}
+        self._following: Request | None = None  # the next one may depend on the state that this one leaves
         self._has_ended = False  # no more requests: the client or the server said so
         self._is_paused = False
         self._timer: asyncio.TimerHandle | None = None  # until the rate allows the next request
@@ -204,6 +206,8 @@ class Connection(asyncio.BufferedProtocol):
     def _must_wait(self) -> bool:
         if self._is_behind or self._timer is not None or len(self._unanswered) >= MAX_UNANSWERED:
             return True
+        if self._following is not None and self._following.reply is None:
+            return True
         if not self._limits.max_rate:
             return False
         now = time.perf_counter()
@@ -220,6 +224,13 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = None
         self.advance()
 
+    def _memory_of(self, fighter: ServedFighter) -> Memory:
+        """Returns what a fighter remembers of this connection; of other versions of it nothing is kept."""
+        if fighter not in self._memories:
+            self._memories = {other: each for other, each in self._memories.items() if other.name != fighter.name}
+            self._memories[fighter] = Memory()
+        return self._memories[fighter]
+
     def _handle(self, line: bytes | None) -> None:
         self._last = time.perf_counter()
         try:
@@ -234,5 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             self._unanswered.append(refused)
             return
         request.tell, request.received = self.advance, self._last
+        if fighter.form.is_stateful:
+            request.memory, self._following = self._memory_of(fighter), request
         self._unanswered.append(request)
         self._server.batcher.submit(fighter, request)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from struct import Struct
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,9 @@ from sb3_pvp.policies.export.inference import (
     random_batch,
 )
 
+if TYPE_CHECKING:
+    from sb3_pvp.policies.files.registry import ModelOpponent
+
 logger = logging.getLogger(__name__)
 
 
@@ -40,7 +45,8 @@ class Form:
         num_features: features of its own view in each frame, D.
         num_privileged: features of a frame that only its critic sees, P.
         head_sizes: entries of each head.
-        is_script: whether it is a script, which has no probabilities and values.
+        only_acts: whether it has no probabilities and values.
+        is_stateful: whether its decisions depend on those before them; then each connection has a state of its own.
         predicts_outcome: whether it has an outcome predictor.
     """
 
@@ -48,7 +54,8 @@ class Form:
     num_features: int
     num_privileged: int
     head_sizes: tuple[int, ...]
-    is_script: bool = False
+    only_acts: bool = False
+    is_stateful: bool = False
     predicts_outcome: bool = False
 
     @cached_property
@@ -79,6 +86,8 @@ class Batch:
     valued: NDArray[np.int64]  #: Rows that ask for a value, ``(V,)``.
     privileged: Floats | None  #: Of these rows, ``(V, F, P)``; ``None`` if P is 0.
     predicted: NDArray[np.int64]  #: Rows that ask for the probability of winning, ``(W,)``.
+    #: To a stateful fighter: the state of each row after its last decision, ``None`` before the first of an episode.
+    states: Sequence[NDArray[Any] | None] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ class Answers:
     decisions: Decisions
     values: Floats  #: Of the rows `Batch.valued`, ``(V,)``.
     wins: Floats  #: Probabilities of winning of the rows `Batch.predicted`, ``(W,)``.
+    states: Sequence[NDArray[Any]] = ()  #: Of a stateful fighter: the state of each row.
 
 
 class OpenFighter(Protocol):
@@ -114,11 +124,14 @@ class ModelSource:
     backend: str
     device: str
 
-    def open(self) -> ModelFighter:
+    def open(self) -> OpenFighter:
         """Implements `FighterSource.open`; with ``"auto"`` measures the possible back-ends."""
         from sb3_pvp.policies.files.model_files import load
+        from sb3_pvp.policies.files.model_opponent import MASKABLE_PPO, load_opponent
 
         model = load(self.path, self.device, safe=True)
+        if not isinstance(model, MASKABLE_PPO.model_class):
+            return StatefulFighter(load_opponent(self.path, safe=True))
         if self.backend != AUTO:
             backend = open_backend(self.backend, model, self.path)
             backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
@@ -157,6 +170,33 @@ class ModelFighter:
         return Answers(decisions, values, wins)
 
 
+class StatefulFighter:
+    """A model of another algorithm than MaskablePPO."""
+
+    def __init__(self, opponent: ModelOpponent) -> None:
+        self._opponent, self._seeds = opponent, np.random.default_rng()
+        form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
+        self.form = Form(*form, only_acts=True, is_stateful=True)
+
+    def answer(self, batch: Batch) -> Answers:
+        """Implements `OpenFighter.answer`: a row is without chance if none of its heads is random."""
+        first = np.array([state is None for state in batch.states], np.bool_)
+        # Not for those rows alone: how a state looks is known only from a fresh one.
+        states = self._opponent.initial_state(self._seeds.integers(2**62, size=len(first)).tolist())
+        for row, state in enumerate(batch.states):
+            if state is not None:
+                states[row] = state
+        actions = np.zeros((len(first), len(self.form.head_sizes)), np.int64)
+        is_greedy = (batch.uniforms < 0).all(axis=1)
+        for flag in (False, True):
+            if (rows := np.flatnonzero(is_greedy == flag)).size:
+                given = batch.observations[rows], states[rows], first[rows], flag, batch.masks[rows]
+                actions[rows], following = self._opponent.predict(*given)
+                states[rows] = states[rows] if following is None else following
+        nothing = np.zeros(0, np.float32)
+        return Answers(Decisions(actions, np.zeros(len(first), np.float32), None, None), nothing, nothing, [*states])
+
+
 @dataclass(frozen=True)
 class ScriptSource:
     """A scripted fighter of a game."""
@@ -177,7 +217,7 @@ class ScriptFighter:
         contract = game.contract
         self._script = ScriptedOpponent(source.name, contract, game)
         self._seeds = np.random.default_rng()
-        self.form = Form(1, contract.num_observations, 0, contract.head_sizes, is_script=True)
+        self.form = Form(1, contract.num_observations, 0, contract.head_sizes, only_acts=True)
 
     def answer(self, batch: Batch) -> Answers:
         """Implements `OpenFighter.answer`: a row is without chance if none of its heads is random."""

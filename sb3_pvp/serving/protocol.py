@@ -9,13 +9,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.serving.fighters import Answers, Batch, Form
 
 _REQUIRED = ("model", "obs", "actionMasks")
 _DETAILS = ("returnLogProb", "returnEntropy", "returnValue", "returnProbs")
-_FIELDS = frozenset((*_REQUIRED, "deterministic", *_DETAILS, "extensions"))
+#: Our own extension of the protocol: forget the episode before, in which a stateful fighter may still be.
+_EPISODE_START = "episodeStart"
+_FIELDS = frozenset((*_REQUIRED, "deterministic", *_DETAILS, "extensions", _EPISODE_START))
 #: The extension of the original, and our own name of the same.
 EXTENSIONS = ("winrate", "outcome_predictor")
 #: The end of a reply with nothing but an action.
@@ -36,6 +39,15 @@ class Asked(Protocol):
 _Asked = TypeVar("_Asked", bound=Asked)
 
 
+class Memory:
+    """What a stateful fighter remembers of the episode on a connection."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
+
+
 class Request:
     """A request that fits the form of a fighter, on its way to the reply."""
 
@@ -43,7 +55,9 @@ class Request:
         "extensions",
         "frames",
         "greedy",
+        "is_start",
         "masks",
+        "memory",
         "privileged",
         "received",
         "reply",
@@ -54,6 +68,7 @@ class Request:
     tell: Callable[[], None]  #: To be called when the reply is known; the same for all requests of a connection.
     received: float  #: When, in seconds of `time.perf_counter`.
     reply: bytes | None  #: The line of the reply, once it is known.
+    memory: Memory | None  #: That of the connection, if the fighter is stateful.
 
     def __init__(
         self,
@@ -63,6 +78,7 @@ class Request:
         greedy: bool | list[bool] = False,
         wants: Sequence[bool] = (),
         extensions: Sequence[str] = (),
+        is_start: bool = False,
     ) -> None:
         #: Float32 ``(F, D)``, and the privileged part ``(F, P)`` if it was given.
         self.frames, self.privileged = frames, privileged
@@ -72,7 +88,9 @@ class Request:
         #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
         self.wants = wants
         self.extensions = extensions
-        self.reply = None
+        #: Whether an episode begins.
+        self.is_start = is_start
+        self.reply = self.memory = None
 
 
 def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, Request]:
@@ -103,14 +121,18 @@ def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, R
         _check_flags_of_heads(greedy, form)
     wants: Sequence[bool] = ()
     extensions: Sequence[str] = ()
+    is_start = False
     if len(given) > len(_REQUIRED) + ("deterministic" in given):
+        is_start = given.get(_EPISODE_START, False)
+        if type(is_start) is not bool:
+            raise RequestError(f"{_EPISODE_START} must be a bool, got {_shown(is_start)}")
         wants = _wants(given)
         extensions = given.get("extensions", [])
         if type(extensions) is not list:
             raise RequestError(f"extensions must be a list of strings, got {_shown(extensions)}")
         if wants or extensions:
             _check_extras(wants, extensions, privileged, form)
-    return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions)
+    return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start)
 
 
 def _unknown_model(name: object, fighters: Mapping[str, Asked]) -> RequestError:
@@ -177,8 +199,8 @@ def _wants(given: Mapping[str, Any]) -> Sequence[bool]:
 
 
 def _check_extras(wants: Sequence[bool], extensions: Sequence[Any], privileged: bytes | None, form: Form) -> None:
-    if form.is_script:
-        raise RequestError("a scripted fighter only has actions: leave out return* and extensions")
+    if form.only_acts:
+        raise RequestError("this fighter only has actions: leave out return* and extensions")
     for name in extensions:
         if name not in EXTENSIONS:
             raise RequestError(f"unknown extension {_shown(name)}. Known: {', '.join(EXTENSIONS)}")
@@ -231,6 +253,9 @@ def make_batch(requests: Sequence[Request], form: Form, rng: np.random.Generator
         np.array(valued, np.int64),
         privileged,
         np.array(predicted, np.int64),
+        [None if each.is_start or each.memory is None else each.memory.state for each in requests]
+        if form.is_stateful
+        else (),
     )
 
 
@@ -244,6 +269,9 @@ def write_replies(requests: Sequence[Request], batch: Batch, answers: Answers, f
 
     Arrays are written as float32: with as few digits as identify a float32.
     """
+    for request, state in zip(requests, answers.states, strict=False):  # no states, or one each
+        if request.memory is not None:
+            request.memory.state = state
     decided = answers.decisions
     finite = np.isfinite(decided.log_probs).tolist()
     borders = [*pairwise(accumulate(form.head_sizes, initial=0))]

@@ -20,7 +20,7 @@ from gymnasium.error import DependencyNotInstalled
 from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
-from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.names import loadable, require_known, unknown_name
 from sb3_pvp.game import HOME_GAME
 
 #: The commands of `rl_zoo3.plots`.
@@ -71,10 +71,13 @@ def install() -> None:
         from rl_zoo3 import ALGOS
 
         from sb3_pvp.algorithms.ppo import PvpPPO
+        from sb3_pvp.policies.files.registry import algorithm_names, find_algorithm
         from sb3_pvp.zoo.manager import PvpExperimentManager
         from sb3_pvp.zoo.runs.saved_runs import create_test_env, get_model_path
     except ImportError as error:
         raise RuntimeError(f"sb3_pvp.zoo cannot be installed into rl-zoo3: {error}") from error
+    for name, found in loadable("algorithm", algorithm_names(), lambda name: (name, find_algorithm(name))):
+        ALGOS.setdefault(name, found.model_class)
     ALGOS[ALGO] = PvpPPO  # a subclass of MaskablePPO that behaves the same with its arguments
     ours: dict[str, Any] = {"ExperimentManager": PvpExperimentManager}
     ours |= {"create_test_env": create_test_env, "get_model_path": get_model_path}

@@ -232,7 +232,7 @@ class TestRefusals:
 
     def test_another_algorithm(self) -> None:
         env = gym.make("NhEnv")
-        assert "not a policy of MaskablePPO" in self.refused(PPO("MultiInputPolicy", env, n_steps=2, batch_size=2))
+        assert "no attribute 'algorithm'" in self.refused(PPO("MultiInputPolicy", env, n_steps=2, batch_size=2))
 
     def test_another_game(self, tmp_path: Path) -> None:
         path = saved(random_model(0), tmp_path, "nh")

@@ -117,7 +117,7 @@ def test_scripted_fighters_by_name(server: RunningServer) -> None:
             nothing = {"logProb": None, "entropy": None, "values": None, "probs": None, "extensionResults": []}
             assert client.ask(request) == {"action": action.tolist(), **nothing}
         for more in ({"returnValue": True}, {"returnLogProb": True}, {"extensions": ["winrate"]}):
-            assert "scripted fighter" in client.ask(request | more)["error"]
+            assert "only has actions" in client.ask(request | more)["error"]
 
 
 def test_models_without_the_extension_say_so(server: RunningServer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from sb3_pvp.common.plain_values import from_plain
 from sb3_pvp.game.contract.agents import check_agents, check_rules
 from sb3_pvp.game.contract.parts import Agent, Head, Observation
 from sb3_pvp.game.contract.rules import Booleans, ContractError, DependencyTables, compile_dependencies
+from sb3_pvp.game.contract.shapes import cells_of, check_shape
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,19 @@ class Contract:
 
     name: str
     heads: tuple[Head, ...]
-    observations: tuple[Observation, ...]
+    observations: tuple[Observation, ...] = ()  #: May be left out if there is a shape.
     agents: tuple[Agent, ...] = ()  #: Of a seat that is a team.
     shared_weights: bool = False  #: Whether one policy can play all agents, which then have ranges of the same sizes.
+    #: Of the observations as an array of three axes, in C order; ``()``: they are a vector.
+    shape: tuple[int, ...] = ()
+    #: Whether this array is an image: whole numbers from 0 to 255, with the channels on its first axis.
+    pixels: bool = False
 
     def __post_init__(self) -> None:
+        if self.shape and not self.observations:
+            object.__setattr__(self, "observations", cells_of(self.shape))
+        if self.shape or self.pixels:
+            check_shape(self.shape, self.pixels, len(self.observations))
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has no heads, no observations, or a head without actions")
         _ = self._positions, self.dependencies  # computed now, so that a wrong contract fails at once
@@ -50,7 +59,7 @@ class Contract:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the cached properties, of which the modules can be neither pickled nor deep-copied.
-        return Contract, (self.name, self.heads, self.observations, self.agents, self.shared_weights)
+        return Contract, tuple(getattr(self, each.name) for each in fields(self))
 
     @cached_property
     def head_sizes(self) -> tuple[int, ...]:
@@ -66,6 +75,11 @@ class Contract:
     def num_observations(self) -> int:
         """The length of the observation vector."""
         return len(self.observations)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of an observation: that of its array, else the length of its vector."""
+        return self.shape or (self.num_observations,)
 
     @cached_property
     def num_flat_actions(self) -> int:
@@ -128,9 +142,21 @@ class Contract:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """A new space of observations: an unbounded float32 box ``(num_observations,)``."""
+        """A new space of observations: a box `observation_shape`, unbounded float32, or uint8 for pixels."""
+        return self._box(self.observation_shape)
+
+    def stacked_space(self, num_frames: int) -> spaces.Box:
+        """Returns a new space of several frames, newest first: ``(frames, *observation_shape)``.
+
+        Of a single array the axis of frames is left out, so that extractors of images take it.
+        """
+        return self._box(self.shape if self.shape and num_frames == 1 else (num_frames, *self.observation_shape))
+
+    def _box(self, shape: tuple[int, ...]) -> spaces.Box:
         # Not cached, here and below: spaces have a random generator, and must not be shared.
-        return spaces.Box(-np.inf, np.inf, (self.num_observations,), dtype=np.float32)
+        if self.pixels:
+            return spaces.Box(0, 255, shape, np.uint8)
+        return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
     @property
     def action_space(self) -> spaces.MultiDiscrete:
@@ -287,9 +313,11 @@ class _Content:
     # What both formats contain. The order of the fields is that of `Contract`.
     name: str  # by default that of the file: the original format has none
     actions: tuple[Head, ...]
-    observations: tuple[Observation, ...]
+    observations: tuple[Observation, ...] = ()
     agents: tuple[Agent, ...] = ()
     shared_weights: bool = False
+    shape: tuple[int, ...] = ()
+    pixels: bool = False
 
 
 def read_contract(path: str | Path) -> Contract:

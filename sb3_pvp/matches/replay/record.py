@@ -97,11 +97,12 @@ def _play_fight(
     fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
     scenes = [viewer.scene(fights.world, 0, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
-        actions = []
+        actions, ages = [], fights.frame_ages
         for row, agent in enumerate(agents):
             stacked = fights.observation(np.array([row]))
-            own = [fights.frame_ages.index(age) for age in agent.frame_ages]
-            seen = {key: part[0] if key == "action_mask" else part[0][own] for key, part in stacked.items()}
+            own = [ages.index(age) for age in agent.frame_ages]
+            frames = {key: part[0].reshape(len(ages), -1)[own] for key, part in stacked.items() if key != "action_mask"}
+            seen = {**frames, "action_mask": stacked["action_mask"][0]}
             own_seed = ((row + 1) << 32) + seed  # different from the seed of the fight, and for each player
             actions.append(agent.act(seen, fights.action_masks(row), deterministic, own_seed))
         fights.step(np.stack(actions))
@@ -117,7 +118,7 @@ class RecordedFighter:
 
     player: recording.RecordedPlayer  #: As the recording describes it.
     opponent: opponents.Opponent | None  #: What acts; ``None`` for the world's bot.
-    model: MaskablePPO | None  #: What computes probabilities and values; ``None`` if it is not a model.
+    model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
     _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
@@ -147,7 +148,7 @@ class RecordedFighter:
         if self.opponent is None:
             return unknown, unknown, unknown
         seen, masks, actions = zip(*self._ticks, strict=True)
-        if self.model is not None:
+        if isinstance(self.model, MaskablePPO):
             # Afterwards, and in one batch: much faster than tick by tick while the fight runs.
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             chosen = np.stack(actions), np.stack(masks)
@@ -161,14 +162,14 @@ class RecordedFighter:
         return [None, *decisions], outlooks, [None, *self.rewards]
 
 
-def _model_of(player: OpponentLike, game: Game | None) -> MaskablePPO | None:
+def _model_of(player: OpponentLike, game: Game | None) -> BaseAlgorithm | None:
     if isinstance(player, BaseAlgorithm):
-        return player  # type: ignore[return-value]
+        return player
     return load(find_model(player)) if is_path(player, game) else None
 
 
 def _make_fighters(
-    players: Sequence[OpponentLike], models: Sequence[MaskablePPO | None], contract: Contract, game: Game
+    players: Sequence[OpponentLike], models: Sequence[BaseAlgorithm | None], contract: Contract, game: Game
 ) -> list[RecordedFighter]:
     acting = [opponents.make_opponent(player, contract, game) for player in players]
     if acting[0] is None:

@@ -19,7 +19,7 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.common.names import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ACTOR, CRITIC
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
 from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_with_scores
 
 BACKENDS = ("torch", "compiled", "onnx")
@@ -84,6 +84,7 @@ class TorchBackend:
         self.head_sizes = policy.head_sizes
         self.num_privileged = (seen.features_dim - seen.num_public) // seen.num_frames
         self._space, self._tables = policy.observation_space, HeadTables(policy.heads)
+        self._shape = part_of(self._space).shape or ()
 
     @th.inference_mode()
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
@@ -104,13 +105,13 @@ class TorchBackend:
 
     def _parts(self, observations: Floats, privileged: Floats | None) -> Any:
         """Returns the policy's observation; the actor does not look at the privileged part."""
-        seen = th.from_numpy(observations).to(self.policy.device)
+        seen = th.from_numpy(observations.reshape(-1, *self._shape)).to(self.policy.device)
         if not isinstance(self._space, spaces.Dict):
             return seen
         if not self.num_privileged:
             return {OBSERVATION: seen}
         if privileged is None:
-            unknown = th.zeros(*seen.shape[:2], self.num_privileged, device=seen.device)
+            unknown = th.zeros(len(seen), self.frame_shape[0], self.num_privileged, device=seen.device)
             return {OBSERVATION: seen, PRIVILEGED: unknown}
         return {OBSERVATION: seen, PRIVILEGED: th.from_numpy(privileged).to(seen.device)}
 
@@ -124,8 +125,8 @@ class CompiledBackend:
             raise ValueError("the compiled back-end runs on the CPU only: take torch")
         self.frame_shape, self.head_sizes = whole.frame_shape, whole.head_sizes
         self.num_privileged, self.values = whole.num_privileged, whole.values
-        weights = whole.policy.state_dict()
-        self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, whole.policy._arguments, weights)
+        given = whole.policy._arguments, whole.policy.state_dict(), whole.policy.observation_space
+        self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, *given)
 
     @th.inference_mode()
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
@@ -10,6 +13,8 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from torch import nn
+
+from sb3_pvp.policies.shaped_features import ShapedFeatures
 
 OPSET = 20  #: Has Gelu; ONNX Runtime knows it since 1.17.
 _IR_VERSION = 10
@@ -92,11 +97,48 @@ class GraphBuilder:
     def network(self, inputs: str, modules: Iterable[nn.Module]) -> str:
         """Adds the modules of a network of `make_network`, or of SB3's MLPs."""
         for module in modules:
-            if isinstance(module, nn.Linear):
+            if isinstance(module, ShapedFeatures):
+                inputs = self.embedded(inputs, module)
+            elif isinstance(module, nn.Linear):
                 inputs = self.linear(inputs, module.weight.T, module.bias)
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 inputs = self.activation(inputs, module)
         return inputs
+
+    def embedded(self, inputs: str, module: ShapedFeatures) -> str:
+        """Adds a features extractor of any class, as PyTorch exports it; raises `ValueError` if it cannot."""
+        file = io.BytesIO()
+        example, axes = th.zeros(1, module.num_features), {name: {0: "batch"} for name in ("features", "extracted")}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its exporter that needs no further package is called legacy
+                th.onnx.export(
+                    copy.deepcopy(module).cpu().eval(),
+                    (example,),
+                    file,  # type: ignore[arg-type]
+                    input_names=["features"],
+                    output_names=["extracted"],
+                    dynamic_axes=axes,
+                    opset_version=OPSET,
+                    dynamo=False,
+                )
+            exported = self._onnx.load_model_from_string(file.getvalue())
+            self._onnx.checker.check_model(exported, full_check=True)
+        except Exception as error:  # of whatever the class of a user does
+            name, text = type(module.extractor).__name__, " ".join(str(error).split())
+            raise ValueError(f"the features extractor {name} cannot become a graph: {text:.200}") from error
+        graph = exported.graph
+        prefix = f"extractor_{next(self._numbers)}_"
+        names = {"": "", "features": inputs}
+        for tensor in graph.initializer:
+            names[tensor.name] = tensor.name = prefix + tensor.name
+            self._constants[tensor.name] = tensor
+        for node in graph.node:
+            node.name = prefix + node.name
+            for each in (node.input, node.output):
+                each[:] = [names.setdefault(name, prefix + name) for name in each]
+            self._nodes.append(node)
+        return names["extracted"]
 
     def serialized(self, name: str, **outputs: tuple[str, Any, Sequence[int]]) -> bytes:
         """Returns the model as bytes; ``outputs`` are values with their type and shape without the batch."""

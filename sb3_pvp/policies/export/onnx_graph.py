@@ -14,7 +14,7 @@ from torch import nn
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export.onnx_builder import FLOAT, INT64, GraphBuilder, as_array
 from sb3_pvp.policies.export.onnx_heads import DependentHeads, Joint, Layout, independent_choices
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of
 from sb3_pvp.policies.heads import FORBIDDEN
 from sb3_pvp.policies.sampling import HeadTables
 
@@ -148,12 +148,8 @@ def _frame_shapes(policy: MaskableActorCriticPolicy) -> dict[str, tuple[int, int
     parts.pop(ACTION_MASK, None)
     if OBSERVATION not in parts or parts.keys() - {OBSERVATION, PRIVILEGED}:
         raise ValueError(f"a graph needs an observation with the part {OBSERVATION!r} and no others, not {space}")
-    frames = policy.features.num_frames if isinstance(policy, AutoregressivePolicy) else _num_frames(parts[OBSERVATION])
+    frames, _ = frames_of(parts[OBSERVATION])
     return {key: (frames, spaces.flatdim(part) // frames) for key, part in parts.items()}
-
-
-def _num_frames(space: Any) -> int:
-    return int(space.shape[0]) if len(space.shape) == 2 else 1
 
 
 def _head_sizes(space: Any) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -23,10 +23,18 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 
 from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt, first_error
+from sb3_pvp.common.names import require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.files.extractors import (
+    EXTRACTORS,
+    find_extractor,
+    known_extractors,
+    name_of_extractor,
+    weights_of_extractor,
+)
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
 
 #: The classes that can be described, by the names that SB3 gives them.
@@ -126,6 +134,8 @@ class Description(BaseModel):
     normalize_observations: bool
     future_masks: bool
     scale_constants: bool = False
+    features_extractor: str | None = None  #: One of `known_extractors`, in an `AutoregressivePolicy`.
+    features_extractor_kwargs: dict[str, JsonValue] = {}
     contract: ContractReference | None = None
     game: str | None = None  #: The game of the training, as `sb3_pvp.game.find_game` takes it.
     frame_ages: tuple[NonNegativeInt, ...] | None = None  #: Ages of the frames in ticks.
@@ -164,6 +174,7 @@ class Description(BaseModel):
         return {
             "net_arch": {"pi": _architecture(self.actor), "vf": _architecture(self.critic)},
             "head_arch": [_architecture(head) for head in self.heads],
+            **self._extractor(),
             "features_arch": _architecture(self.features),
             **{flag: getattr(self, flag) for flag in _FLAGS},
             "contract": None if contract is None else contract.name,
@@ -195,6 +206,17 @@ class Description(BaseModel):
         if self._num_weights(sizes, flat) * _WEIGHT_BYTES > weight_bytes:
             raise ValueError(f"its description needs more weights than the {weight_bytes} bytes in the file")
 
+    def _extractor(self) -> dict[str, Any]:
+        """Returns the arguments of the policy that make its features extractor, none without one."""
+        if self.features_extractor is None:
+            return {}
+        require_known("features extractor", self.features_extractor, known_extractors())
+        given = self.features_extractor_kwargs or None
+        return {
+            "features_extractor_class": find_extractor(self.features_extractor),
+            "features_extractor_kwargs": given,
+        }
+
     def _all_layers(self) -> Iterable[Layer]:
         return (layer for part in (self.features, self.actor, self.critic, *self.heads) for layer in part)
 
@@ -209,8 +231,11 @@ class Description(BaseModel):
         parts = {key: size for key, size in sizes.items() if not is_own or key != ACTION_MASK}
         everything = sum(parts.values())
         public = everything - (parts.get(PRIVILEGED, 0) if is_own else 0)
-        of_actor = _Chain(public).through(self.features)
-        of_critic = of_actor if self.share_features_extractor else _Chain(everything).through(self.features)
+        extracted = _Chain(public)
+        if self.features_extractor is not None:
+            extracted = _Chain(*weights_of_extractor(self.observation_space, self._extractor()))
+        of_actor = extracted.through(self.features)
+        of_critic = replace(extracted, width=extracted.width + everything - public).through(self.features)
         counted = of_actor.count + (0 if self.share_features_extractor else of_critic.count)
         actor, critic = (
             _Chain(each.width).through(layers) for each, layers in ((of_actor, self.actor), (of_critic, self.critic))
@@ -252,6 +277,8 @@ def contract_hash(contract: Contract) -> str:
     if contract.agents:  # contracts without teams keep the hash that older files have
         agents = [[each.id, each.observations, each.heads, each.active] for each in contract.agents]
         parts += [agents, contract.shared_weights]
+    if contract.shape:
+        parts += [list(contract.shape), contract.pixels]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -334,10 +361,21 @@ def _head_sizes(space: Space[Any]) -> tuple[int, ...]:
 
 def _own_layers(policy: AutoregressivePolicy) -> dict[str, Any]:
     given = policy._arguments
+    extractor: dict[str, Any] = {}
+    if (used := given["features_extractor_class"]) is not None:
+        name = name_of_extractor(used)
+        if name is None:
+            raise ValueError(
+                f"the features extractor {used.__name__} cannot be described in plain values, only those of SB3 and of "
+                f"installed packages: add it by an entry point of the group {EXTRACTORS}"
+            )
+        extractor = {"features_extractor": name, "features_extractor_kwargs": given["features_extractor_kwargs"] or {}}
     layers = parse_architectures(given, len(policy.head_sizes))
-    return dict(zip(("features", "actor", "critic", "heads"), layers, strict=True)) | {
-        flag: bool(given[flag]) for flag in _FLAGS
-    }
+    return (
+        dict(zip(("features", "actor", "critic", "heads"), layers, strict=True))
+        | {flag: bool(given[flag]) for flag in _FLAGS}
+        | extractor
+    )
 
 
 def _plain_layers(policy: MaskableActorCriticPolicy, num_heads: int) -> dict[str, Any]:

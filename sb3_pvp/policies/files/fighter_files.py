@@ -30,10 +30,10 @@ from sb3_pvp.policies.files.description import Description, describe, read_descr
 from sb3_pvp.policies.files.shipped import SUFFIX
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
-FORMAT = 1
+FORMAT = 2  #: The highest that is read; written is the lowest that can express a model.
 ABOUT, WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_predictor.safetensors"
 _KNOWN = {ABOUT, WEIGHTS, PREDICTOR, ACTOR, CRITIC}
-_SB3_DATA, _SB3_WEIGHTS = "data", "policy.pth"
+_SB3_DATA, _SB3_WEIGHTS, _PICKLED = "data", "policy.pth", ":serialized:"
 _MAX_ABOUT = 1 << 20  #: Bytes; a real one has a few thousand.
 #: What malformed zips raise: EOFError if cut off, the last two for exotic compression and encryption.
 _BAD_ZIP = (BadZipFile, EOFError, NotImplementedError, RuntimeError)
@@ -91,7 +91,7 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
     if predictor is not None:
         entries[PREDICTOR] = save_tensors(predictor.tensors())
     about = {
-        "format": FORMAT,
+        "format": 1 if description.features_extractor is None else FORMAT,
         "sb3_pvp": version("sb3-pvp"),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in entries.items()},
         "description": description.plain(),
@@ -127,20 +127,36 @@ def read_sb3_zip(path: str | Path) -> Fighter:
         FileNotFoundError: if there is no such file.
         ValueError: if it is not a model file, or one without a plain description, as of MaskablePPO.
     """
-    with _reading(path), ZipFile(path) as file:
-        if missing := [name for name in (_SB3_DATA, _SB3_WEIGHTS) if name not in file.namelist()]:
-            raise ValueError(f"it is not a model of MaskablePPO: it has no entry {missing[0]!r}")
-        data: Any = json.loads(_content(file, file.getinfo(_SB3_DATA)))
-        plain = data.get("description") if isinstance(data, dict) else None
-        if plain is None:
+    with _reading(path):
+        data, weights = _sb3_entries(path)
+        if data.get("description") is None:
             raise ValueError(
                 "it has no plain description, only pickled parts, which could run any code: "
                 f"if you trust it, make a file that is safe to read with sb3-pvp export {path}"
             )
-        weights = _content(file, file.getinfo(_SB3_WEIGHTS))
-        description = read_description(plain)
+        description = read_description(data["description"])
         description.check(len(weights))
     return Fighter(description, {_SB3_WEIGHTS: weights})
+
+
+def read_plain_values(path: str | Path) -> tuple[dict[str, Any], dict[str, th.Tensor]]:
+    """Reads the plain values and the policy's state dict in a zip of SB3; what was pickled is left out.
+
+    Raises as `read_sb3_zip`.
+    """
+    with _reading(path):
+        data, weights = _sb3_entries(path)
+        plain = {name: value for name, value in data.items() if not (isinstance(value, dict) and _PICKLED in value)}
+        return plain, _torch_file(weights)
+
+
+def _sb3_entries(path: str | Path) -> tuple[dict[str, Any], bytes]:
+    """Returns the two entries of a zip of SB3 that matter for acting: its data, and the weights."""
+    with ZipFile(path) as file:
+        if missing := [name for name in (_SB3_DATA, _SB3_WEIGHTS) if name not in file.namelist()]:
+            raise ValueError(f"it is not a model: it has no entry {missing[0]!r}")
+        data: Any = json.loads(_content(file, file.getinfo(_SB3_DATA)))
+        return data if isinstance(data, dict) else {}, _content(file, file.getinfo(_SB3_WEIGHTS))
 
 
 @contextmanager

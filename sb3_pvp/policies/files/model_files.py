@@ -25,22 +25,11 @@ from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_con
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.fighter_files import Fighter, read_fighter, read_sb3_zip
+from sb3_pvp.policies.files.registry import DATA, OPTIMIZER, TRAINING_ONLY, WEIGHTS, algorithm_of, data_of
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor
 
-_DATA, _WEIGHTS, _OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
-
-#: Attributes in a model file that only training needs.
-TRAINING_ONLY = (
-    "training_state",
-    "outcome_predictor",
-    "curve_progress",
-    "ep_info_buffer",
-    "ep_success_buffer",
-    "_last_obs",
-    "_last_episode_starts",
-)
 # Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
 # would reset the global random generators on loading.
 _INFERENCE_OBJECTS = {
@@ -107,8 +96,8 @@ class PolicyFile:
     def _unpickle(self, file: Path | io.BytesIO) -> None:
         with _loading(self.name):
             with ZipFile(file) as archive:
-                data: dict[str, Any] = json.loads(archive.read(_DATA))
-                content = archive.read(_WEIGHTS)
+                data: dict[str, Any] = json.loads(archive.read(DATA))
+                content = archive.read(WEIGHTS)
             wanted = (*_PARTS, "frame_ages", "game")
             parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
             definition = [parts[part] for part in _PARTS]
@@ -137,7 +126,7 @@ class PolicyFile:
         with _loading(self.name):
             if issubclass(self.policy_class, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-                return AutoregressiveActor(frame_shape, head_sizes, arguments, self._weights)
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, self._weights, self.observation_space)
             policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
             policy.load_state_dict(self._weights)
         policy.set_training_mode(False)
@@ -149,7 +138,10 @@ def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:
 
     SB3 loads the file like any other; training from it starts with a fresh optimiser.
     """
-    optimizer: Any = model.policy.optimizer
+    optimizer: Any = getattr(model.policy, "optimizer", None)
+    if optimizer is None:  # models of other algorithms may have several, or none
+        model.save(path, exclude=TRAINING_ONLY)
+        return
     optimizer_state, optimizer.state = optimizer.state, defaultdict(dict)
     try:
         model.save(path, exclude=TRAINING_ONLY)
@@ -162,10 +154,10 @@ def strip(path: Path) -> None:
     with ZipFile(path) as full, replacing(path) as partial, ZipFile(partial, "w") as stripped:
         for entry in full.infolist():
             content = full.read(entry)
-            if entry.filename == _DATA:
+            if entry.filename == DATA:
                 kept = {name: value for name, value in json.loads(content).items() if name not in TRAINING_ONLY}
                 content = json.dumps(kept, indent=4).encode()
-            elif entry.filename == _OPTIMIZER:
+            elif entry.filename == OPTIMIZER:
                 buffer = io.BytesIO()
                 th.save(_optimizer_state(content) | {"state": {}}, buffer)
                 content = buffer.getvalue()
@@ -175,27 +167,20 @@ def strip(path: Path) -> None:
 def is_stripped(path: Path) -> bool:
     """Whether `strip` has nothing left to remove from a model file."""
     with ZipFile(path) as file:
-        has_moments = _OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(_OPTIMIZER))["state"])
-        return not has_moments and not set(TRAINING_ONLY) & json.loads(file.read(_DATA)).keys()
+        has_moments = OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(OPTIMIZER))["state"])
+        return not has_moments and not set(TRAINING_ONLY) & json.loads(file.read(DATA)).keys()
 
 
 def has_training_state(path: Path) -> bool:
     """Whether training can resume exactly from a model file; nothing is unpickled."""
-    return _read_data(path).get("training_state") is not None
+    return data_of(path).get("training_state") is not None
 
 
 def steps_of(path: Path) -> int:
     """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
     if is_fighter(path):
         return read_fighter(path).description.steps
-    return int(_read_data(path)["num_timesteps"])
-
-
-def _read_data(path: Path) -> dict[str, Any]:
-    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text."""
-    with ZipFile(path) as file:
-        data: dict[str, Any] = json.loads(file.read(_DATA))
-        return data
+    return int(data_of(path)["num_timesteps"])
 
 
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
@@ -209,11 +194,12 @@ def _read_plain(path: Path) -> Fighter:
     return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
 
 
-def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
-    """Loads a model for inference; to continue training use ``PvpPPO.load``.
+def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> Any:
+    """Loads a model for inference; to continue training use the algorithm's own ``load``, such as ``PvpPPO.load``.
 
-    Does not need rl-zoo3, and does not touch the global random generators. The policies of sb3_contrib do not read
-    masks from observations: pass them to ``predict``.
+    Returns a `MaskablePPO`, or what another algorithm in the registry makes of its file. Does not need rl-zoo3, and
+    does not touch the global random generators. The policies of sb3_contrib do not read masks from observations: pass
+    them to ``predict``.
 
     Args:
         path: the model file, with or without ``.zip``, or a ``.fighter`` file; the name of a fighter that ships with
@@ -225,9 +211,14 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is not a model of MaskablePPO, or cannot be loaded safely.
+        ValueError: if the file is not a model of an algorithm in the registry, or cannot be loaded safely.
     """
     file = path if isinstance(path, io.BytesIO) else find_model(path)
+    return algorithm_of(file).load(file, device, safe)
+
+
+def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> MaskablePPO:
+    """Does the same as `load` for models of MaskablePPO."""
     if isinstance(file, Path) and (safe or is_fighter(file)):
         fighter = _read_plain(file)
         with _loading(str(file)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -11,55 +12,42 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
-from sb3_pvp.game.contract import Contract
-from sb3_pvp.game.contract.model import loadable_contracts
-from sb3_pvp.policies.files.model_files import PolicyFile
+from sb3_pvp.policies.files.model_files import PolicyFile, load_maskable_ppo
+from sb3_pvp.policies.files.registry import Algorithm, Decision, Flags, Frames, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model
-from sb3_pvp.policies.sampling import Actor, act_batched
+from sb3_pvp.policies.sampling import act_batched
 
 CACHED_MODELS = 64  #: Model files that stay in memory while no fight uses them.
 
-Frames = NDArray[np.float32]
-Flags = NDArray[np.bool_]
-#: Actions, ints ``(N, heads)``, and the next state or ``None``.
-Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 
+class MaskableOpponent(ModelOpponent):
+    """A frozen policy of MaskablePPO as an opponent: no more than its actor, and equal ones share a copy.
 
-class ModelOpponent:
-    """A frozen policy as an opponent; equal policies have the same ``content_hash``.
-
-    ``frame_ages`` are the ages of the frames that it sees, in ticks; ``game`` is that of its training, if known.
+    Raises `ValueError` if it is none that maps frames of features to MultiDiscrete actions.
     """
 
-    def __init__(self, actor: Actor, content_hash: str, frame_ages: tuple[int, ...], game: str | None = None) -> None:
-        self.actor, self.content_hash, self.frame_ages, self.game = actor, content_hash, frame_ages, game
-        self.initial_state = partial(words_from_seeds, stream=3)  #: Returns random words, uint64 ``(N,)``.
+    def __init__(self, file: PolicyFile) -> None:
+        self.actor = file.actor()
+        super().__init__((file.observation_space, file.action_space), file.content_hash, file.frame_ages, file.game)
 
-    def check(self, contract: Contract) -> None:
-        """Raises `ValueError` if the model has other observations or heads than the contract."""
-        own = self.actor.frame_shape[1], self.actor.head_sizes
-        wanted = contract.num_observations, contract.head_sizes
-        if own != wanted:
-            fitting = [each.name for each in loadable_contracts() if (each.num_observations, each.head_sizes) == own]
-            game = self.game or " or ".join(fitting) or "which is not installed"
-            raise ValueError(
-                f"the model was trained in another game, {game}: it sees {own[0]} features and has the heads {own[1]}, "
-                f"but {contract.name} has {wanted[0]} and {wanted[1]}"
-            )
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Returns random words, uint64 ``(N,)``."""
+        return words_from_seeds(seeds, stream=3)
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """See `sb3_pvp.players.opponents.Opponent.predict`."""
+        """Does `predict_together` for this model alone."""
         flags = np.full(len(observation), deterministic)
         return self.predict_together([self], [observation], state, episode_start, flags, action_masks)
 
     @staticmethod
     def predict_together(
-        opponents: Sequence[ModelOpponent],
+        opponents: Sequence[MaskableOpponent],
         observations: Sequence[Frames],
         state: NDArray[np.uint64],
         episode_start: Flags,
@@ -79,7 +67,7 @@ class ModelOpponent:
 
 
 #: Models in use, by content hash: fights and files with the same policy share one copy.
-_models: WeakValueDictionary[str, ModelOpponent] = WeakValueDictionary()
+_models: WeakValueDictionary[str, MaskableOpponent] = WeakValueDictionary()
 
 
 def find_file(path: str | Path) -> Path:
@@ -91,7 +79,7 @@ def load_opponent(path: str | Path, safe: bool = False) -> ModelOpponent:
     """Loads a model file as an opponent, without touching the global random generators; ``safe``: unpickles nothing.
 
     Files with the same policy share one copy; a file is read again only after it has changed. Raises
-    `FileNotFoundError`, and `ValueError` if it is no model of MaskablePPO that sees frames of features.
+    `FileNotFoundError`, and `ValueError` if its algorithm is not in the registry, or it cannot act in fights.
     """
     path = find_file(path)
     status = path.stat()  # models are saved atomically, so a new version has another inode
@@ -101,27 +89,41 @@ def load_opponent(path: str | Path, safe: bool = False) -> ModelOpponent:
 @lru_cache(CACHED_MODELS)
 def _read_opponent(path: Path, safe: bool, *version: int) -> ModelOpponent:
     """Reads a model file; ``version`` is only a part of the cache's key."""
-    return _opponent_of(PolicyFile(path, safe))
+    return _opponent_of(path, safe)
 
 
 def model_opponent(model: Any) -> ModelOpponent:
-    """Returns a frozen copy of a model of MaskablePPO as an opponent."""
+    """Returns a frozen copy of a model as an opponent."""
     if not isinstance(model, BaseAlgorithm):
-        raise ValueError(f"an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got {model!r}")
-    return _opponent_of(PolicyFile(model))
+        raise ValueError(f"an opponent must be a name, a path, an Opponent or a model, got {model!r}")
+    return _opponent_of(model)
 
 
-def _opponent_of(file: PolicyFile) -> ModelOpponent:
-    """Returns the policy of a file as an opponent, shared with all files of equal content."""
-    known = _models.get(file.content_hash)
-    if known is None:
-        try:
-            actor = file.actor()
-            # Only `PvpPPO` saves the ages of its frames; models of MaskablePPO are assumed to see the newest ones.
-            ages = tuple(range(actor.frame_shape[0])) if file.frame_ages is None else file.frame_ages
-            if len(ages) != actor.frame_shape[0]:
-                raise ValueError(f"the model sees {actor.frame_shape[0]} frames, but its frame_ages are {ages}")
-        except ValueError as error:
-            raise ValueError(f"{file.name} cannot be an opponent: {error}") from error
-        known = _models[file.content_hash] = ModelOpponent(actor, file.content_hash, ages, file.game)
-    return known
+def _opponent_of(source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
+    algorithm = algorithm_of(source)
+    try:
+        return algorithm.opponent(source, safe)
+    except ValueError as error:
+        name = source if isinstance(source, Path) else type(source).__name__
+        raise ValueError(f"{name} cannot be an opponent: {error}") from error
+
+
+class MaskablePPOFiles(Algorithm):
+    """`MaskablePPO` and `PvpPPO` in the registry."""
+
+    model_class = MaskablePPO
+
+    def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
+        """Implements `Algorithm.load`."""
+        return load_maskable_ppo(file, device, safe)
+
+    def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> MaskableOpponent:
+        """Implements `Algorithm.opponent`: of equal policies, always the same object."""
+        file = PolicyFile(source, safe)
+        known = _models.get(file.content_hash)
+        if known is None:
+            known = _models[file.content_hash] = MaskableOpponent(file)
+        return known
+
+
+MASKABLE_PPO = MaskablePPOFiles()

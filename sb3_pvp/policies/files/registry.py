@@ -1,0 +1,266 @@
+"""The registry of algorithms: how the files of their models are read, and how a frozen model acts in many fights.
+
+What a package of its own needs for its algorithm is on the page ``docs/own-algorithm.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+import numpy as np
+import torch as th
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.common.entry_points import installed, missing
+from sb3_pvp.common.names import unknown_name
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.game.contract.model import loadable_contracts
+from sb3_pvp.policies.features import frames_of, part_of
+from sb3_pvp.policies.files.fighter_files import read_plain_values
+from sb3_pvp.policies.files.shipped import is_fighter
+
+ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
+DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
+DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
+#: Attributes in a model file that only training needs.
+TRAINING_ONLY = (
+    "training_state",
+    "outcome_predictor",
+    "curve_progress",
+    "ep_info_buffer",
+    "ep_success_buffer",
+    "_last_obs",
+    "_last_episode_starts",
+)
+_MAX_PACKED = 1 << 24
+
+Frames = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+#: Actions, ints ``(N, heads)``, and the next state or ``None``.
+Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
+Source = str | Path | io.BytesIO | BaseAlgorithm
+
+
+class Acting(Protocol):
+    """A frozen model that acts in N fights at once, whose rows are independent of each other."""
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Returns the state before the first tick, one row ``(N, ...)`` per seed; of any type and width."""
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Returns actions, ints ``(N, heads)``, and the next state.
+
+        Args:
+            observation: float32 ``(N, *shape)``, where the shape is that of the model's observation, or of the part
+                ``"observation"`` of it.
+            state: the result of `initial_state` or of the last call.
+            episode_start: bool ``(N,)``, true in the first tick of a fight.
+            deterministic: act without chance; otherwise random numbers follow from the state.
+            action_masks: flat masks, bool ``(N, A)``.
+        """
+
+
+class ModelOpponent:
+    """A frozen model as an opponent; see `Acting` for `initial_state` and `predict`.
+
+    Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
+    ``game`` is that of its training, if known. Raises `ValueError` for other actions than MultiDiscrete ones, and for
+    ages of another number of frames.
+    """
+
+    def __init__(
+        self,
+        spaces_of: tuple[Space[Any], Space[Any]],
+        content_hash: str,
+        frame_ages: Sequence[int] | None,
+        game: str | None,
+        acting: Acting | None = None,
+    ) -> None:
+        seen, actions = spaces_of
+        if not isinstance(actions, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the action space {actions}, but it must be MultiDiscrete")
+        self.content_hash, self.game, self._acting = content_hash, game, acting
+        self.head_sizes: tuple[int, ...] = tuple(actions.nvec.tolist())
+        self._shape = part_of(seen).shape or ()
+        self.num_frames, self.shape = frames_of(seen)
+        # Only `PvpPPO` saves the ages of its frames; other models are assumed to see the newest ones.
+        self.frame_ages: tuple[int, ...] = tuple(range(self.num_frames) if frame_ages is None else frame_ages)
+        if len(self.frame_ages) != self.num_frames:
+            raise ValueError(f"the model sees {self.num_frames} frames, but its frame_ages are {self.frame_ages}")
+
+    def check(self, contract: Contract) -> None:
+        """Raises `ValueError` if the model has other observations or heads than the contract."""
+        if self._fits(contract):
+            return
+        game = self.game or " or ".join(each.name for each in loadable_contracts() if self._fits(each))
+        sees, wanted = (
+            f"features in the shape {shape}" if len(shape) > 1 else f"{shape[0]} features"
+            for shape in (self.shape, contract.observation_shape)
+        )
+        raise ValueError(
+            f"the model was trained in another game, {game or 'which is not installed'}: it sees {sees} and has the "
+            f"heads {self.head_sizes}, but {contract.name} has {wanted} and {contract.head_sizes}"
+        )
+
+    def _fits(self, contract: Contract) -> bool:
+        own, other = self.shape, contract.observation_shape
+        # A vector and an array of as many numbers have them in the same order.
+        is_same = own == other or (prod(own) == prod(other) and 1 in (len(own), len(other)))
+        return is_same and self.head_sizes == contract.head_sizes
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Implements `Acting.initial_state`."""
+        assert self._acting is not None
+        return self._acting.initial_state(seeds)
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Implements `Acting.predict`, for any shape of the rows of ``observation``."""
+        assert self._acting is not None
+        seen = np.ascontiguousarray(observation, np.float32).reshape(-1, *self._shape)
+        actions, following = self._acting.predict(seen, state, episode_start, deterministic, action_masks)
+        return np.asarray(actions, np.int64).reshape(-1, len(self.head_sizes)), following
+
+
+class Algorithm:
+    """What is to be known of an algorithm, so that its models are loaded, fought, rated, recorded and served.
+
+    A subclass has a ``model_class`` and `acting`; with `build` its files need not be trusted, which serving asks for.
+    A model names its algorithm in an attribute ``algorithm``, which SB3 writes into its file; it may also have the
+    attributes ``game``, ``frame_ages`` and ``reset_params`` of its training.
+    """
+
+    model_class: type[BaseAlgorithm]
+
+    def acting(self, model: Any) -> Acting:
+        """Returns a frozen copy of a model that acts in many fights."""
+        raise NotImplementedError(f"{type(self).__name__} needs acting(model)")
+
+    def build(self, data: Mapping[str, Any], weights: Mapping[str, th.Tensor], device: str) -> BaseAlgorithm:
+        """Returns a model, for inference, of the plain values in its file and the state dict of its policy.
+
+        What is missing in ``data`` was pickled. Raises `ValueError` if they do not fit.
+        """
+        raise ValueError(f"models of {self.model_class.__name__} cannot be read safely, since it has no build()")
+
+    def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> BaseAlgorithm:
+        """Loads a model for inference; ``safe``: nothing is unpickled, see `build`."""
+        if safe and isinstance(file, Path):
+            return self.build(*read_plain_values(file), device)
+        return self.model_class.load(file, device=device)
+
+    def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
+        """Returns the model in a file, or a frozen copy of a model, as an opponent."""
+        model: Any = self.load(source, safe=safe) if isinstance(source, Path) else source
+        ages, game = (getattr(model, name, None) for name in ("frame_ages", "game"))
+        both = model.observation_space, model.action_space
+        return ModelOpponent(both, content_hash(source), ages, game, self.acting(model))
+
+
+_registered: dict[str, Algorithm] = {}
+
+
+def register_algorithm(name: str, algorithm: Algorithm) -> None:
+    """Registers an algorithm in this process; `ValueError` if the name is taken.
+
+    Commands and worker processes find those of installed packages only, by the entry-point group `ENTRY_POINTS`.
+    """
+    if name in algorithm_names():
+        raise ValueError(f"there is already an algorithm {name!r}: choose another name")
+    _registered[name] = algorithm
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Returns the names of all algorithms that are installed or registered."""
+    return (*installed(ENTRY_POINTS), *_registered)
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """Returns an algorithm by name; raises `ValueError` if it is unknown, or its package cannot be imported."""
+    if name in _registered:
+        return _registered[name]
+    point = installed(ENTRY_POINTS).get(name)
+    if point is None:
+        todo = missing(ENTRY_POINTS, name)
+        raise ValueError(todo) if todo else unknown_name("algorithm", name, algorithm_names())
+    try:
+        found = point.load()
+    except Exception as error:  # the code of another package can raise anything
+        raise ValueError(f"the algorithm {name!r} cannot be imported: {error}") from error
+    if not isinstance(found, Algorithm):
+        raise ValueError(f"the entry point {point.value} of the algorithm {name!r} is not an Algorithm: {found!r:.60}")
+    return found
+
+
+def algorithm_of(source: Source) -> Algorithm:
+    """Returns the algorithm of a model, or of the one in a file; raises `ValueError` if it is none that is known.
+
+    Nothing is unpickled.
+    """
+    name: Any
+    if isinstance(source, BaseAlgorithm):
+        name = getattr(source, "algorithm", None)
+        if name is None and not isinstance(source, find_algorithm(DEFAULT).model_class):
+            raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
+    elif isinstance(source, (str, Path)) and is_fighter(source):
+        name = None
+    else:
+        try:
+            name = data_of(source).get("algorithm")
+        except (ValueError, OSError):  # the reader of the default says what is wrong
+            name = None
+    try:
+        return find_algorithm(DEFAULT if name is None else str(name))
+    except ValueError as error:
+        if isinstance(source, (str, Path)):
+            raise ValueError(f"{source} cannot be loaded: {error}") from error
+        raise
+
+
+def data_of(file: str | Path | io.BytesIO) -> dict[str, Any]:
+    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text.
+
+    Raises `ValueError` if it is no model file.
+    """
+    try:
+        with ZipFile(file) as archive, archive.open(DATA) as entry:
+            is_packed = archive.getinfo(DATA).compress_type != ZIP_STORED  # then it could be larger than any memory
+            content = entry.read(_MAX_PACKED + 1 if is_packed else -1)
+        if is_packed and len(content) > _MAX_PACKED:
+            raise ValueError(f"its {DATA} is compressed, and has more than {_MAX_PACKED} bytes")
+        data = json.loads(content)
+    except (BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise ValueError(f"{_name(file)} is not a model: {' '.join(str(error).split()):.200}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{_name(file)} is not a model: its {DATA} is no object")
+    return data
+
+
+def content_hash(source: Path | BaseAlgorithm) -> str:
+    """Returns a hash that is equal for files with the same policy: without what only training needs."""
+    file: Path | io.BytesIO = source if isinstance(source, Path) else io.BytesIO()
+    if isinstance(source, BaseAlgorithm):
+        source.save(file, exclude=[*TRAINING_ONLY])
+    kept = {name: value for name, value in data_of(file).items() if name not in TRAINING_ONLY}
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
+    with ZipFile(file) as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".pth") and "optimizer" not in name:
+                digest.update(name.encode() + archive.read(name))
+    return digest.hexdigest()
+
+
+def _name(file: str | Path | io.BytesIO) -> str:
+    return "it" if isinstance(file, io.BytesIO) else str(file)
