@@ -32,7 +32,14 @@ from sb3_pvp.matches.evaluation import (
     wilson_interval,
 )
 from sb3_pvp.players.league import LEARNER, Elo, League, Player
-from sb3_pvp.players.opponents import MODEL_SUFFIXES, OpponentChoice, make_opponent, opponent_name, opponent_names
+from sb3_pvp.players.opponents import (
+    MODEL_SUFFIXES,
+    OpponentChoice,
+    make_opponent,
+    opponent_name,
+    opponent_names,
+    playing_like,
+)
 from sb3_pvp.policies.files.model_files import save_weights
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
@@ -190,7 +197,8 @@ class WinRateEvalCallback(EvaluationCallback):
             skipped.
         eval_freq: rollouts between evaluations; the first is at the start of training, the last at its end.
         n_eval_episodes: fights against each opponent.
-        deterministic: whether the learner acts deterministically; opponents never do.
+        deterministic: whether the learner acts deterministically.
+        opponent_deterministic: whether opponents that are models do; default: like the learner.
         n_envs: largest number of parallel environments.
         env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `PvpVecEnv` differs from
             the training environment, such as ``{"reset_params": {...}}``.
@@ -212,6 +220,7 @@ class WinRateEvalCallback(EvaluationCallback):
         directory: OptionalPath = None,
         verbose: bool | int = 0,
         background: Background = "auto",
+        opponent_deterministic: Flag | None = None,
     ) -> None:
         super().__init__(eval_freq, n_eval_episodes, n_envs, env, background, verbose)
         listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
@@ -221,6 +230,7 @@ class WinRateEvalCallback(EvaluationCallback):
         #: Names of opponents in tags.
         self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
         self._deterministic, self._directory = deterministic, directory
+        self._opponent_deterministic = opponent_deterministic
 
     def _init_callback(self) -> None:
         super()._init_callback()
@@ -269,11 +279,14 @@ class WinRateEvalCallback(EvaluationCallback):
     def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
         """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
         if not _is_league_player(opponent):
-            return OpponentChoice(opponent)
+            return self._playing(OpponentChoice(opponent))
         player = strongest(self._league) if opponent == BEST else Player.parse(str(opponent))
         if player is None or not self._league.path(player).is_file():
             return None
-        return OpponentChoice(self._league.opponent(player), str(player))
+        return self._playing(OpponentChoice(self._league.opponent(player), str(player)))
+
+    def _playing(self, opponent: OpponentChoice) -> OpponentChoice:
+        return playing_like(opponent, self._deterministic, self._opponent_deterministic)
 
 
 def strongest(league: League) -> Player | None:

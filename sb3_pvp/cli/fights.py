@@ -49,6 +49,13 @@ def evaluate(
     frame_ages: Annotated[str | None, typer.Option(help="Frame ages, such as 0,2; default: the model's.")] = None,
     env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
+    opponent_deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--opponent-deterministic/--opponent-stochastic",
+            help="How an opponent acts that is a model; default: like the model.",
+        ),
+    ] = None,
     safe: Annotated[bool, typer.Option("--safe", help="Unpickle nothing: the files need not be trusted.")] = False,
     jobs: Jobs = None,
     as_json: AsJson = False,
@@ -78,7 +85,7 @@ def evaluate(
         arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
     arguments |= {"opponent": opponent, "world": world}
     watch = watched(episodes)
-    given = not stochastic, game, build, safe, jobs
+    given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watch, *given, **arguments)
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
@@ -174,7 +181,10 @@ def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, conte
     words = list(context.obj["arguments"])  # the command line, see `run_app`
     command = ["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])]
     start = json.dumps(fights.get("start"), default=str)
+    modes = _MODES[sampled]
+    if (other := fights.get("opponent_deterministic")) is not None:
+        modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
     return (
-        f"{fights.get('game')} with {start}{note}, {_MODES[sampled]}",
+        f"{fights.get('game')} with {start}{note}, {modes}",
         f"{_MODES[not sampled]}: {shlex.join(command)}",
     )

@@ -19,7 +19,7 @@ from sb3_pvp.matches.evaluation import Score, evaluate_by_rows
 from sb3_pvp.matches.processes import num_processes
 from sb3_pvp.players.league import League
 from sb3_pvp.players.league.league import league_of
-from sb3_pvp.players.opponents import OpponentChoice, kind_of, opponent_name
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, kind_of, opponent_name, playing_like
 from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.model_opponent import load_opponent
@@ -40,20 +40,25 @@ def score_model(
     build: str | None = None,
     safe: bool = False,
     jobs: int | None = None,
+    opponent_deterministic: bool | None = None,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
 
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
-    ``watch`` `Watch`.
+    ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
 
     Returns:
-        The score; the ``game`` and, as ``start``, its reset parameters; and a note about these, see `trained_start`.
+        The score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is ``None`` if
+        the opponent is no model; and a note about the start, see `trained_start`.
     """
     model = load(path := find_model(path), safe=safe)
     played = _played_game(model, path, game)
-    if safe:
-        env_kwargs["opponent"] = _read_safely(env_kwargs["opponent"], played)
+    opponent = env_kwargs.pop("opponent", WORLD_BOT)
+    choice = playing_like(
+        _read_safely(opponent, played) if safe else opponent, deterministic, opponent_deterministic, played
+    )
+    env_kwargs["opponent"] = choice
     if build is not None:
         env_kwargs["reset_params"] = with_build(build, played, env_kwargs.get("reset_params"))
     note = ""
@@ -75,7 +80,9 @@ def score_model(
     rows = min(_PARALLEL_FIGHTS, episodes)
     with watch(processes) as advance:
         score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)
-    return score, {"game": game_reference(played), "start": settings.reset_params}, note
+    is_model = choice.kind not in ("bot", "self", "script")
+    about = {"opponent_deterministic": choice.deterministic if is_model else None}
+    return score, {"game": game_reference(played), "start": settings.reset_params, **about}, note
 
 
 def _played_game(model: Any, path: Path, game: str | None) -> Game:

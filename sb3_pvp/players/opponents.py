@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
@@ -114,6 +114,22 @@ OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[metho
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
     """Returns a choice as it is, and any other opponent as a choice with default settings."""
     return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
+
+
+def playing_like(
+    opponent: OpponentLike, deterministic: bool, given: bool | None = None, game: Game | None = None
+) -> OpponentChoice:
+    """Returns an opponent that acts like the learner, or as it is ``given``, if it is a model; others act as always.
+
+    A model that takes its most likely actions usually beats itself when that samples, which says nothing about either.
+    Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
+    """
+    choice: OpponentChoice = as_choice(opponent)
+    if kind_of(choice.opponent, game.scripts if game else ()) in ("file", "league", "object"):
+        return replace(choice, deterministic=deterministic if given is None else given)
+    if given is not None:
+        raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
+    return choice
 
 
 def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:

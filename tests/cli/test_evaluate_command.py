@@ -58,7 +58,7 @@ def evaluate(model: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_json_has_the_promised_keys(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = evaluate(model, capsys=capsys)
     figures = ["episodes", "wins", "losses", "ties", "broken", "win_rate", "ci95", "mean_ticks"]
-    assert list(result) == ["opponent", "deterministic", "game", "start", *figures, "groups"]
+    assert list(result) == ["opponent", "deterministic", "game", "start", "opponent_deterministic", *figures, "groups"]
     assert (result["opponent"], result["deterministic"], result["game"]) == ("baseline", True, "NhEnv")
     assert result["episodes"] == 6 == result["wins"] + result["losses"] + result["ties"] + result["broken"]
     assert result["win_rate"] == result["wins"] / 6

@@ -109,8 +109,11 @@ def test_trained_from_the_command_line(package: Path, tmp_path: Path) -> None:
     (tmp_path / "payoff.yml").write_text(
         "NhEnv:\n  n_envs: 4\n  n_timesteps: 64\n  policy: payoff_table.PayoffPolicy\n"
     )
-    words = "-m sb3_pvp.zoo train --algo payoff_table --env NhEnv -conf payoff.yml -f logs --seed 0".split()
-    subprocess.run([sys.executable, *words], check=True, cwd=tmp_path, capture_output=True)
+    options = {"--algo": "payoff_table", "--env": "NhEnv", "-conf": "payoff.yml", "-f": "logs", "--seed": "0"}
+    words = [word for option in options.items() for word in option]
+    subprocess.run(
+        [sys.executable, "-m", "sb3_pvp.zoo", "train", *words], check=True, cwd=tmp_path, capture_output=True
+    )
     path = tmp_path / "logs" / "payoff_table" / "NhEnv_1" / "NhEnv.zip"
     assert steps_of(path) == 64 and load(path).game == "NhEnv"
 

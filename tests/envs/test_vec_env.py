@@ -252,7 +252,7 @@ def test_unknown_arguments_are_refused() -> None:
         ({"game": 3}, "game must be a sb3_pvp.game.Game, its name or module:object, got 3"),
         ({"contract": 3}, "contract must be a Contract, its name or file, got 3"),
         ({"world": 3}, "3"),
-        ({"opponent": 3}, "an opponent must be a name, a path, an Opponent or a model of MaskablePPO, got 3"),
+        ({"opponent": 3}, "an opponent must be a name, a path, an Opponent or a model, got 3"),
         ({"rewards": 3}, "3"),
         ({"render_mode": 3}, "unknown render_mode 3"),
     ],

@@ -109,7 +109,10 @@ def test_a_contract_with_a_shape(tmp_path: Path) -> None:
     [
         ({"shape": (3, 3)}, "has 3 axes"),
         ({"shape": (3, 0, 2)}, "has 3 axes of at least 1"),
-        ({"shape": (3, 3, 3), "observations": PLANES_GAME.contract.observations}, "27 numbers, but there are 18 observations"),
+        (
+            {"shape": (3, 3, 3), "observations": PLANES_GAME.contract.observations},
+            "27 numbers, but there are 18",
+        ),
         ({"pixels": True, "observations": PLANES_GAME.contract.observations}, "has 3 axes"),
         ({"shape": (36, 36, 3), "pixels": True}, "channels on the first axis"),
         ({}, "no observations"),

@@ -329,6 +329,8 @@ def read_contract(path: str | Path) -> Contract:
             raise ContractError(f"it must be an object, not {data!r:.60}")
         if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
             raise ContractError("only version 1 of the format 'sb3_pvp.contract' can be read")
+        if not data.keys() & {"observations", "shape"}:
+            raise ContractError("it lacks 'observations', or a 'shape' of them")
         return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
