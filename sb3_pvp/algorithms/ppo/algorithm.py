@@ -259,7 +259,8 @@ class PvpPPO(RolloutCollection):
         if reset_num_timesteps:
             self.training_state = None
         begun = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
-        if isinstance(self._last_obs, dict):
+        # Actors have no wrappers, and what rows of a lost actor show means nothing.
+        if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
             check_mask(self._last_obs.get(ACTION_MASK, True))
         return begun
 
