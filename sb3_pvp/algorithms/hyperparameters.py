@@ -24,6 +24,11 @@ from sb3_pvp.common.schedules import Schedule, parse_schedule
 
 #: Hyperparameters that can change an environment's spaces.
 WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
+#: What is wrong with a normalisation of observations outside of the model, whose file lacks its statistics.
+RAW_OBSERVATIONS = (
+    " would show this model other observations than evaluations, opponents, snapshots and exports do: leave it out, or "
+    "take norm_obs=False; AutoregressivePolicy normalises observations itself, and PvpPPO rewards (normalize_reward)"
+)
 #: Hyperparameters that rl-zoo3 reads; all others must be arguments of the algorithm, except those that rl-zoo3 passes.
 _ZOO = ("callback", "env_kwargs", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "policy", *WRAPPERS)
 _PASSED_BY_ZOO = ("device", "env", "seed", "tensorboard_log", "verbose")

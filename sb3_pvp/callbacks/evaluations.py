@@ -31,7 +31,7 @@ from sb3_pvp.matches.evaluation import (
     play_elsewhere,
     wilson_interval,
 )
-from sb3_pvp.players.league import LEARNER, Elo, League, Player
+from sb3_pvp.players.league import LEARNER, Elo, League, Player, center_of
 from sb3_pvp.players.opponents import (
     MODEL_SUFFIXES,
     OpponentChoice,
@@ -44,8 +44,6 @@ from sb3_pvp.policies.files.model_files import save_weights
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"
-#: Elo rating of a reference without a given one, and of the learner at first.
-INITIAL = 1500.0
 
 _STATISTICS = {
     "win_rate": "Share of fights that the learner won.",
@@ -331,9 +329,9 @@ class ReferenceRatingCallback(EvaluationCallback):
 
     The references are the models (``*.zip``) in a folder and the bots in its file ``ratings.json``. That file maps
     names of bots, and of models without ``.zip``, to Elo ratings, such as ``{"champion": 1720, "scripted": 1510}``;
-    other models are rated 1500. It is read again for each evaluation, and fights do not change these ratings. The
-    opponent of each fight is sampled with weight ``exp(-|rating of the learner - its rating| / 400)`` (self-play.md
-    §6). `PvpPPO` saves the learner's rating with the model.
+    other models, and the learner at first, have their mean, or 1500. The file is read again for each evaluation, and
+    fights do not change these ratings. The opponent of each fight is sampled with weight ``exp(-|rating of the learner
+    - its rating| / 400)`` (self-play.md §6). `PvpPPO` saves the learner's rating with the model.
 
     Args:
         references: path of the folder.
@@ -363,7 +361,7 @@ class ReferenceRatingCallback(EvaluationCallback):
 
     def _init_callback(self) -> None:
         super()._init_callback()
-        self._rating = INITIAL
+        self._rating = center_of([each.rating for each in read_references(self._folder)])
         self._resume_with_model("reference_rating", "_rating")
 
     def _plan(self) -> Evaluation:
@@ -406,12 +404,12 @@ def read_references(folder: Path) -> list[Reference]:
     models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
     if unknown := ratings.keys() - models.keys() - set(opponent_names()):
         raise ValueError(f"{path} rates {', '.join(sorted(unknown))}: no such bot, and no such model in {folder}")
-    references = []
+    references, center = list[Reference](), center_of(ratings.values())
     for name in sorted(models.keys() | ratings.keys()):
         player = base.player_of_opponent(name)
         if player.name == LEARNER:  # a snapshot of another run, which must not be mistaken for this run's learner
             player = Player(f"reference-{LEARNER}", player.step)
-        references.append(Reference(player, models.get(name, name), float(ratings.get(name, INITIAL))))
+        references.append(Reference(player, models.get(name, name), float(ratings.get(name, center))))
     if not references:
         raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
     return references

@@ -1,9 +1,11 @@
-"""Checks of seeds and frame ages, which environments take besides plain numbers (`sb3_pvp.common.arguments`)."""
+"""Checks of seeds, frame ages and action masks, which are more than plain numbers (`sb3_pvp.common.arguments`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from sb3_pvp.common.arguments import COUNT, SEED
 
@@ -26,3 +28,13 @@ def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
             f"or a positive number of frames, got {frame_ages!r}"
         )
     return tuple(sorted(int(age) for age in ages))
+
+
+def check_mask(mask: Any) -> None:
+    """Raises `ValueError` for an action mask with other values than 0 and 1."""
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ and (wrong := values != values.astype(np.bool_)).any():
+        raise ValueError(
+            f"an action mask is 0 or 1, but this one has {values[wrong][0]:.3g}: some wrapper rescales it, such as "
+            "VecNormalize, which must leave observations alone (norm_obs=False)"
+        )

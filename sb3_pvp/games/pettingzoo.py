@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.snapshots import Snapshot
+from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
@@ -202,7 +203,9 @@ class _Layout:
         if self.in_turns:
             mask[0] = False  # the mover must not wait
         if given is not None:  # spaces.MultiDiscrete takes a tuple of masks, one per head
-            mask[self.in_turns :] = np.concatenate(given) if isinstance(given, tuple) else given
+            given = np.concatenate(given) if isinstance(given, tuple) else given
+            check_mask(given)
+            mask[self.in_turns :] = given
         return mask
 
     def legal(self, choices: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.int64]:

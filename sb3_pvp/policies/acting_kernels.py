@@ -15,23 +15,22 @@ def sample_heads(
     logits: NDArray[np.float32],
     masks: NDArray[np.bool_],
     uniforms: NDArray[np.float32],
-    penalties: NDArray[np.float32],
     starts: NDArray[np.int64],
     table: NDArray[np.float32],
     first: NDArray[np.int64],
     permits: NDArray[np.float32],
-    unmet: NDArray[np.float32],
+    asks_any: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
     """Samples joint actions ``(batch, heads)`` head by head; returns them, their log-probabilities ``(batch,)`` and the
-    scores of all entries ``(batch, A)``: logits given the choices of earlier heads.
+    scores of all entries ``(batch, A)``: logits given the choices of earlier heads, and ``-inf`` where not legal.
 
     ``logits (batch, A)`` are those before any choice. ``uniforms (batch, heads)`` are random numbers in [0, 1): a head
     takes the first entry whose cumulative probability exceeds its number; a negative one selects the most likely entry.
     ``table (policies * A, A)`` has the tables of all policies, where that of each row of the batch begins at
     ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.sampling.HeadTables`.
     """
-    scores, granted, actions, log_probs = begin_heads(logits, masks, penalties, len(starts))
-    rules = table, first, permits, unmet
+    scores, granted, actions, log_probs = begin_heads(logits, masks, len(starts))
+    rules = table, first, permits, asks_any
     for head in range(len(starts)):
         stop = starts[head + 1] if head + 1 < len(starts) else logits.shape[1]
         sample_head(scores, granted, head, starts[head], stop, uniforms, *rules, actions, log_probs)
@@ -40,14 +39,14 @@ def sample_heads(
 
 @njit(cache=True, error_model="numpy")
 def begin_heads(
-    logits: NDArray[np.float32], masks: NDArray[np.bool_], penalties: NDArray[np.float32], num_heads: int
+    logits: NDArray[np.float32], masks: NDArray[np.bool_], num_heads: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64], NDArray[np.float32]]:
     """Returns what `sample_head` changes: scores ``(batch, A)``, granted entries, actions and log-probabilities."""
     batch, flat = logits.shape
     scores, granted = np.empty((batch, flat), np.float32), np.zeros((batch, flat), np.bool_)
     for row in range(batch):
         for entry in range(flat):
-            scores[row, entry] = logits[row, entry] + (np.float32(0.0) if masks[row, entry] else penalties[entry])
+            scores[row, entry] = logits[row, entry] if masks[row, entry] else -np.float32(np.inf)
     return scores, granted, np.empty((batch, num_heads), np.int64), np.zeros(batch, np.float32)
 
 
@@ -62,7 +61,7 @@ def sample_head(
     table: NDArray[np.float32],
     first: NDArray[np.int64],
     permits: NDArray[np.float32],
-    unmet: NDArray[np.float32],
+    asks_any: NDArray[np.bool_],
     actions: NDArray[np.int64],
     log_probs: NDArray[np.float32],
 ) -> None:
@@ -72,18 +71,20 @@ def sample_head(
     """
     # Indices instead of slices: counting references to a slice of each row would take longer than most heads do.
     flat, shares = scores.shape[1], np.empty(stop, np.float32)
-    has_unmet = bool((unmet != 0).any())  # most games have no rule of this kind
+    is_asked = asks_any.any()  # most games have no rule of this kind
     for row in range(len(scores)):
-        if has_unmet:
+        if is_asked:
             for entry in range(start, stop):
-                if unmet[entry] != 0 and not granted[row, entry]:
-                    scores[row, entry] += unmet[entry]
+                if asks_any[entry] and not granted[row, entry]:
+                    scores[row, entry] = -np.inf
         best = start
         highest = scores[row, start]
         for entry in range(start + 1, stop):
             if scores[row, entry] > highest:
                 best = entry
                 highest = scores[row, entry]
+        if highest == -np.inf:
+            scores[row, start] = highest = np.float32(0.0)  # nothing is legal: the first entry is certain
         total = np.float32(0.0)
         for entry in range(start, stop):
             below = scores[row, entry] - highest
@@ -109,7 +110,7 @@ def sample_head(
         effects = first[row] + chosen
         for entry in range(stop, flat):
             scores[row, entry] += table[effects, entry]
-        if has_unmet:
+        if is_asked:
             for entry in range(stop, flat):
                 granted[row, entry] |= permits[chosen, entry] > 0
 
@@ -147,14 +148,14 @@ def entropies_and_probabilities(
 
 @njit(cache=True, error_model="numpy")
 def rows_with_choice(
-    scores: NDArray[np.float32], granted: NDArray[np.bool_], start: int, stop: int, unmet: NDArray[np.float32]
+    scores: NDArray[np.float32], granted: NDArray[np.bool_], start: int, stop: int, asks_any: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """Returns the rows in which a head with hidden layers has several legal entries, whose scores are 0 so far."""
     rows, count = np.empty(len(scores), np.int64), 0
     for row in range(len(scores)):
         legal = 0
         for entry in range(start, stop):
-            legal += scores[row, entry] == 0 and (unmet[entry] == 0 or granted[row, entry])
+            legal += scores[row, entry] == 0 and (not asks_any[entry] or granted[row, entry])
         rows[count] = row
         count += legal > 1
     return rows[:count]
@@ -177,22 +178,6 @@ def sum_rows(
             for column in range(len(bias)):
                 sums[number, column] += table[entry, column]
     return sums
-
-
-@njit(cache=True, error_model="numpy")
-def sample_entries(
-    logits: NDArray[np.float32], uniforms: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Samples entries ``(batch,)`` of one head with logits ``(batch, size)``; returns them and their log-probabilities.
-
-    ``uniforms (batch,)`` are as in `sample_heads`.
-    """
-    batch, size = logits.shape
-    nothing, square, first = np.zeros(size, np.float32), np.zeros((size, size), np.float32), np.zeros(batch, np.int64)
-    masks, numbers = np.ones((batch, size), np.bool_), np.ascontiguousarray(uniforms).reshape(batch, 1)
-    starts = np.zeros(1, np.int64)
-    actions, log_probs, _ = sample_heads(logits, masks, numbers, nothing, starts, square, first, square, nothing)
-    return actions[:, 0], log_probs
 
 
 @njit(cache=True, error_model="numpy")

@@ -18,6 +18,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.features import (
@@ -310,10 +311,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             Actions ``(heads,)`` or ``(batch, heads)``, and ``state``.
 
         Raises:
-            ValueError: if a mask is missing or allows nothing, or the observation has another shape or is NaN.
+            ValueError: if a mask is missing, not 0 or 1, or allows nothing, or the observation does not fit or is NaN.
         """
         if isinstance(self.observation_space, spaces.Dict):
             observation = complete_observation(observation, self.observation_space, action_masks is not None)
+        seen = observation.get(ACTION_MASK, True) if isinstance(observation, dict) else True
+        check_mask(seen if action_masks is None else action_masks)
         return super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[arg-type]
 
     def _predict(

@@ -23,10 +23,8 @@ from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormali
 from sb3_pvp.policies.precision import in_float32
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
-FORBIDDEN = -1e8
-# A head without a legal entry takes entry 0 (training.md §3.6). Its penalty is smaller than that of the others: next to
-# a legal entry its probability is still zero, and without one it is one. So this case needs no branch.
-FORBIDDEN_FIRST = -1e4
+#: The least log-probability, that of entries that are not legal; entropies would be NaN with that of zero.
+IMPOSSIBLE = -1e8
 #: From its inputs ``(batch, ...)`` to its output ``(batch, num_inputs)``, row by row.
 Trunk = Callable[[th.Tensor], th.Tensor]
 NO_TRUNK: Trunk = nn.Identity()
@@ -43,7 +41,6 @@ class DependencyRules(nn.Module):
     forbids: th.Tensor  #: Float ``(A, A)``: how many rules forbid the column's entry once the row's is chosen.
     permits: th.Tensor  #: Float ``(A, A)``: 1 where choosing the row satisfies a ``require_any`` of the column.
     asks_any: th.Tensor  #: Bool ``(A,)``: entries with a ``require_any``.
-    penalties: th.Tensor  #: Float ``(A,)``: added to the logit of an entry that is not legal.
     columns: th.Tensor  #: Int ``(heads, widest head)``: flat entry of each sub-action, padded with ``A``.
     offsets: th.Tensor  #: Int ``(heads + 1,)``: flat entry where each head begins, and ``A``.
     head_of: th.Tensor  #: Int ``(A,)``: the head of each entry.
@@ -55,8 +52,6 @@ class DependencyRules(nn.Module):
         self.head_sizes, self.num_flat, self.widest = head_sizes, sum(head_sizes), max(head_sizes)
         self.starts = tuple(int(start) for start in np.cumsum((0, *head_sizes[:-1])))
         tables = tables or DependencyTables(*np.zeros((3, self.num_flat, self.num_flat), np.bool_))
-        penalties = np.full(self.num_flat, FORBIDDEN, np.float32)
-        penalties[list(self.starts)] = FORBIDDEN_FIRST
         columns = np.full((len(head_sizes), self.widest), self.num_flat)
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
@@ -67,8 +62,8 @@ class DependencyRules(nn.Module):
         self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
         self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
         self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
-        derived = {"penalties": penalties, "columns": columns, "membership": membership}
-        derived |= {"offsets": np.append(self.starts, self.num_flat), "head_of": membership.argmax(1)}
+        derived = {"columns": columns, "membership": membership, "head_of": membership.argmax(1)}
+        derived |= {"offsets": np.append(self.starts, self.num_flat)}
         for name, values in derived.items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
         self.register_buffer("places", self.places_of(range(len(head_sizes))), persistent=False)
@@ -81,10 +76,12 @@ class DependencyRules(nn.Module):
     def legal(self, masks: th.Tensor, actions: th.Tensor, compiled: bool) -> th.Tensor:
         """Returns which entries masks, bool ``(batch, A)``, and rules allow, given actions, int ``(batch, heads)``.
 
-        ``compiled`` is possible on the CPU only."""
+        Of a head without such an entry it is entry 0 (training.md §3.6). ``compiled`` is possible on the CPU only."""
         if not compiled:
             chosen = self.one_hot(actions)
-            return masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
+            legal = masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
+            firsts, has_none = self.offsets[:-1], legal.float() @ self.membership == 0
+            return legal.index_copy(1, firsts, legal.index_select(1, firsts) | has_none)
         from sb3_pvp.policies.learning_kernels import legal_entries  # Numba takes long to import
 
         given = (masks, actions, self.offsets, self.forbids, self.permits, self.asks_any)
@@ -201,8 +198,8 @@ class AutoregressiveHeads(nn.Module):
         if compiled:
             from sb3_pvp.policies.learning_kernels import Conditionals  # Numba takes long to import
 
-            tables = self.rules.offsets, self.rules.penalties
-            results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(logits, legal, actions, *tables)  # type: ignore[no-untyped-call]
+            given = logits, legal, actions, self.rules.offsets, IMPOSSIBLE
+            results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(*given)  # type: ignore[no-untyped-call]
             return results
         log_probs = self._conditionals(logits, legal)
         return log_probs.gather(2, actions[:, :, None]).squeeze(2), -(log_probs.exp() * log_probs).sum(2)
@@ -210,14 +207,14 @@ class AutoregressiveHeads(nn.Module):
     def _conditionals(self, logits: th.Tensor, legal: th.Tensor) -> th.Tensor:
         """Returns log-probabilities ``(batch, heads, widest head)`` for flat logits and legal entries ``(batch, A)``.
 
-        The logits matter where a head has a choice between several legal entries; elsewhere the penalties decide."""
+        The logits matter where a head has a choice between several legal entries; elsewhere the only one is certain."""
         rules = self.rules
         has_choice = legal.float() @ rules.membership > 1
-        penalties = th.where(legal, 0.0, rules.penalties)
-        scores = th.where(legal & has_choice.index_select(1, rules.head_of), logits, penalties)
+        # Replaced, as no number that one could add is less than what a network may say.
+        scores = th.where(has_choice.index_select(1, rules.head_of), logits, 0.0).masked_fill(~legal, -th.inf)
         # The gradient of index_select() adds, that of an index in brackets sorts first.
-        padded = nn.functional.pad(scores, (0, 1), value=FORBIDDEN).index_select(1, rules.columns.flatten())
-        return padded.reshape(-1, *rules.columns.shape).log_softmax(2)
+        padded = nn.functional.pad(scores, (0, 1), value=-th.inf).index_select(1, rules.columns.flatten())
+        return padded.reshape(-1, *rules.columns.shape).log_softmax(2).clamp(min=IMPOSSIBLE)
 
     def _logits(
         self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk, compiled: bool

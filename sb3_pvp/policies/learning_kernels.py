@@ -23,17 +23,18 @@ Ints = NDArray[np.int64]
 class Conditionals(th.autograd.Function):
     """Log-probabilities and entropies ``(batch, heads)`` of given actions, and their gradients for the logits.
 
-    The arguments are flat logits ``(batch, A)``, legal entries, bool ``(batch, A)``, actions, int ``(batch, heads)``,
-    and of `DependencyRules` the offsets and penalties. The reference is `AutoregressiveHeads.conditionals`.
+    The arguments are flat logits ``(batch, A)``, legal entries, bool ``(batch, A)``, of which each head has one,
+    actions, int ``(batch, heads)``, the offsets of `DependencyRules` and the least log-probability. The reference is
+    `AutoregressiveHeads.reference`.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: th.Tensor, legal: th.Tensor, actions: th.Tensor, offsets: th.Tensor, penalties: th.Tensor
+        ctx: Any, logits: th.Tensor, legal: th.Tensor, actions: th.Tensor, offsets: th.Tensor, least: float
     ) -> tuple[th.Tensor, th.Tensor]:
         allowed, chosen, starts = legal.numpy(), actions.contiguous().numpy(), offsets.numpy()
         values = logits.detach().contiguous().numpy()
-        log_probs, entropies, *entries = _conditionals(values, allowed, chosen, starts, penalties.numpy())
+        log_probs, entropies, *entries = _conditionals(values, allowed, chosen, starts, np.float32(least))
         ctx.parts = allowed, chosen, starts, entropies, *entries
         return th.from_numpy(log_probs), th.from_numpy(entropies)
 
@@ -105,10 +106,7 @@ class FlatLogits(th.autograd.Function):
 def legal_entries(
     masks: Bools, actions: Ints, offsets: Ints, forbids: Floats, permits: Floats, asks_any: Bools
 ) -> Bools:
-    """Returns the legal entries, bool ``(batch, A)``, given the actions of other heads, int ``(batch, heads)``.
-
-    ``masks`` are bool ``(batch, A)``; the other arguments are those of `DependencyRules`.
-    """
+    """Does the same as `DependencyRules.legal`, whose tables are the other arguments."""
     batch, flat = masks.shape
     legal = np.empty((batch, flat), np.bool_)
     matters, asking = np.zeros(flat, np.bool_), False
@@ -130,6 +128,11 @@ def legal_entries(
         if asking:
             for entry in range(flat):
                 legal[row, entry] &= granted[entry]
+        for head in range(len(offsets) - 1):
+            has_any = False
+            for entry in range(offsets[head], offsets[head + 1]):
+                has_any |= legal[row, entry]
+            legal[row, offsets[head]] |= not has_any
     return legal
 
 
@@ -162,7 +165,7 @@ def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints, Ints]:
 
 @njit(cache=True, error_model="numpy")
 def _conditionals(
-    logits: Floats, legal: Bools, actions: Ints, offsets: Ints, penalties: Floats
+    logits: Floats, legal: Bools, actions: Ints, offsets: Ints, least: np.float32
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns log-probabilities and entropies ``(batch, heads)``; of all entries ``(batch, A)`` the log-probabilities
     and probabilities, both 0 for entries that are not legal and in heads without a choice."""
@@ -179,23 +182,22 @@ def _conditionals(
                     number += 1
                     highest = max(highest, logits[row, entry])
             chosen = start + actions[row, head]
-            log_prob = np.float32(0.0) if legal[row, chosen] else penalties[chosen]
-            if number == 0:
-                log_prob -= penalties[start]  # the first entry is certain
-            elif number > 1:
+            log_prob = np.float32(0.0) if legal[row, chosen] else least
+            if number > 1:
                 total = np.float32(0.0)
                 for entry in range(start, stop):
                     if legal[row, entry]:
                         probs[row, entry] = np.exp(logits[row, entry] - highest)
                         total += probs[row, entry]
-                shift, entropy = highest + np.log(total), np.float32(0.0)
+                shift, entropy = np.log(total), np.float32(0.0)
                 for entry in range(start, stop):
                     if legal[row, entry]:
                         probs[row, entry] /= total
-                        logs[row, entry] = logits[row, entry] - shift
+                        logs[row, entry] = max(logits[row, entry] - highest - shift, least)
                         entropy -= probs[row, entry] * logs[row, entry]
                 entropies[row, head] = entropy
-                log_prob = logs[row, chosen] if legal[row, chosen] else log_prob - shift
+                if legal[row, chosen]:
+                    log_prob = logs[row, chosen]
             log_probs[row, head] = log_prob
     return log_probs, entropies, logs, probs
 
@@ -219,13 +221,14 @@ def _gradient(
         for head in range(num_heads):
             start, stop = offsets[head], offsets[head + 1]
             chosen, has_choice = start + actions[row, head], False
-            of_log_prob, of_entropy, entropy = of_log_probs[row, head], of_entropies[row, head], entropies[row, head]
+            of_log_prob = of_log_probs[row, head] if legal[row, chosen] else np.float32(0.0)
+            of_entropy, entropy = of_entropies[row, head], entropies[row, head]
             for entry in range(start, stop):
                 if probs[row, entry] != 0:
                     has_choice = True
                     slope = of_log_prob + of_entropy * (logs[row, entry] + entropy)
                     gradient[row, entry] = -probs[row, entry] * slope
-            if has_choice and legal[row, chosen]:
+            if has_choice:
                 gradient[row, chosen] += of_log_prob
     return gradient
 

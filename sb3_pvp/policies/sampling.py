@@ -141,10 +141,10 @@ class HeadTables:
 
     Attributes:
         key: equal for heads with the same actions and rules, which `sample_actions` can batch.
-        table: float ``(A, A)``; choosing the entry of a row adds that row to the logits of later heads.
-        penalties: float ``(A,)``, added to the logits of masked entries.
+        table: float ``(A, A)``; choosing the entry of a row adds that row to the logits of later heads, ``-inf`` to
+            those that it forbids.
         permits: float ``(A, A)``; 1 where choosing the row satisfies a ``require_any`` of the column.
-        unmet: float ``(A,)``, added to an entry whose ``require_any`` is not satisfied; 0 for entries without one.
+        asks_any: bool ``(A,)``: entries with a ``require_any``.
         direct: the layer of the heads without hidden layers, whose logits it computes; ``None`` if there are none.
         networks: one per head; ``None`` for heads without hidden layers.
         has_networks: whether any head has hidden layers.
@@ -154,7 +154,7 @@ class HeadTables:
     def __init__(self, heads: AutoregressiveHeads) -> None:
         rules, direct = heads.rules, heads.direct
         self.direct: FirstLayer | None = None
-        table = rules.forbids * rules.penalties
+        table = th.zeros_like(rules.forbids).masked_fill(rules.forbids > 0, -th.inf)
         if direct.heads:
             # Heads with hidden layers get zeros, so that the table covers all entries.
             weight = direct.weight.new_zeros(rules.num_flat, direct.weight.shape[1])
@@ -167,13 +167,13 @@ class HeadTables:
         self.networks = [
             _Network.of(heads, head, groups[head]) if head in groups else None for head in range(len(rules.head_sizes))
         ]
-        parts = (table, rules.penalties, rules.permits, rules.penalties * rules.asks_any)
-        self.table, self.penalties, self.permits, self.unmet = (part.cpu().numpy() for part in parts)
+        parts = (table, rules.permits, rules.asks_any)
+        self.table, self.permits, self.asks_any = (part.cpu().numpy() for part in parts)
         self.has_networks = bool(groups)
-        self.key = (self.head_sizes, self.permits.tobytes(), self.unmet.tobytes())
+        self.key = (self.head_sizes, self.permits.tobytes(), self.asks_any.tobytes())
 
     def initial_logits(self, latent: th.Tensor, masks: th.Tensor) -> th.Tensor:
-        """Returns logits ``(batch, A)`` before any choice, without penalties; 0 for heads with hidden layers."""
+        """Returns logits ``(batch, A)`` before any choice, without masks; 0 for heads with hidden layers."""
         if self.direct is None:
             return latent.new_zeros(len(latent), len(self.table))
         return self.direct.before_choices(latent, masks)
@@ -211,15 +211,15 @@ def sample_with_scores(
     first = np.zeros(len(logits), np.int64)
     for number, span in enumerate(spans[1:], 1):
         first[span] = number * len(like.table)
-    numbers, rules = uniforms.numpy(), (table, first, like.permits, like.unmet)
+    numbers, rules = uniforms.numpy(), (table, first, like.permits, like.asks_any)
     if not any(each.has_networks for each in tables):
-        return kernels.sample_heads(logits, allowed, numbers, like.penalties, like.starts, *rules)
-    scores, granted, actions, log_probs = kernels.begin_heads(logits, allowed, like.penalties, len(like.starts))
+        return kernels.sample_heads(logits, allowed, numbers, like.starts, *rules)
+    scores, granted, actions, log_probs = kernels.begin_heads(logits, allowed, len(like.starts))
     for head, (start, size) in enumerate(zip(like.starts.tolist(), like.head_sizes, strict=True)):
         for each, latent, span in zip(tables, latents, spans, strict=True):
             if (network := each.networks[head]) is not None:
                 own = scores[span]
-                rows = kernels.rows_with_choice(own, granted[span], start, start + size, like.unmet)
+                rows = kernels.rows_with_choice(own, granted[span], start, start + size, like.asks_any)
                 if len(rows):
                     entries = actions[span, :head] + like.starts[:head]
                     kernels.add_logits(own, rows, start, network.logits(latent, masks[span], rows, entries))
@@ -396,6 +396,8 @@ class PlainActor:
         self, policy: MaskableActorCriticPolicy, frame_shape: tuple[int, int], head_sizes: tuple[int, ...]
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
+        self._starts = np.cumsum((0, *head_sizes[:-1]))
+        self._no_rules = np.zeros((sum(head_sizes), sum(head_sizes)), np.float32)
 
     def act(self, observations: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
         """Returns legal actions, int64 ``(batch, heads)``; arguments as in `act_batched`."""
@@ -408,12 +410,14 @@ class PlainActor:
             if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        from sb3_pvp.policies.acting_kernels import sample_entries  # Numba takes long to import
+        from sb3_pvp.policies.acting_kernels import sample_heads  # Numba takes long to import
 
-        heads = self._policy.get_distribution(seen, masks.numpy()).distributions  # type: ignore[attr-defined]
-        parts = zip(heads, uniforms.numpy().T, strict=True)
-        chosen = [sample_entries(head.logits[:num_rows].numpy(), numbers)[0] for head, numbers in parts]
-        return th.from_numpy(np.stack(chosen, 1))
+        # Without masks: what they forbid sb3-contrib gives a logit, which is more than some others.
+        heads = self._policy.get_distribution(seen).distributions  # type: ignore[attr-defined]
+        logits = th.cat([head.logits[:num_rows] for head in heads], 1).clamp(min=th.finfo(th.float32).min)
+        given = logits.numpy(), masks[:num_rows].numpy(), uniforms.numpy(), self._starts
+        nothing, first = self._no_rules, np.zeros(num_rows, np.int64)
+        return th.from_numpy(sample_heads(*given, nothing, first, nothing, np.zeros(len(nothing), np.bool_))[0])
 
 
 Actor = AutoregressiveActor | PlainActor

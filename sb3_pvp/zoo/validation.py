@@ -15,6 +15,7 @@ from rl_zoo3.utils import get_wrapper_class
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import (
+    RAW_OBSERVATIONS,
     WRAPPERS,
     check_names,
     check_settings,
@@ -57,6 +58,7 @@ def check_hyperparams(
         raise ValueError(
             'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
         )
+    _check_normalize(hyperparams.get("normalize"))
     check_settings(hyperparams)
     (settings, env), *others = [checked_env(env_id, env_kwargs or {}) for env_kwargs in environments]
     _check_wrappers(hyperparams, env, one_world)
@@ -80,6 +82,16 @@ def checked_env(env_id: str, env_kwargs: Any) -> tuple[FightSettings, gymnasium.
         return FightSettings(**arguments), None
     env: Any = gymnasium.make(env_id, **env_kwargs)
     return env.unwrapped.settings, env
+
+
+def _check_normalize(given: Any) -> None:
+    """Raises `ValueError` if rl-zoo3's ``normalize``, true or arguments of VecNormalize, changes observations."""
+    try:
+        value = eval(given, {}) if isinstance(given, str) else given
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if value and (not isinstance(value, Mapping) or value.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
 
 
 def _check_wrappers(hyperparams: Mapping[str, Any], env: gymnasium.Env[Any, Any] | None, one_world: bool) -> None:

@@ -93,8 +93,20 @@ def test_references_are_models_and_bots(tmp_path: Path) -> None:
     assert found == {
         "champion": (str(tmp_path / "champion.zip"), 1720.0),
         "noop": ("noop", 1000.0),
-        "reference-main@64": (str(tmp_path / "main_64_steps.zip"), 1500.0),
+        "reference-main@64": (str(tmp_path / "main_64_steps.zip"), 1360.0),  # their mean
     }
+
+
+def test_without_ratings_references_have_1500(tmp_path: Path) -> None:
+    (tmp_path / "champion.zip").write_bytes(b"")
+    assert [each.rating for each in read_references(tmp_path)] == [1500]
+
+
+def test_the_learner_starts_in_the_middle_of_its_references(tmp_path: Path) -> None:
+    model = new_model()
+    callback = ReferenceRatingCallback(write(tmp_path, noop=100, stayalive=300), 10, 2, env=evaluation_env())
+    callback.init_callback(model)
+    assert model.resumable_parts["reference_rating"].get_state() == {"rating": 200}
 
 
 @pytest.mark.parametrize(

@@ -263,3 +263,15 @@ def test_bad_arguments_of_a_world_change_nothing() -> None:
     with pytest.raises(ValueError, match="num_fights"):
         world_of(CONNECT_FOUR, 0)
     np.testing.assert_array_equal(world.obs, before)
+
+
+def test_a_mask_that_is_not_0_or_1_is_refused() -> None:
+    class Rescaled(Auction):
+        def _observe_all(self) -> Any:
+            observations, infos = super()._observe_all()
+            return {
+                agent: {**seen, "action_mask": 0.5 * seen["action_mask"]} for agent, seen in observations.items()
+            }, infos
+
+    with pytest.raises(ValueError, match="an action mask is 0 or 1, but this one has 0.5"):
+        world_of(PettingZooGame(Rescaled)).reset()

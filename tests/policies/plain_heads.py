@@ -57,7 +57,7 @@ def plain_heads(
         logits = values @ weight.T + bias
         allowed = masks[:, start : start + size] & rules_allow(contract, head, chosen, len(latent))
         allowed[:, 0] |= ~allowed.any(1)
-        log_p = (logits - 1e8 * (~allowed).float()).log_softmax(1)
+        log_p = logits.masked_fill(~allowed, -th.inf).log_softmax(1).clamp(min=-1e8)
         p = log_p.exp()
         choice = choose(head, p)
         chosen.append(choice)

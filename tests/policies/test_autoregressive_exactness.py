@@ -271,7 +271,7 @@ def test_the_critic_sees_everything_and_the_actor_the_public_part_of_every_frame
     hidden = normalized(observations["privileged"], policy, start=NH.num_observations)
     critic = policy.critic(policy.extractors[1](th.cat([own.flatten(1), hidden.flatten(1)], 1)))
     close(policy.predict_values(observations), policy.value_net(critic), **TINY)
-    actions = th.zeros(16, NH.num_heads, dtype=th.int64)
+    actions = th.as_tensor(NH.random_action(masks.numpy(), np.random.default_rng(9)))
     for frame, key in product((0, 1), ("observation", "privileged")):
         other = {name: part.clone() for name, part in observations.items()}
         other[key][:, frame, -1] += 0.5

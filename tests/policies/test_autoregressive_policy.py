@@ -99,6 +99,16 @@ def test_the_actor_ignores_the_privileged_part_and_the_critic_does_not(
         (np.zeros(NH.num_observations, np.float32), np.ones(44), r"shape \(1, 45\) or \(45,\), got \(44,\)"),
         (np.zeros(NH.num_observations, np.float32), np.ones((2, 45)), r"shape \(1, 45\) or \(45,\), got \(2, 45\)"),
         (np.zeros(NH.num_observations, np.float32), np.zeros(NH.num_flat_actions), "allows nothing: at least one"),
+        (
+            np.zeros(NH.num_observations, np.float32),
+            np.full(NH.num_flat_actions, -2.9),
+            "is 0 or 1, but this one has -2.9",
+        ),
+        (
+            {"observation": np.zeros((1, NH.num_observations)), "action_mask": np.full(NH.num_flat_actions, 0.5)},
+            None,
+            "is 0 or 1, but this one has 0.5",
+        ),
         (np.eye(NH.num_observations)[0] * np.nan, np.ones(NH.num_flat_actions), "is NaN"),
         (GuessingGame().reset(), None, "pass the first"),
     ],

@@ -7,12 +7,24 @@ import pytest
 import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from sb3_pvp.policies.acting_kernels import normalize, observe, observe_choices, sample_entries
-from sb3_pvp.policies.heads import FORBIDDEN, DependencyRules
+from sb3_pvp.policies.acting_kernels import normalize, observe, observe_choices, sample_heads
+from sb3_pvp.policies.heads import DependencyRules
 from sb3_pvp.policies.networks import RunningNormalizer
 
+FORBIDDEN = -np.inf
 LOGITS = st.lists(st.one_of(st.just(FORBIDDEN), st.floats(-20, 20, width=32)), min_size=1, max_size=6)
+Drawn = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+def sample_entries(logits: NDArray[np.float32], numbers: NDArray[np.float32]) -> Drawn:
+    """Entries of one head, and their log-probabilities, ``(batch,)``; those with the logit ``-inf`` are masked."""
+    batch, size = logits.shape
+    nothing, zeros = np.zeros((size, size), np.float32), np.zeros(batch, np.int64)
+    given = np.nan_to_num(logits, neginf=7.0), logits > FORBIDDEN, numbers[:, None], np.zeros(1, np.int64)
+    actions, log_probs, _ = sample_heads(*given, nothing, zeros, nothing, np.zeros(size, np.bool_))
+    return actions[:, 0], log_probs
 
 
 @settings(deadline=None)  # the first call compiles

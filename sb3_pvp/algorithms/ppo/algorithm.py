@@ -18,7 +18,7 @@ from stable_baselines3.common.utils import FloatSchedule, explained_variance
 
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
-from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
+from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.buffers import REUSED
 from sb3_pvp.algorithms.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
@@ -30,9 +30,11 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
+from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import is_installed
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
+from sb3_pvp.policies.features import ACTION_MASK
 from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
@@ -242,6 +244,9 @@ class PvpPPO(RolloutCollection):
         """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
+        normalizer = self.get_vec_normalize_env()
+        if normalizer is not None and normalizer.norm_obs and self.env.has_attr("match_settings"):
+            raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
         if isinstance(self.env, ActorVecEnv) and self.env.is_collecting:  # the last call was interrupted
             self.env.wait()
             self._last_obs = None
@@ -253,7 +258,11 @@ class PvpPPO(RolloutCollection):
             self._last_obs = None  # the actors begin new episodes
         if reset_num_timesteps:
             self.training_state = None
-        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+        begun = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+        # Actors have no wrappers, and what rows of a lost actor show means nothing.
+        if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
+            check_mask(self._last_obs.get(ACTION_MASK, True))
+        return begun
 
     def save(
         self,

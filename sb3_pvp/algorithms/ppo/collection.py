@@ -70,7 +70,9 @@ class RolloutCollection(MaskablePPO):
         """Returns how many actors play, after saying so if that was chosen here."""
         if self.actors != AUTO_ACTORS:
             return int(self.actors)
-        cores, is_worth_it = num_cores(), total_timesteps >= LEAST_TIMESTEPS and hasattr(self.env, "part")
+        # On the type: VecEnvWrapper, whose effect actors would miss, forwards unknown attributes.
+        has_parts = isinstance(self.env, ActorVecEnv) or hasattr(type(self.env), "part")
+        cores, is_worth_it = num_cores(), total_timesteps >= LEAST_TIMESTEPS and has_parts
         # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
         num_actors = min(cores - 1, self.n_envs // LEAST_ROWS) if is_worth_it else 0
         if self.verbose:

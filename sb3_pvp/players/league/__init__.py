@@ -1,6 +1,6 @@
 """Match making, ratings and leagues (self-play.md §4, §6); imports neither PyTorch nor games."""
 
-from sb3_pvp.players.league.bradley_terry import BradleyTerry, fit_bradley_terry, informative_pairs
+from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry, informative_pairs
 from sb3_pvp.players.league.leaderboard import Standing
 from sb3_pvp.players.league.league import League, check_anchors
 from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
@@ -33,6 +33,7 @@ __all__ = [
     "Standing",
     "Uniform",
     "WindowLatest",
+    "center_of",
     "check_anchors",
     "expected_score",
     "file_name",

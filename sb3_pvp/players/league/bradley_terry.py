@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import log
+from math import fsum, log
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,12 @@ from sb3_pvp.players.league.players import Player
 
 SCALE = 400 / log(10)  #: Elo points per unit of log-odds.
 Z95 = 1.959964  #: Half-width of a 95 % interval in standard deviations.
+CENTER = 1500.0  #: Mean of ratings where no anchor fixes the scale.
+
+
+def center_of(anchors: Collection[float]) -> float:
+    """Returns where new players stand: at the mean of the fixed ratings, so that all ratings move with these."""
+    return fsum(anchors) / len(anchors) if anchors else CENTER
 
 
 class Interval(NamedTuple):
@@ -53,7 +59,7 @@ def fit_bradley_terry(
     payoff: Payoff,
     players: Collection[Player] = (),
     anchors: Mapping[Player, float] | None = None,
-    center: float = 1500,
+    center: float | None = None,
     prior_deviation: float = 1000,
 ) -> BradleyTerry:
     """Fits Bradley-Terry ratings to all games (Bradley and Terry, 1952), with ties as half wins.
@@ -65,10 +71,12 @@ def fit_bradley_terry(
     Args:
         payoff: the games.
         players: players to rate besides those in ``payoff``.
-        anchors: fixed ratings, in Elo points; those of other players are ignored.
-        center: mean of the prior, in Elo points; without anchors also the mean of all ratings.
+        anchors: fixed ratings, in Elo points.
+        center: mean of the prior, in Elo points, by default that of the anchors, or 1500; without anchors also the mean
+            of all ratings.
         prior_deviation: standard deviation of the prior, in Elo points.
     """
+    center = center_of((anchors or {}).values()) if center is None else center
     rated = tuple(sorted({*payoff.players, *players}))
     fixed = {player: rating for player, rating in (anchors or {}).items() if player in rated}
     strengths = np.array([(fixed.get(player, center) - center) / SCALE for player in rated])

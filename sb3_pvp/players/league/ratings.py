@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from openskill.models import PlackettLuce
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.players.league.bradley_terry import BradleyTerry, fit_bradley_terry
+from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
 from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
 from sb3_pvp.players.league.players import Player, predecessor
 
@@ -62,12 +62,18 @@ class _OnlineRatings(ABC, Generic[Rating]):
 
 
 class Elo(_OnlineRatings[float]):
-    """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings."""
+    """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings.
+
+    Other players start with ``initial``, by default the mean of the anchors, or 1500.
+    """
 
     batch_size = 10  #: As in self-play.md §6.
 
-    def __init__(self, k: float = 16, initial: float = 1500, anchors: Mapping[Player, float] | None = None) -> None:
-        self.k, self.initial, self.anchors = k, initial, dict(anchors or {})
+    def __init__(
+        self, k: float = 16, initial: float | None = None, anchors: Mapping[Player, float] | None = None
+    ) -> None:
+        self.k, self.anchors = k, dict(anchors or {})
+        self.initial = center_of(self.anchors.values()) if initial is None else initial
         self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _initial_rating(self, predecessor: float | None) -> float:
@@ -148,7 +154,7 @@ class Ratings:
 
     def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
         """Fits Bradley-Terry ratings to all games; also rates ``players`` without games."""
-        return fit_bradley_terry(self.payoff, players, self.elo.anchors, self.elo.initial)
+        return fit_bradley_terry(self.payoff, players, self.elo.anchors)
 
     def get_state(self) -> Snapshot:
         """Returns everything computed so far, as values that JSON stores without loss."""

@@ -15,7 +15,6 @@ from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export.onnx_builder import FLOAT, INT64, GraphBuilder, as_array
 from sb3_pvp.policies.export.onnx_heads import DependentHeads, Joint, Layout, independent_choices
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of
-from sb3_pvp.policies.heads import FORBIDDEN
 from sb3_pvp.policies.sampling import HeadTables
 
 
@@ -34,8 +33,7 @@ def actor_graph(policy: MaskableActorCriticPolicy) -> bytes:
     extractor: Any = policy.mlp_extractor
     features = _plain_features(graph, policy, observation, mask)
     logits = graph.network(features, [*_without_privileged(policy, [*extractor.policy_net, policy.action_net])])
-    scores = graph("Where", mask, logits, graph.constant(FORBIDDEN))
-    return _serialized(graph, independent_choices(graph, scores, numbers, layout), layout)
+    return _serialized(graph, independent_choices(graph, logits, mask, numbers, layout), layout)
 
 
 def critic_graph(policy: MaskableActorCriticPolicy) -> bytes:
@@ -72,17 +70,16 @@ def _own_choices(graph: GraphBuilder, policy: AutoregressivePolicy, observation:
         features = _normalized(graph, observation, policy, 0)
         return graph.network(features, [*policy.extractors[0], *policy.actor])
 
-    if tables.has_networks or tables.table.any() or tables.unmet.any():
+    if tables.has_networks or tables.table.any() or tables.asks_any.any():
         return DependentHeads(graph, policy.heads, tables, mask).choices(latent, numbers)
     layer, inputs = tables.direct, latent()
     assert layer is not None
-    scores = graph("Where", mask, graph.constant(0.0), graph.constant(tables.penalties))
     weights = [layer.weight]
     if layer.masks is not None:
         inputs = graph("Concat", inputs, graph("Cast", mask, to=FLOAT), axis=1)
         weights.append(layer.masks)
-    scores = graph("Add", graph.linear(inputs, th.cat(weights), layer.bias), scores)
-    return independent_choices(graph, scores, numbers, Layout(tables.head_sizes))
+    logits = graph.linear(inputs, th.cat(weights), layer.bias)
+    return independent_choices(graph, logits, mask, numbers, Layout(tables.head_sizes))
 
 
 def _serialized(graph: GraphBuilder, joint: Joint, layout: Layout) -> bytes:

@@ -17,13 +17,15 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.policies.export.onnx_builder import FLOAT, Floats, GraphBuilder, as_array
-from sb3_pvp.policies.heads import FORBIDDEN_FIRST, AutoregressiveHeads
+from sb3_pvp.policies.heads import AutoregressiveHeads
 from sb3_pvp.policies.sampling import HeadTables
 
+# A head chooses by logits plus penalties, which decide whatever the logits are, as these are limited to less. The first
+# entry has the smaller penalty: a head without a legal entry takes it (training.md §3.6). All are powers of two, and
+# close enough for the sums of many of them to be exact: 0 where an entry is legal.
+_LARGEST_LOGIT, _FIRST, _OTHERS = 2.0**100, -(2.0**104), -(2.0**117)
 #: The score of an entry that only exists in wider heads: less than others, however many rules forbid those.
-_MISSING = -1e30
-#: A penalty that takes an entry out of the question.
-_EXCLUDED = -1e6
+_MISSING = float(np.finfo(np.float32).min)
 
 
 class Joint(NamedTuple):
@@ -44,6 +46,7 @@ class Layout:
         self.head_of = np.arange(len(sizes)).repeat(sizes)  #: The head of each entry.
         self.entries = np.arange(self.flat) - np.array(self.starts)[self.head_of]  #: The number of each in its head.
         self.places = self.head_of * self.widest + self.entries  #: Where each entry is when padded.
+        self.penalties = np.where(self.entries == 0, _FIRST, _OTHERS).astype(np.float32)  #: Where it is not legal.
 
     def pad(self, rows: Floats, missing: float = 0.0) -> Floats:
         """Pads constants ``(..., A)``."""
@@ -60,6 +63,11 @@ class Layout:
     def per_head(self, graph: GraphBuilder, padded: str) -> str:
         """Adds padded numbers as ``(batch, heads, widest head)``."""
         return graph("Reshape", padded, graph.integers([0, self.num_heads, self.widest]))
+
+
+def limited(graph: GraphBuilder, logits: str) -> str:
+    """Adds logits that no penalty is less than."""
+    return graph("Clip", logits, graph.constant(-_LARGEST_LOGIT), graph.constant(_LARGEST_LOGIT))
 
 
 def thresholds(graph: GraphBuilder, numbers: str) -> str:
@@ -80,11 +88,12 @@ def drawn(graph: GraphBuilder, scores: str, threshold: str) -> str:
     return graph("Hardmax", graph("Max", exceeds, probabilities), axis=-1)
 
 
-def independent_choices(graph: GraphBuilder, scores: str, numbers: str, layout: Layout) -> Joint:
+def independent_choices(graph: GraphBuilder, logits: str, mask: str, numbers: str, layout: Layout) -> Joint:
     """Adds the choices of heads that do not depend on each other, all at once.
 
-    ``scores (batch, A)`` are logits and penalties, ``numbers (batch, heads)`` are random.
+    ``logits`` and ``mask`` are ``(batch, A)``, ``numbers (batch, heads)`` are random.
     """
+    scores = graph("Where", mask, limited(graph, logits), graph.constant(layout.penalties))
     scores = graph("Pad", scores, graph.integers([0, 0, 0, 1]), graph.constant(_MISSING))
     scores = graph("Gather", scores, graph.integers(layout.columns(layout.flat)), axis=1)
     threshold = graph("Unsqueeze", thresholds(graph, numbers), graph.integers([2]))
@@ -98,16 +107,15 @@ class DependentHeads:
     def __init__(self, graph: GraphBuilder, heads: AutoregressiveHeads, tables: HeadTables, mask: str) -> None:
         self._graph, self._tables, self._layout = graph, tables, Layout(heads.rules.head_sizes)
         self._allowed, self._sees_masks = graph("Cast", mask, to=FLOAT), heads.future_masks
-        # Powers of two, so that all sums of them are exact: 0 where an entry is legal.
-        self._penalties = -(2.0 ** np.floor(np.log2(-tables.penalties)))
+        self._penalties = self._layout.penalties
         self._forbids = as_array(heads.rules.forbids) * self._penalties
         self._rules_after = self._longest_chains((self._forbids != 0) | (tables.permits != 0))
         # Made here, where all branches find them.
         if any(self._rules_after):
             self._forbidden = graph.constant(self._layout.pad(self._forbids))
-        if tables.unmet.any():
+        if tables.asks_any.any():
             self._permits = graph.constant(self._layout.pad(tables.permits))
-            self._unmet = graph.constant(self._layout.pad(tables.unmet))
+            self._unmet = graph.constant(self._layout.pad(self._penalties * tables.asks_any))
 
     def choices(self, latent: Callable[[], str], numbers: str) -> Joint:
         """Adds all choices, for random numbers ``(batch, heads)``; ``latent`` adds the trunk and returns its output."""
@@ -115,7 +123,7 @@ class DependentHeads:
         scores = self._with_forced_choices() if num_steps else self._masked()
         chosen, first = self._first_legal(scores)
         # From one rule to the next that follows from it. The first step is done, except for a require_any.
-        for _ in range(num_steps if self._tables.unmet.any() else num_steps - 1):
+        for _ in range(num_steps if self._tables.asks_any.any() else num_steps - 1):
             scores = self._with_rules(chosen)
             chosen, first = self._first_legal(scores)
         second = self._highest_others(scores, first)
@@ -153,7 +161,7 @@ class DependentHeads:
         start, size, place = self._layout.starts[head], self._layout.sizes[head], head * self._layout.widest
         sizes = [start, size, flat - start - size, place, size, padded - place - size]
         before, _, after, scores_before, scores, scores_after = graph.split(joint, sizes)
-        scores = graph("Add", self._logits(latent, before, head), scores)
+        scores = graph("Add", limited(graph, self._logits(latent, before, head)), scores)
         choice, second = drawn(graph, scores, self._columns(threshold, head, head + 1)), list[str]()
         for step in reversed(range(self._rules_after[head])):
             penalties = self._with_rules(graph("Concat", before, choice, after, axis=1))
@@ -193,7 +201,7 @@ class DependentHeads:
         """Adds for each head the highest penalty in any row of entries but the first legal one, ``(heads,)``: where
         none `_is_legal`, the head has no choice."""
         graph = self._graph
-        excluded = graph("Mul", first, graph.constant(_EXCLUDED))
+        excluded = graph("Mul", first, graph.constant(_OTHERS))
         others = graph("Add", self._layout.per_head(graph, penalties), excluded)
         return graph("ReduceMax", others, graph.integers([0, 2]), keepdims=0)
 
@@ -221,13 +229,13 @@ class DependentHeads:
         """Adds the padded penalties of masks and rules."""
         graph = self._graph
         penalties = graph("Gemm", chosen, self._forbidden, self._masked())
-        if self._tables.unmet.any():
+        if self._tables.asks_any.any():
             is_met = graph("Greater", graph("MatMul", chosen, self._permits), graph.constant(0.0))
             penalties = graph("Add", penalties, graph("Where", is_met, graph.constant(0.0), self._unmet))
         return penalties
 
     def _is_legal(self, penalties: str) -> str:
-        return self._graph("Greater", penalties, self._graph.constant(FORBIDDEN_FIRST / 2))
+        return self._graph("Greater", penalties, self._graph.constant(_FIRST / 2))
 
     def _columns(self, value: str, start: int, end: int) -> str:
         return self._graph("Slice", value, *(self._graph.integers([part]) for part in (start, end, 1)))

@@ -186,6 +186,35 @@ def test_broken_and_uncounted_fights_never_count(story: list[list[MatchRecord]])
     assert states[0] == states[1]
 
 
+ANCHORS = st.dictionaries(st.sampled_from(PLAYERS), st.floats(-3000, 3000), min_size=1, max_size=3)
+
+
+@given(rollouts(), ANCHORS, st.floats(-3000, 3000))
+def test_all_ratings_move_with_their_anchors_and_intervals_stay_as_wide(
+    story: list[list[MatchRecord]], anchors: dict[Player, float], distance: float
+) -> None:
+    first, moved = (Ratings({player: rating + by for player, rating in anchors.items()}) for by in (0, distance))
+    for records in story:
+        for ratings in (first, moved):
+            for part in (ratings.elo, ratings.open_skill, ratings.payoff):
+                part.update(records)
+    for player in PLAYERS:
+        assert moved.elo.rating(player) == pytest.approx(first.elo.rating(player) + distance, abs=1e-6)
+        assert moved.open_skill.rating(player) == first.open_skill.rating(player)  # it has a scale of its own
+    fits = first.bradley_terry(PLAYERS), moved.bradley_terry(PLAYERS)
+    assert fits[1].ratings == pytest.approx(fits[0].ratings + distance, abs=1e-4)
+    assert fits[1].half_widths == pytest.approx(fits[0].half_widths, abs=1e-4)
+
+
+@pytest.mark.parametrize("anchor", [0, 1500, 3000])
+def test_a_fighter_that_won_all_its_fights_is_above_the_bot(anchor: float) -> None:
+    ratings = Ratings({BOT: anchor})
+    for part in (ratings.elo, ratings.payoff):
+        part.update([match(A, BOT, "won", str(number)) for number in range(20)])
+    assert ratings.elo.rating(A) - anchor == pytest.approx(141.9, abs=0.1)
+    assert ratings.bradley_terry().intervals()[A].rating - anchor == pytest.approx(851.1, abs=0.1)
+
+
 def test_another_process_computes_the_same_bits(tmp_path: Path) -> None:
     log, rng = MatchLog(tmp_path / "matches.sqlite"), np.random.default_rng(0)
     for number in range(20):

@@ -156,10 +156,13 @@ def test_graphs_of_stock_policies(policy: str) -> None:
         _, log_probs, _ = model.policy.evaluate_actions(tensors, th.from_numpy(found["action"]), fights.masks)
         seen = fights.parts if policy == "MultiInputPolicy" else seen
         values = model.policy.predict_values(model.policy.obs_to_tensor(seen)[0]).flatten()
-    np.testing.assert_allclose(found["probability"], th.cat([head.probs for head in joint], 1), **CLOSE)
-    # Where a head has no legal entry, sb3-contrib draws from all; but what it says about that is rounding alone.
+    # Where a head has no legal entry, sb3-contrib draws from all, and the graph takes the first.
     starts = np.cumsum([0, *model.action_space.nvec[:-1]])
-    legal = np.logical_or.reduceat(fights.masks, starts, axis=1).all(1)
+    heads_with_choice = np.logical_or.reduceat(fights.masks, starts, axis=1)
+    legal = heads_with_choice.all(1)
+    assert not legal.all() and (found["probability"][:, starts][~heads_with_choice] == 1).all()
+    probabilities = th.cat([head.probs for head in joint], 1)
+    np.testing.assert_allclose(found["probability"][legal], probabilities[legal], **CLOSE)
     np.testing.assert_allclose(found["log_prob"][legal], log_probs[legal], rtol=1e-5, atol=2e-5)
     entropies = th.stack([head.entropy() for head in joint], 1)
     np.testing.assert_allclose(found["entropy"][legal], entropies[legal], **CLOSE)
