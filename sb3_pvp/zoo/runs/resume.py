@@ -11,11 +11,10 @@ import json
 import re
 import shutil
 import signal
-import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.damaged_files import DamagedFile, reading, skipping_damage
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say
 from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
@@ -174,41 +174,36 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 
 
 class LastCallback(BaseCallback):
-    """Records the progress of training after all other callbacks, and defers Ctrl-C to the end of a step."""
+    """Records the progress of training after all other callbacks, and defers signals to stop to the end of a step."""
 
     #: Whether a rollout has started, in all other callbacks as well.
     has_begun = False
-    #: Whether Ctrl-C was pressed.
+    #: Whether there was a signal to stop.
     interrupted = False
     #: The training steps at the start of the rollout in progress; ``None`` while the model learns.
     rollout_start: int | None = None
 
-    @contextmanager
-    def deferring_ctrl_c(self) -> Iterator[None]:
-        """Lets the first Ctrl-C end training between two steps, where it can be resumed, and the second one at once."""
-        before = signal.getsignal(signal.SIGINT)
-        # Signal handlers can only be set in the main thread; one that the user has set is kept.
-        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-            yield
-            return
+    def deferring(self) -> AbstractContextManager[None]:
+        """Lets the first signal end training between two steps, where it can be resumed, and a second Ctrl-C at once.
+
+        Other signals may come several times: some programs send them to a process and then to its group.
+        """
 
         def stop(number: int, frame: object) -> None:
-            if self.interrupted:
+            if self.interrupted and number == signal.SIGINT:
                 raise KeyboardInterrupt
+            if not self.interrupted:
+                drop_lost_outputs()
+                say("Stopping after this step; press Ctrl-C again to stop at once")
             self.interrupted = True
-            print("Stopping after this step; press Ctrl-C again to stop at once")
 
-        signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return deferring(stop)
 
     def _on_rollout_start(self) -> None:
         self.has_begun, self.rollout_start = True, self.model.num_timesteps
 
     def _on_step(self) -> bool:
-        """Raises ``KeyboardInterrupt`` if Ctrl-C was pressed."""
+        """Raises ``KeyboardInterrupt`` if there was a signal to stop."""
         if self.interrupted:
             raise KeyboardInterrupt
         return True

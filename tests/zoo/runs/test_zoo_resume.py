@@ -185,28 +185,48 @@ def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
         choose_run(str(tmp_path), tmp_path, "NhEnv", "", 100)
 
 
-@pytest.mark.parametrize("place", [Fights, PvpPPO])
-def test_ctrl_c_prints_the_command_to_resume(
-    place: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize(("place", "numbers"), [(Fights, STOPS[:1]), (PvpPPO, STOPS[:1]), (Fights, STOPS[1:] * 2)])
+def test_a_signal_to_stop_prints_the_command_to_resume(
+    place: type,
+    numbers: list[signal.Signals],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Also if several come at once, and again while the run is saved."""
     name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
     whole, times, original = train(tmp_path / "whole", 4), 0, getattr(place, name)
+    save, saved = PvpPPO.save, list[str]()
 
     def interrupted(*arguments: Any) -> None:
         nonlocal times
         times += 1
         if times == when:
-            signal.raise_signal(signal.SIGINT)
+            for number in numbers:
+                signal.raise_signal(number)
         original(*arguments)
+
+    def save_under_fire(model: PvpPPO, path: Any, *arguments: Any, **keywords: Any) -> None:
+        if times >= when and not Path(path).name.startswith("."):  # not that of the callback at the start of a rollout
+            saved.append(Path(path).name)
+            for number in STOPS:
+                signal.raise_signal(number)
+        save(model, path, *arguments, **keywords)
 
     arguments = ["-f", str(tmp_path / "cut"), "-n", str(4 * ROLLOUT)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as raised:
             patch.setattr(place, name, interrupted)
+            patch.setattr(PvpPPO, "save", save_under_fire)
             zoo.train([*SMALL[:-6], "--resume", *arguments, *SMALL[-5:]])
     finally:
         signal.signal(signal.SIGINT, before)
+    assert saved == [f"main_{2 * ROLLOUT}_steps.zip", "NhEnv"]
+    assert [signal.getsignal(number) for number in STOPS[1:]] == [signal.SIG_DFL] * 2
     run, error = run_in(tmp_path / "cut"), capsys.readouterr().err
     assert raised.value.code == 130 and error.count("\n") == error.count("--resume") == 1
     assert error.startswith(f"train: stopped; resume after {2 * ROLLOUT} steps with: sb3-pvp train ")
