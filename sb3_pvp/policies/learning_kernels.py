@@ -129,10 +129,10 @@ def legal_entries(
             for entry in range(flat):
                 legal[row, entry] &= granted[entry]
         for head in range(len(offsets) - 1):
-            has_any = False
-            for entry in range(offsets[head], offsets[head + 1]):
-                has_any |= legal[row, entry]
-            legal[row, offsets[head]] |= not has_any
+            entry = offsets[head]
+            while entry < offsets[head + 1] and not legal[row, entry]:
+                entry += 1
+            legal[row, offsets[head]] |= entry == offsets[head + 1]
     return legal
 
 
